@@ -1,0 +1,379 @@
+"""What a terminal shows: tables, progress, one line for each judgment."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.markup import escape
+from rich.panel import Panel
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from evenhand.engines.base import Usage
+from evenhand.engines.catalog import Status
+from evenhand.judge import Judgment
+from evenhand.markup import Span
+from evenhand.protocol import Order
+from evenhand.protocol import Protocol as Template
+from evenhand.report import Summary, Tally
+from evenhand.verdict import SIDES, Finding
+
+# Blue and orange keep apart for every kind of colour blindness; grey is a tie, red is what went wrong.
+COLOURS = {"1": "dodger_blue1", "2": "dark_orange", "tie": "grey62", "invalid": "red"}
+# A judge that puts less than this on the labels is answering something else.
+LOW_MASS = 0.5
+_QUIET_SECONDS = 10.0
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def summary_table(summary: Summary, title: str) -> Table:
+    """The table at the end of a run: one row for each dimension."""
+    one, two = summary.sides
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    table.add_column("dimension")
+    for name, style in (
+        (f"{one} wins", COLOURS["1"]),
+        ("tie", COLOURS["tie"]),
+        (f"{two} wins", COLOURS["2"]),
+    ):
+        table.add_column(name, justify="right", style=style)
+    for name in (
+        "inconsistent",
+        "invalid",
+        f"win rate of {one}",
+        "95% interval",
+        "label mass",
+        "position lift",
+    ):
+        table.add_column(name, justify="right")
+    for dimension, tally in summary.tallies.items():
+        table.add_row(dimension, *_cells(tally))
+    return table
+
+
+def _cells(tally: Tally) -> list[str | Text]:
+    facts = tally.facts()
+    ci = facts["ci"]
+    mass = facts["label_mass"]
+    return [
+        str(facts["wins_1"]),
+        str(facts["ties"]),
+        str(facts["wins_2"]),
+        Text(str(facts["inconsistent"]), style="yellow" if facts["inconsistent"] else ""),
+        Text(str(facts["invalid"]), style=COLOURS["invalid"] if facts["invalid"] else ""),
+        percent(facts["win_rate_1"]),
+        f"{percent(ci[0])} – {percent(ci[1])}" if ci else "–",
+        Text(percent(mass), style=COLOURS["invalid"] if mass is not None and mass < LOW_MASS else ""),
+        f"{facts['position_lift']:+.2f}" if facts["position_lift"] is not None else "–",
+    ]
+
+
+def notes(summary: Summary) -> Iterator[str]:
+    """What a reader of the table should know about these very numbers."""
+    reasons: dict[str, int] = {}
+    for tally in summary.tallies.values():
+        for reason, count in tally.reasons.items():
+            reasons[reason] = reasons.get(reason, 0) + count
+    if reasons:
+        said = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
+        yield f"[red]invalid[/]: {said}. Invalid verdicts are in no win rate; the next run tries failures again."
+    masses = [t.mass / t.masses for t in summary.tallies.values() if t.masses]
+    if masses and min(masses) < LOW_MASS:
+        yield (
+            f"[red]label mass[/] {percent(min(masses))}: this judge would rather say something else"
+            " than A, B or tie. It is not a judge; do not trust its verdicts."
+        )
+    if any(tally.n < 30 for tally in summary.tallies.values() if tally.n):
+        yield "fewer than 30 pairs: the intervals are wide, and rightly so."
+
+
+def agreement_table(summary: Summary) -> Table | None:
+    """How often the judge agreed with known answers, where the pairs carry any."""
+    known = {name: tally for name, tally in summary.tallies.items() if tally.labelled}
+    if not known:
+        return None
+    table = Table(title="Against the known answers", title_justify="left", title_style="bold", header_style="bold")
+    table.add_column("dimension")
+    for name in ("pairs", "same verdict", "decided pairs", "right side"):
+        table.add_column(name, justify="right")
+    for name, tally in known.items():
+        facts = tally.facts()["agreement"]
+        table.add_row(
+            name,
+            str(facts["n"]),
+            percent(facts["three_way"]),
+            str(facts["decided_n"]),
+            percent(facts["decided"]),
+        )
+    return table
+
+
+def usage_line(usage: Usage, seconds: float, asked: int | None = None) -> str:
+    """The tokens of a run in a sentence."""
+    speed = f", {usage.computed / seconds:.0f} computed a second" if seconds > 0 and usage.computed else ""
+    answers = f"{asked:,} answers; " if asked is not None else ""
+    return (
+        f"{answers}{usage.computed:,} tokens computed, {usage.reused:,} reused, {usage.generated:,} generated"
+        f" in {clock(seconds)}{speed}"
+    )
+
+
+def percent(share: float | None) -> str:
+    """A share for a table.
+
+    >>> percent(0.5), percent(None)
+    ('50.0%', '–')
+    """
+    return "–" if share is None else f"{100 * share:.1f}%"
+
+
+def clock(seconds: float) -> str:
+    """Seconds for a reader.
+
+    >>> clock(7.25), clock(187), clock(7300)
+    ('7.2 s', '3 min 7 s', '2 h 1 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def judgment_line(judgment: Judgment) -> Text:
+    """One judgment in one line, with a mark where an answer is known."""
+    line = Text(f"{judgment.pair.id[:28]:28} ")
+    for name, finding in judgment.findings.items():
+        side = finding.side or "invalid"
+        known = judgment.pair.labels.get(name)
+        mark = "" if known is None else ("✓" if known == side else "✗")
+        line.append(f"  {name} ", style="dim")
+        line.append(f"{side:3}", style=COLOURS[side])
+        line.append(f" {mark}" if mark else "", style="green" if mark == "✓" else "red")
+    return line
+
+
+def comparison(judgment: Judgment) -> Table:
+    """One judgment in full: per dimension the verdict, its probabilities, and what each order said."""
+    table = Table(header_style="bold")
+    table.add_column("dimension")
+    table.add_column("verdict")
+    for name, side in (("p(1)", "1"), ("p(2)", "2"), ("p(tie)", "tie")):
+        table.add_column(name, justify="right", style=COLOURS[side])
+    table.add_column("forward (1 shown first)")
+    table.add_column("swapped (2 shown first)")
+    for name, finding in judgment.findings.items():
+        p = [f"{finding.p[side]:.2f}" if finding.p else "–" for side in SIDES]
+        table.add_row(
+            name, _verdict_cell(finding), *p, _order_cell(finding, "forward"), _order_cell(finding, "swapped")
+        )
+    return table
+
+
+def _verdict_cell(finding: Finding) -> Text:
+    side = finding.side or "invalid"
+    words = {"1": "1 is better", "2": "2 is better", "tie": "tie", "invalid": f"invalid: {finding.invalid}"}
+    cell = Text(words[side], style=COLOURS[side])
+    return cell.append(" (orders disagree)", style="yellow") if finding.inconsistent else cell
+
+
+def _order_cell(finding: Finding, order: Order) -> str:
+    verdict = finding.orders.get(order)
+    if verdict is None:
+        return "–"
+    said = finding.heard(order)
+    if said is None:
+        return verdict.invalid or "invalid"
+    p = finding.p_heard(order)
+    return f"{said} ({p[said]:.2f}, label mass {verdict.mass:.2f})" if p and verdict.mass is not None else said
+
+
+def protocols_table(protocols: Iterable[Template]) -> Table:
+    """The protocols that come with the package."""
+    table = Table(header_style="bold")
+    for name in ("name", "asks", "dimensions", "what it is for"):
+        table.add_column(name)
+    for protocol in protocols:
+        asks = "; ".join(", ".join(ask.dimensions) for ask in protocol.asks)
+        table.add_row(protocol.name, str(len(protocol.asks)), asks, protocol.description)
+    return table
+
+
+def models_table(statuses: Sequence[Status]) -> Table:
+    """The catalog of models."""
+    table = Table(header_style="bold")
+    for name in ("name", "size", "licence", "on disk", "source", "what for"):
+        table.add_column(name, justify="right" if name == "size" else "left", overflow="fold")
+    for status in statuses:
+        model = status.model
+        name = f"{model.name} (default)" if status.is_default else model.name
+        here = "[green]yes[/]" if status.on_disk else "no"
+        table.add_row(name, f"{model.size / 1e6:,.0f} MB", model.licence, here, model.source, model.what_for)
+    return table
+
+
+def conversation(spans: Iterable[Span]) -> Text:
+    """A conversation as the judge sees it; what is not ours is marked."""
+    text = Text()
+    for span in spans:
+        text.append(visible(span.text), style="" if span.trusted else "black on khaki1")
+    return text
+
+
+def visible(text: str) -> str:
+    """Text in which nothing can steer the terminal: control characters become pictures of themselves.
+
+    >>> visible("a\\x1b[31mb\\n")
+    'a␛[31mb\\n'
+    """
+    return "".join(
+        chr(0x2400 + ord(c))
+        if ord(c) < 32 and c not in "\n\t"
+        else ("␡" if c == "\x7f" or 0x80 <= ord(c) < 0xA0 else c)
+        for c in text
+    )
+
+
+class Watch(Protocol):
+    """What a run tells while it goes on."""
+
+    def judged(self, judgment: Judgment, usage: Usage, invalid: int) -> None:
+        """One more pair is done."""
+
+    def say(self, text: str) -> None:
+        """Something to know, once."""
+
+
+@contextmanager
+def watching(total: int, *, lines: bool = False) -> Iterator[Watch]:
+    """Progress on standard error: a live bar in a terminal, a line now and then elsewhere."""
+    if not err.is_terminal:
+        yield _Lines(total, lines)
+        return
+    bar = Progress(
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed}/{task.total} pairs"),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[tokens]} tokens"),
+        TextColumn("{task.fields[invalid]}"),
+        console=err,
+    )
+    with bar:
+        yield _Bar(bar, total, lines)
+
+
+class _Bar:
+    def __init__(self, bar: Progress, total: int, lines: bool) -> None:
+        self._bar, self._lines = bar, lines
+        self._began = time.monotonic()
+        self._task = bar.add_task("", total=total, rate="", tokens="0", invalid="")
+
+    def judged(self, judgment: Judgment, usage: Usage, invalid: int) -> None:
+        if self._lines:
+            self._bar.console.print(judgment_line(judgment))
+        done = self._bar.tasks[0].completed + 1
+        self._bar.update(
+            self._task,
+            advance=1,
+            rate=_pace(done, time.monotonic() - self._began),
+            tokens=f"{usage.computed:,}",
+            invalid=f"[red]{invalid} invalid[/]" if invalid else "0 invalid",
+        )
+
+    def say(self, text: str) -> None:
+        self._bar.console.print(text, style="dim")
+
+
+class _Lines:
+    def __init__(self, total: int, lines: bool) -> None:
+        self._total, self._lines, self._done = total, lines, 0
+        self._began = self._told = time.monotonic()
+
+    def judged(self, judgment: Judgment, usage: Usage, invalid: int) -> None:
+        self._done += 1
+        if self._lines:
+            err.print(judgment_line(judgment), soft_wrap=True)
+        elif time.monotonic() - self._told > _QUIET_SECONDS:
+            self._told = time.monotonic()
+            pace = _pace(self._done, self._told - self._began)
+            self.say(f"{self._done}/{self._total} pairs, {pace}, {usage.computed:,} tokens, {invalid} invalid")
+
+    def say(self, text: str) -> None:
+        err.print(text, soft_wrap=True)
+
+
+def _pace(done: float, seconds: float) -> str:
+    """Pairs a second, or seconds a pair where that reads better.
+
+    >>> _pace(20, 10), _pace(2, 10)
+    ('2.0 pairs/s', '5.0 s/pair')
+    """
+    rate = done / seconds if seconds > 0 else 0.0
+    return f"{rate:,.1f} pairs/s" if rate >= 1 or not rate else f"{1 / rate:.1f} s/pair"
+
+
+class Download:
+    """The progress of a model on its way here; a bar in a terminal, a line at each tenth elsewhere."""
+
+    def __init__(self) -> None:
+        self._bar: Progress | None = None
+        self._tenth = -1
+
+    def __call__(self, done: int, total: int, what: str) -> None:
+        """Show how far it is."""
+        if not err.is_terminal:
+            tenth = 10 * done // total if total else 0
+            if tenth > self._tenth:
+                self._tenth = tenth
+                err.print(f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB", soft_wrap=True)
+            return
+        if self._bar is None:
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=24),
+                DownloadColumn(),
+                TransferSpeedColumn(),
+                TimeRemainingColumn(compact=True),
+                console=err,
+            )
+            self._bar.start()
+            self._bar.add_task(what, total=total)
+        self._bar.update(self._bar.task_ids[0], completed=done, description=what)
+
+    def stop(self) -> None:
+        """Take the bar off the screen's end, so that other text can follow."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+def panel(text: str, title: str) -> Panel:
+    """A box of text."""
+    return Panel(text, title=title, title_align="left", expand=False)
+
+
+def fail(message: str, hint: str = "") -> None:
+    """An error on standard error, in one or two lines."""
+    err.print(f"[bold red]error:[/] {escape(visible(message))}", soft_wrap=True)
+    if hint:
+        err.print(f"[dim]  hint:[/] {escape(visible(hint))}", soft_wrap=True)
+
+
+def facts_to_print(facts: Mapping[str, Any]) -> str:
+    """Facts as JSON for standard output."""
+    return json.dumps(facts, ensure_ascii=False, indent=2)

@@ -1,0 +1,70 @@
+"""The engine contract: one method, from a prompt to an answer.
+
+Whoever implements `answer` can judge. Everything that an engine knows about the answer (its tokens, and what
+else could have stood in their places) goes into the Answer and into the store, so that it can be read again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from evenhand.protocol import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token of the answer, and the likeliest tokens at its place with their log-probabilities."""
+
+    text: str
+    top: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of the prompt that were computed, those reused from a cache, and those generated.
+
+    >>> Usage(10, 90, 1) + Usage(20, 80, 1)
+    Usage(computed=30, reused=170, generated=2)
+    """
+
+    computed: int = 0
+    reused: int = 0
+    generated: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(self.computed + other.computed, self.reused + other.reused, self.generated + other.generated)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a judge said, word for word; `finish` is "length" where a limit cut it off."""
+
+    text: str
+    tokens: tuple[Token, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    finish: Literal["stop", "length"] = "stop"
+
+
+class Engine(ABC):
+    """Something that answers prompts.
+
+    `identity` holds what decides the answers (model, settings) and nothing else: it is part of a verdict's key.
+    `concurrency` is how many prompts it takes at once.
+    """
+
+    concurrency: int = 1
+
+    @property
+    @abstractmethod
+    def identity(self) -> Mapping[str, str]:
+        """What decides the answers, as names and values; "model" is always among them."""
+
+    @abstractmethod
+    async def answer(self, prompt: Prompt) -> Answer:
+        """Answer one prompt, or raise EngineError."""
+
+    async def close(self) -> None:  # noqa: B027 - most engines have nothing to close
+        """Give back what the engine holds; it may be asked again afterwards."""

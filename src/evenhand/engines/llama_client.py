@@ -1,0 +1,183 @@
+"""The HTTP that llama.cpp's server speaks: tokens in, tokens with their probabilities out.
+
+Prompts go as token ids. Trusted spans are tokenised with control tokens, untrusted ones without, so that
+nothing in a pair can open or close a turn.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import aiohttp
+
+from evenhand.engines.base import Answer, Token, Usage
+from evenhand.errors import EngineError, TooLongError
+from evenhand.markup import Role, Span, Turn, merge, weave
+from evenhand.protocol import Prompt
+
+LABELS = ("A", "B", "tie")
+# A label that is not among this many likeliest tokens has next to no probability.
+TOP_TOKENS = 60
+_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30)
+
+
+class LlamaClient:
+    """Asks one llama.cpp server."""
+
+    def __init__(self, url: str, key: str, *, control_tokens: Iterable[int] = ()) -> None:
+        self.url = url
+        self._key = key
+        self._control = frozenset(control_tokens)
+        self._session: aiohttp.ClientSession | None = None
+        self._frames: dict[tuple[Role, ...], list[str]] = {}
+        self._tokens: OrderedDict[Span, list[int]] = OrderedDict()
+        self._answer_tokens: int | None = None
+
+    async def answer(self, prompt: Prompt, *, context: int) -> Answer:
+        """One answer, held to the labels by a grammar, with the unconstrained probabilities."""
+        ids = await self.tokens(prompt)
+        room = await self._label_tokens() * prompt.verdicts + prompt.verdicts - 1
+        if len(ids) + room > context:
+            raise TooLongError(tokens=len(ids) + room, limit=context)
+        return _answer(await self._post("/completion", _request(ids, room, prompt.verdicts)))
+
+    async def tokens(self, prompt: Prompt) -> list[int]:
+        """The token ids of a prompt, as the model is given them."""
+        # The file's own markup brings its own beginning; the model's own template may rely on the tokenizer's.
+        spans = merge(prompt.raw) if prompt.raw is not None else await self._render(prompt.turns)
+        ids: list[int] = [] if prompt.raw is not None else await self._beginning(spans[0])
+        for span in spans:
+            ids += await self.tokenise(span)
+        return ids
+
+    async def tokenise(self, span: Span) -> list[int]:
+        """The ids of one span; a template's spans are the same for every pair and are remembered."""
+        if span in self._tokens:
+            self._tokens.move_to_end(span)
+        else:
+            self._tokens[span] = await self._tokenise(span.text, special=span.trusted)
+            if not span.trusted:
+                self._tokens[span] = await self._without_control(span.text, self._tokens[span])
+            if len(self._tokens) > 256:
+                self._tokens.popitem(last=False)
+        return self._tokens[span]
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _tokenise(self, text: str, *, special: bool, beginning: bool = False) -> list[int]:
+        body = {"content": text, "add_special": beginning, "parse_special": special}
+        found: list[int] = (await self._post("/tokenize", body))["tokens"]
+        return found
+
+    async def _beginning(self, first: Span) -> list[int]:
+        """The tokens that this model's tokenizer puts before any text, unless the template wrote them."""
+        key = Span("", trusted=True)
+        if key not in self._tokens:
+            self._tokens[key] = await self._tokenise("", special=True, beginning=True)
+        opening = self._tokens[key]
+        return [] if (await self.tokenise(first))[: len(opening)] == opening else opening
+
+    async def _without_control(self, text: str, ids: list[int]) -> list[int]:
+        """Tokenise around tokens that count as control although the text was not to be parsed for them.
+
+        Some vocabularies declare their turn markers "user defined", and those are matched in any text. Cut
+        inside each such marker, the same characters come out as ordinary tokens.
+        """
+        if self._control.isdisjoint(ids):
+            return ids
+        if len(text) == 1:
+            raise EngineError(
+                "a control token that is a single character stands in the pair", reason="control_token"
+            )
+        half = len(text) // 2
+        parts = [await self._tokenise(part, special=False) for part in (text[:half], text[half:])]
+        left = await self._without_control(text[:half], parts[0])
+        return left + await self._without_control(text[half:], parts[1])
+
+    async def _render(self, turns: Sequence[Turn]) -> tuple[Span, ...]:
+        """Write the turns in the model's own chat template, which llama.cpp reads from the model file."""
+        roles = tuple(turn.role for turn in turns)
+        if roles not in self._frames:
+            self._frames[roles] = await self._frame(roles)
+        return weave(turns, self._frames[roles])
+
+    async def _frame(self, roles: Sequence[Role]) -> list[str]:
+        """What the template writes around the contents, found by rendering marks in their places."""
+        marks = [f"{secrets.token_hex(8)}" for _ in roles]
+        messages = [{"role": role, "content": mark} for role, mark in zip(roles, marks, strict=True)]
+        # A judge that answers with a label has no use for a thinking turn.
+        body = {"messages": messages, "chat_template_kwargs": {"enable_thinking": False}}
+        rest = str((await self._post("/apply-template", body))["prompt"])
+        frame = []
+        for mark in marks:
+            before, found, rest = rest.partition(mark)
+            if not found:
+                raise EngineError(f"the model's chat template cannot show these turns: {', '.join(roles)}")
+            frame.append(before)
+        return [*frame, rest]
+
+    async def _label_tokens(self) -> int:
+        """How many tokens the longest label takes."""
+        if self._answer_tokens is None:
+            lengths = [len(await self._tokenise(label, special=False)) for label in LABELS]
+            self._answer_tokens = max(lengths)
+        return self._answer_tokens
+
+    async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                timeout=_TIMEOUT, headers={"Authorization": f"Bearer {self._key}"}
+            )
+        try:
+            async with self._session.post(self.url + path, json=body) as response:
+                data: dict[str, Any] = await response.json(content_type=None)
+        except (TimeoutError, aiohttp.ClientError, ValueError) as fault:
+            raise EngineError(f"llama.cpp's server does not answer: {fault}", retryable=True) from fault
+        if response.status != 200:
+            said = data.get("error", {}).get("message", data) if isinstance(data, dict) else data
+            raise EngineError(f"llama.cpp's server said {response.status}: {said}")
+        return data
+
+
+def grammar(verdicts: int) -> str:
+    """Labels with commas between them and nothing else.
+
+    No blank follows a comma: with one allowed, the likeliest next token would often be the blank alone, and
+    the label's probabilities would have to be read behind it, where they are distorted.
+
+    >>> print(grammar(2))
+    root ::= label "," label
+    label ::= "A" | "B" | "tie"
+    """
+    labels = " | ".join(f'"{label}"' for label in LABELS)
+    answer = ' "," '.join(["label"] * verdicts)
+    return f"root ::= {answer}\nlabel ::= {labels}"
+
+
+def _request(ids: list[int], limit: int, verdicts: int) -> dict[str, Any]:
+    return {
+        "prompt": ids,
+        "n_predict": limit,  # no more than the labels take: the end of the turn need not be computed
+        "n_probs": TOP_TOKENS,
+        "temperature": 0,
+        "grammar": grammar(verdicts),
+        "cache_prompt": True,
+    }
+
+
+def _answer(data: dict[str, Any]) -> Answer:
+    places = [place for place in data.get("completion_probabilities", []) if place["token"]]
+    tokens = tuple(
+        Token(place["token"], tuple((top["token"], float(top["logprob"])) for top in place["top_logprobs"]))
+        for place in places
+    )
+    timings = data["timings"]
+    usage = Usage(timings["prompt_n"], timings["cache_n"], timings["predicted_n"])
+    return Answer(data["content"], tokens, usage)

@@ -1,0 +1,138 @@
+"""One pair, heard: Pair x Protocol x Engine -> Judgment.
+
+A hearing is one pair in one order: the asks of the protocol, one after the other. What was answered before,
+in this run or another, comes out of the ledger instead of the engine.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, Protocol
+
+from evenhand.engines.base import Answer, Engine, Usage
+from evenhand.errors import EngineError
+from evenhand.pairs import Pair, digest
+from evenhand.protocol import ORDERS, Order
+from evenhand.protocol import Protocol as Template
+from evenhand.verdict import Finding, Verdict, invalid, pool, read_answer
+
+Orders = Literal["both", "forward", "swapped", "random"]
+ORDER_CHOICES: tuple[Orders, ...] = ("both", "forward", "swapped", "random")
+
+
+class Ledger(Protocol):
+    """Where answers are kept; the store is one."""
+
+    def answers(self, hearing: int) -> Sequence[Answer]:
+        """The answers that a hearing has already, in the order of its asks."""
+
+    def record(self, hearing: int, ask: int, answer: Answer, verdicts: Sequence[Verdict]) -> None:
+        """Keep an answer and what was read off it."""
+
+    def fail(self, hearing: int, ask: int, error: EngineError) -> None:
+        """Keep a failure, to be tried again in the next run."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """An engine under a protocol: all that decides a verdict besides the pair."""
+
+    engine: Engine
+    protocol: Template
+    raw_markup: bool = False  # send the file's own markup instead of the model's
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The hash of all that decides a verdict besides the pair."""
+        identity = json.dumps(dict(self.engine.identity), sort_keys=True)
+        return digest(identity, self.protocol.fingerprint, str(self.raw_markup))
+
+    def key(self, pair: Pair, order: Order) -> str:
+        """The name of a hearing: two hearings that show the judge the same text are one."""
+        return digest(self.fingerprint, pair.instruction, *pair.shown(order))
+
+
+@dataclass(frozen=True, slots=True)
+class Hearing:
+    """One pair in one order: its verdicts, and what they took now (nothing, if all were kept)."""
+
+    verdicts: Mapping[str, Verdict]
+    usage: Usage = field(default_factory=Usage)
+    asked: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Judgment:
+    """All verdicts on one pair by one judge under one protocol, brought together over the orders.
+
+    >>> from evenhand.verdict import Verdict
+    >>> heard = Hearing({"overall": Verdict("overall", "B")})
+    >>> Judgment.of(Pair("Hi", "x", "y"), {"forward": heard})["overall"].side
+    '2'
+    """
+
+    pair: Pair
+    findings: Mapping[str, Finding]
+    usage: Usage = field(default_factory=Usage)
+    asked: int = 0
+    seconds: float = field(default=0.0, compare=False)
+
+    def __getitem__(self, dimension: str) -> Finding:
+        return self.findings[dimension]
+
+    @classmethod
+    def of(cls, pair: Pair, hearings: Mapping[Order, Hearing], seconds: float = 0.0) -> Judgment:
+        """Bring hearings together."""
+        dimensions = next(iter(hearings.values())).verdicts
+        findings = {
+            name: pool(name, {order: hearing.verdicts[name] for order, hearing in hearings.items()})
+            for name in dimensions
+        }
+        usage = sum((hearing.usage for hearing in hearings.values()), Usage())
+        return cls(pair, findings, usage, sum(hearing.asked for hearing in hearings.values()), seconds)
+
+
+def orders_of(pair: Pair, orders: Orders, seed: int = 0) -> tuple[Order, ...]:
+    """The orders in which a pair is heard; a random one depends on the seed and the pair alone.
+
+    >>> orders_of(Pair("Hi", "x", "y"), "both")
+    ('forward', 'swapped')
+    """
+    if orders == "both":
+        return ORDERS
+    if orders == "random":
+        return (random.Random(f"{seed} {pair.key}").choice(ORDERS),)
+    return (orders,)
+
+
+async def hear(setup: Setup, pair: Pair, order: Order, hearing: int, ledger: Ledger) -> Hearing:
+    """Ask what has not been answered yet, keep it, and read all of it."""
+    kept = ledger.answers(hearing)
+    verdicts: dict[str, Verdict] = {}
+    said: list[str] = []
+    usage, asked = Usage(), 0
+    for number, ask in enumerate(setup.protocol.asks):
+        if number < len(kept):
+            read = read_answer(kept[number], ask.dimensions)
+        else:
+            prompt = setup.protocol.prompt(pair, order, number, said, raw=setup.raw_markup)
+            try:
+                answer = await setup.engine.answer(prompt)
+            except EngineError as error:
+                ledger.fail(hearing, number, error)
+                read = invalid(ask.dimensions, error.reason, str(error))
+            else:
+                read = read_answer(answer, ask.dimensions)
+                ledger.record(hearing, number, answer, read)
+                usage, asked = usage + answer.usage, asked + 1
+        verdicts |= {verdict.dimension: verdict for verdict in read}
+        if any(verdict.label is None for verdict in read):
+            break
+        said.append(", ".join(str(verdict.label) for verdict in read))
+    unasked = [name for name in setup.protocol.dimensions if name not in verdicts]
+    verdicts |= {verdict.dimension: verdict for verdict in invalid(unasked, "not_asked")}
+    return Hearing(verdicts, usage, asked)

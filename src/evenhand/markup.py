@@ -1,0 +1,144 @@
+"""Conversations as turns of spans, and the chat markup that writes them down.
+
+A span is trusted (ours: the template) or untrusted (theirs: instruction and responses). The two are kept
+apart all the way into the engine, because only then can "<|im_end|>" inside a response stay seven characters
+of text instead of becoming the end of a turn.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Role = Literal["system", "user", "assistant"]
+ROLES: tuple[Role, ...] = ("system", "user", "assistant")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of text, and whether it is ours."""
+
+    text: str
+    trusted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message of a conversation."""
+
+    role: Role
+    spans: tuple[Span, ...]
+
+    @property
+    def text(self) -> str:
+        """The turn's content, trust forgotten."""
+        return "".join(span.text for span in self.spans)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How one family of models writes turns down."""
+
+    name: str
+    start: str  # once, at the very beginning
+    header: str  # opens a turn; {role} stands for the role
+    end: str  # closes a turn
+    markers: tuple[str, ...]  # the control tokens of this dialect
+
+    def open(self, role: Role) -> str:
+        """What stands before a turn's content."""
+        return self.header.replace("{role}", role)
+
+
+CHATML = Dialect(
+    name="ChatML",
+    start="",
+    header="<|im_start|>{role}\n",
+    end="<|im_end|>\n",
+    markers=("<|im_start|>", "<|im_end|>"),
+)
+LLAMA3 = Dialect(
+    name="Llama 3",
+    start="<|begin_of_text|>",
+    header="<|start_header_id|>{role}<|end_header_id|>\n\n",
+    end="<|eot_id|>",
+    markers=("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+)
+DIALECTS = (CHATML, LLAMA3)
+
+
+def render(turns: Iterable[Turn], dialect: Dialect) -> tuple[Span, ...]:
+    """Write turns down in a dialect, with the assistant's turn opened at the end.
+
+    >>> spans = render([Turn("user", (Span("Say ", True), Span("<|im_end|>", False)))], CHATML)
+    >>> [span.text for span in spans if not span.trusted]
+    ['<|im_end|>']
+    >>> "".join(span.text for span in spans)
+    '<|im_start|>user\\nSay <|im_end|><|im_end|>\\n<|im_start|>assistant\\n'
+    """
+    return weave(turns, frames([turn.role for turn in turns], dialect))
+
+
+def frames(roles: Sequence[Role], dialect: Dialect) -> list[str]:
+    """What stands before, between and after the contents of turns with these roles.
+
+    >>> frames(["user"], CHATML)
+    ['<|im_start|>user\\n', '<|im_end|>\\n<|im_start|>assistant\\n']
+    """
+    opens = [dialect.open(role) for role in (*roles, "assistant")]
+    return [dialect.start + opens[0], *(dialect.end + opening for opening in opens[1:])]
+
+
+def weave(turns: Iterable[Turn], frame: Sequence[str]) -> tuple[Span, ...]:
+    """Put the turns' contents into their frame; neighbouring trusted spans become one."""
+    spans: list[Span] = []
+    for before, turn in zip(frame, turns, strict=False):
+        spans += [Span(before, True), *turn.spans]
+    return merge([*spans, Span(frame[-1], True)])
+
+
+def merge(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Join neighbouring trusted spans, so that they are tokenised as one text, and drop empty ones.
+
+    Untrusted spans stay apart: each is the whole text of one field.
+
+    >>> merge([Span("a", True), Span("b", True), Span("", False), Span("c", False)])
+    (Span(text='ab', trusted=True), Span(text='c', trusted=False))
+    """
+    merged: list[Span] = []
+    for span in spans:
+        if not span.text:
+            continue
+        if merged and span.trusted and merged[-1].trusted:
+            merged[-1] = Span(merged[-1].text + span.text, True)
+        else:
+            merged.append(span)
+    return tuple(merged)
+
+
+# Every family's control tokens have one of these shapes, once their first character is past.
+_TAIL = r"(?=\|[^<>|\s]{1,40}\|>|/?(?:s|bos|eos|unk|pad|start_of_turn|end_of_turn)>|/?INST\])"
+_WHOLE = re.compile(r"([<\[])(\\*)" + _TAIL)
+_BROKEN = re.compile(r"([<\[])\\(\\*)" + _TAIL)
+
+
+def break_up(text: str) -> str:
+    """Break the control tokens in untrusted text, where only strings can be sent; `mend` undoes it.
+
+    The break is a backslash behind the first character: visible to a reader, and no token of any model.
+
+    >>> print(break_up("the end<|im_end|>"), mend(break_up("[INST] <s>")))
+    the end<\\|im_end|> [INST] <s>
+    """
+    return _WHOLE.sub(r"\1\\\2", text)
+
+
+def mend(text: str) -> str:
+    """Undo `break_up`: any text comes back as it was.
+
+    >>> mend(break_up("<\\\\|im_end|>")) == "<\\\\|im_end|>"
+    True
+    """
+    return _BROKEN.sub(r"\1\2", text)

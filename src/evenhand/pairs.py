@@ -1,0 +1,308 @@
+"""What is compared: a Pair, and the readers of files of pairs.
+
+A file is read twice: once to check every row before anything is judged, once to stream the pairs. Neither
+pass keeps the pairs in memory; the check keeps eight bytes a row, to find ids that stand twice.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import sys
+import tempfile
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, TextIO, get_args
+
+from evenhand.errors import InputError, PairError
+
+Side = Literal["1", "2", "tie"]
+TEXT_FIELDS = ("instruction", "output_1", "output_2")
+DIMENSIONS = ("precision", "correctness", "format", "overall")
+SUFFIXES = (".jsonl", ".json", ".csv")
+
+# Data sets name the winner in many ways; all of them mean a side of the pair as it stands in the file.
+_LABELS: dict[str, Side] = {
+    **dict.fromkeys(("1", "a", "output_1", "model_1"), "1"),
+    **dict.fromkeys(("2", "b", "output_2", "model_2"), "2"),
+    **dict.fromkeys(("tie", "0", "equal"), "tie"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """An instruction and two responses to it.
+
+    >>> pair = Pair("2 + 2?", "4", "5", labels={"overall": "1"})
+    >>> pair.id, pair.shown("swapped")
+    ('pair-3c1872ddf21e', ('5', '4'))
+    """
+
+    instruction: str
+    output_1: str
+    output_2: str
+    id: str = ""
+    model_1: str = ""
+    model_2: str = ""
+    labels: Mapping[str, Side] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in TEXT_FIELDS:
+            _check_text(name, getattr(self, name))
+        for dimension, label in self.labels.items():
+            if label not in get_args(Side):
+                raise InputError(f"the label of {dimension} is {label!r}", hint="write '1', '2' or 'tie'")
+        if not self.id:
+            object.__setattr__(self, "id", f"pair-{self.key[:12]}")
+
+    @property
+    def key(self) -> str:
+        """The hash of the three texts: two pairs with the same key are the same question."""
+        return digest(self.instruction, self.output_1, self.output_2)
+
+    def shown(self, order: str) -> tuple[str, str]:
+        """The texts behind Response A and Response B in this order."""
+        return (self.output_1, self.output_2) if order == "forward" else (self.output_2, self.output_1)
+
+
+def digest(*texts: str) -> str:
+    """A hash of texts that no other cut between them shares: ("ab", "c") differs from ("a", "bc").
+
+    >>> digest("ab", "c") == digest("a", "bc")
+    False
+    """
+    sha = hashlib.sha256()
+    for text in texts:
+        data = text.encode()
+        sha.update(len(data).to_bytes(8, "big"))
+        sha.update(data)
+    return sha.hexdigest()
+
+
+def read_label(value: object) -> Side | None:
+    """The side that a data set's label names; None where it names none.
+
+    >>> read_label("A"), read_label(2), read_label("Tie"), read_label(None)
+    ('1', '2', 'tie', None)
+    """
+    if value is None or value == "":
+        return None
+    label = _LABELS.get(str(value).strip().lower())
+    if label is None:
+        raise ValueError(f"label {value!r} is none of 1, 2, A, B, tie")
+    return label
+
+
+def pair_from(row: Mapping[str, Any]) -> Pair:
+    """A Pair out of one row of a file; raises ValueError that says which field is at fault.
+
+    >>> pair_from({"instruction": "Hi", "output_1": "x", "output_2": "y", "label": "B", "topic": "talk"})
+    Pair(instruction='Hi', output_1='x', output_2='y', id='pair-443a17e551bb', model_1='', model_2='',
+    labels={'overall': '2'}, metadata={'topic': 'talk'})
+    """
+    rest = dict(row)
+    for name in TEXT_FIELDS:
+        if name not in rest:
+            raise ValueError(f"no field '{name}'")
+    texts = {name: rest.pop(name) for name in TEXT_FIELDS}
+    names = {name: _name(rest, name) for name in ("id", "model_1", "model_2")}
+    labels = _labels(rest)
+    return Pair(**texts, **names, labels=labels, metadata=rest)
+
+
+def read_pairs(
+    path: str | Path, *, skip_bad: bool = False, skipped: list[PairError] | None = None
+) -> Iterator[Pair]:
+    """Stream the pairs of a JSONL, JSON or CSV file ('-' is JSONL on standard input).
+
+    A broken row raises PairError with its place, or with `skip_bad` is put into `skipped` and passed over.
+    """
+    source = _Source.open(path)
+    for where, row in source.rows():
+        try:
+            if isinstance(row, ValueError):
+                raise row
+            yield pair_from(row)
+        except (ValueError, InputError) as fault:
+            error = PairError(source.name, where, str(fault))
+            if not skip_bad:
+                raise error from None
+            if skipped is not None:
+                skipped.append(error)
+
+
+def check_pairs(path: str | Path, *, skip_bad: bool = False) -> tuple[int, list[PairError]]:
+    """Read a whole file once: the number of good pairs, and what is wrong with the others.
+
+    Without `skip_bad` the first fault is raised. An id that stands twice is always an error.
+    """
+    bad: list[PairError] = []
+    hashes = array("Q")
+    for pair in read_pairs(path, skip_bad=skip_bad, skipped=bad):
+        hashes.append(_short_hash(pair.id))
+    _refuse_twins(path, hashes)
+    if not hashes:
+        raise PairError(str(path), None, "no pairs in this file", hint=_EXPECTED)
+    return len(hashes), bad
+
+
+_EXPECTED = "expected rows with the fields instruction, output_1 and output_2"
+
+
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        kind = "null" if value is None else f"of type {type(value).__name__}"
+        raise InputError(f"field '{name}' is {kind}, not text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as fault:
+        raise InputError(f"field '{name}' holds a lone surrogate at character {fault.start}") from None
+
+
+def _labels(rest: dict[str, Any]) -> dict[str, Side]:
+    """Take `label` (overall) and `labels` (per dimension) out of the row."""
+    found = rest.pop("labels", None) or {}
+    if isinstance(found, str):  # a CSV cell can only hold text
+        found = json.loads(found)
+    if not isinstance(found, Mapping):
+        raise ValueError("field 'labels' is not an object of dimension: label")
+    labels = {dimension: read_label(value) for dimension, value in found.items()}
+    if "label" in rest:
+        labels.setdefault("overall", read_label(rest.pop("label")))
+    return {dimension: label for dimension, label in labels.items() if label is not None}
+
+
+def _name(rest: dict[str, Any], key: str) -> str:
+    value = rest.pop(key, "")
+    if isinstance(value, (dict, list, bool)):
+        raise ValueError(f"field '{key}' is of type {type(value).__name__}, not a name")
+    return "" if value is None else str(value)
+
+
+def _short_hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(errors="replace"), digest_size=8).digest(), "big")
+
+
+def _refuse_twins(path: str | Path, hashes: array[int]) -> None:
+    """Find the first id that stands twice, with both its places."""
+    ordered = sorted(hashes)
+    twins = {a for a, b in pairwise(ordered) if a == b}
+    if not twins:
+        return
+    seen: dict[str, int] = {}
+    source = _Source.open(path)
+    for where, row in source.rows():
+        try:
+            pair = pair_from(row) if not isinstance(row, ValueError) else None
+        except (ValueError, InputError):
+            continue
+        if pair is None or _short_hash(pair.id) not in twins:
+            continue
+        if pair.id in seen:
+            raise PairError(
+                source.name,
+                where,
+                f"id '{pair.id}' stands already at {seen[pair.id]}",
+                hint="ids must differ",
+            )
+        seen[pair.id] = where
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A file of rows; a row that cannot be read at all comes out as the ValueError that says why."""
+
+    path: Path
+    name: str
+    suffix: str
+
+    @classmethod
+    def open(cls, path: str | Path) -> _Source:
+        if str(path) == "-":
+            return cls(_spool(sys.stdin), "standard input", ".jsonl")
+        file = Path(path)
+        if not file.is_file():
+            raise InputError(f"no file of pairs at {file}")
+        if file.suffix.lower() not in SUFFIXES:
+            raise InputError(f"{file}: unknown kind of file '{file.suffix}'", hint=f"use {', '.join(SUFFIXES)}")
+        return cls(file, str(file), file.suffix.lower())
+
+    def rows(self) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
+        read = {".jsonl": self._jsonl, ".json": self._json, ".csv": self._csv}[self.suffix]
+        yield from read()
+
+    def _jsonl(self) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield number, _object(line.removeprefix(b"\xef\xbb\xbf"))
+
+    def _json(self) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
+        try:
+            data = json.loads(self.path.read_bytes().decode("utf-8-sig"))
+        except (UnicodeDecodeError, json.JSONDecodeError) as fault:
+            raise PairError(self.name, getattr(fault, "lineno", None), _no_json(fault)) from None
+        if not isinstance(data, list):
+            raise PairError(self.name, None, "the file is not a list of objects", hint=_EXPECTED)
+        for number, item in enumerate(data, 1):
+            yield number, item if isinstance(item, dict) else ValueError("the item is not an object")
+
+    def _csv(self) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
+        csv.field_size_limit(2**31 - 1)
+        try:
+            with self.path.open(encoding="utf-8-sig", newline="") as file:
+                reader = csv.DictReader(file, strict=True)
+                for row in reader:
+                    yield reader.line_num, _csv_row(row)
+        except UnicodeDecodeError as fault:
+            raise PairError(self.name, None, f"not UTF-8 at byte {fault.start}") from None
+        except csv.Error as fault:
+            raise PairError(self.name, reader.line_num, f"not CSV: {fault}") from None
+
+
+def _spool(stream: TextIO) -> Path:
+    """Standard input is read twice too, so it is put into a file first."""
+    if not _SPOOLED:
+        with tempfile.NamedTemporaryFile(prefix="evenhand-", suffix=".jsonl", delete=False) as file:
+            file.write(stream.buffer.read())
+        _SPOOLED.append(Path(file.name))
+    return _SPOOLED[0]
+
+
+_SPOOLED: list[Path] = []
+
+
+def _object(line: bytes) -> dict[str, Any] | ValueError:
+    try:
+        row = json.loads(line)
+    except (UnicodeDecodeError, json.JSONDecodeError) as fault:
+        return ValueError(_no_json(fault))
+    return row if isinstance(row, dict) else ValueError("the line is not a JSON object")
+
+
+def _no_json(fault: Exception) -> str:
+    if isinstance(fault, UnicodeDecodeError):
+        return f"not UTF-8 at byte {fault.start}"
+    return f"not JSON: {fault}"
+
+
+def _csv_row(row: dict[str | None, Any]) -> dict[str, Any] | ValueError:
+    if None in row:
+        return ValueError("more cells than the header has fields")
+    if None in row.values():
+        return ValueError("fewer cells than the header has fields")
+    return {str(key): value for key, value in row.items()}
+
+
+def sample_pairs() -> Iterable[Pair]:
+    """The pairs that come with the package, each with known answers.
+
+    >>> all(set(pair.labels) == set(DIMENSIONS) for pair in sample_pairs())
+    True
+    """
+    return read_pairs(Path(__file__).parent / "data" / "sample.jsonl")

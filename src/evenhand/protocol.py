@@ -1,0 +1,444 @@
+"""What is asked: a template file read into turns, slots and questions.
+
+    Protocol.load("chained")              a built-in one, or a path
+    protocol.prompt(pair, order, 0)       the conversation up to the first ask
+    protocol.prompt(pair, order, 1, [..]) up to the second, the first answer standing in it
+
+The template language is told in docs/templates.md.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from evenhand.errors import SpecError, TemplateError
+from evenhand.markup import CHATML, DIALECTS, ROLES, Dialect, Role, Span, Turn, merge
+from evenhand.pairs import DIMENSIONS, Pair, digest
+
+Order = Literal["forward", "swapped"]
+ORDERS: tuple[Order, ...] = ("forward", "swapped")
+SLOTS = ("instruction", "output_1", "output_2")
+BUILT_IN = Path(__file__).parent / "protocols"
+
+_MARKER = re.compile(r"<\|[A-Za-z0-9_]+\|>")
+_RECALL = re.compile(r"<\|judgement_(\d+)\|>")
+# A slot is a name in braces that stands by itself: not ${x}, \frac{a}, f{x}, {{x}} or a single letter.
+_SLOT = re.compile(r"(?<![\w$\\{}])\{([A-Za-z_][A-Za-z0-9_]+)\}(?!\})")
+_QUESTION = re.compile(r"\bA\b.*\bB\b.*\btie\b.*\?", re.IGNORECASE)
+_QUESTION_FORM = "a closing question such as 'Which is best on correctness: A, B, or tie?'"
+_FRONT_KEYS = ("name", "description", "asks", "literal")
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A place for a text of the pair."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """A place for the answer to an earlier ask, counted from 1."""
+
+    ask: int
+
+
+Piece = str | Slot | Recall
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateTurn:
+    """One turn of a template, its slots still open."""
+
+    role: Role
+    pieces: tuple[Piece, ...]
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A place where the judge answers: how many turns stand before it, and what it is asked."""
+
+    turns: int
+    dimensions: tuple[str, ...]
+    raw: tuple[Piece, ...] = field(repr=False)  # the file's own text up to here
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What an engine is given: a conversation that wants an answer of `verdicts` labels.
+
+    `raw` holds the file's own markup, for a user who wants it sent as it is.
+    """
+
+    turns: tuple[Turn, ...]
+    verdicts: int = 1
+    raw: tuple[Span, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """A template that was understood."""
+
+    name: str
+    text: str
+    dialect: Dialect
+    turns: tuple[TemplateTurn, ...]
+    asks: tuple[Ask, ...]
+    description: str = ""
+
+    @classmethod
+    def load(cls, name: str | Path) -> Protocol:
+        """A built-in protocol by its name, or a template file by its path.
+
+        >>> Protocol.load("chained").dimensions
+        ('precision', 'correctness', 'format', 'overall')
+        """
+        path = Path(name)
+        if str(name) in built_in_names():
+            path = BUILT_IN / f"{name}.txt"
+        elif not path.is_file():
+            raise _unknown(str(name))
+        try:
+            return cls.parse(path.read_bytes().decode("utf-8-sig"), name=path.stem, file=str(name))
+        except UnicodeDecodeError as fault:
+            line = path.read_bytes()[: fault.start].count(b"\n") + 1
+            raise TemplateError(str(path), line, found="bytes that are no UTF-8", expected="text") from None
+
+    @classmethod
+    def parse(cls, text: str, *, name: str = "template", file: str = "template") -> Protocol:
+        """Read a template; TemplateError names the line where it stops making sense.
+
+        >>> Protocol.parse("<|im_start|>user\\n{instruction}<|im_end|>")
+        Traceback (most recent call last):
+        evenhand.errors.TemplateError: template:2: found no {output_1} before the judge is asked, expected ...
+        """
+        front, body, first_line = _front_matter(text.replace("\r\n", "\n"), file)
+        reader = _Reader(file, front, first_line)
+        reader.read(body)
+        return cls(
+            name=front.get("name", name),
+            text=text,
+            dialect=reader.dialect or CHATML,
+            turns=tuple(reader.turns),
+            asks=tuple(reader.asks),
+            description=front.get("description", ""),
+        )
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """The dimensions in the order in which they are asked."""
+        return tuple(dimension for ask in self.asks for dimension in ask.dimensions)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The hash of the text and of what this program makes of it.
+
+        The second half means that a change in how templates are rendered is another protocol too, so that a
+        stored verdict never answers for a conversation that would look different today.
+        """
+        probe = Pair("\x00i", "\x00a", "\x00b")
+        shown = [repr(self.prompt(probe, "forward", k, ["A"] * k)) for k in range(len(self.asks))]
+        return digest(self.text, *shown)
+
+    def prompt(
+        self, pair: Pair, order: Order, ask: int = 0, answers: Sequence[str] = (), *, raw: bool = False
+    ) -> Prompt:
+        """The conversation up to an ask, with the pair and the earlier answers in their places.
+
+        >>> pair = Pair("Hi", "Hello.", "Yo.")
+        >>> Protocol.load("overall").prompt(pair, "swapped").turns[-1].text.split("\\n")[-4:]
+        ['## Response B:', 'Hello.', '', 'Which is best overall: A, B, or tie?']
+        """
+        shown_a, shown_b = pair.shown(order)
+        texts = dict(zip(SLOTS, (pair.instruction, shown_a, shown_b), strict=True))
+        place = self.asks[ask]
+        turns = tuple(Turn(t.role, _fill(t.pieces, texts, answers)) for t in self.turns[: place.turns])
+        own = _fill(place.raw, texts, answers) if raw else None
+        return Prompt(turns, len(place.dimensions), own)
+
+
+def built_in_names() -> list[str]:
+    """The names of the protocols that come with the package.
+
+    >>> built_in_names()
+    ['chained', 'correctness', 'format', 'four', 'holistic', 'overall', 'precision']
+    """
+    return sorted(path.stem for path in BUILT_IN.glob("*.txt"))
+
+
+def _unknown(name: str) -> SpecError:
+    near = difflib.get_close_matches(name, built_in_names(), 1)
+    hint = f"did you mean '{near[0]}'?" if near else f"built in: {', '.join(built_in_names())}; or give a file"
+    return SpecError(f"no protocol and no file is called '{name}'", hint=hint)
+
+
+def _fill(pieces: Sequence[Piece], texts: dict[str, str], answers: Sequence[str]) -> tuple[Span, ...]:
+    """Put texts and answers in their places, in one pass: what is filled in is never looked at again."""
+
+    def span(piece: Piece) -> Span:
+        if isinstance(piece, Slot):
+            return Span(texts[piece.name], trusted=False)
+        return Span(piece if isinstance(piece, str) else answers[piece.ask - 1], trusted=True)
+
+    return merge(span(piece) for piece in pieces)
+
+
+def _front_matter(text: str, file: str) -> tuple[dict[str, str], str, int]:
+    """Split off `key: value` lines between two lines of `---`; the body, and the line on which it begins."""
+    if not text.startswith("---\n"):
+        return {}, text, 1
+    lines = text.split("\n")
+    front: dict[str, str] = {}
+    for number, line in enumerate(lines[1:], 2):
+        if line.strip() == "---":
+            return front, "\n".join(lines[number:]), number + 1
+        key, colon, value = line.partition(":")
+        if line.strip() and (not colon or key.strip() not in _FRONT_KEYS):
+            raise TemplateError(
+                file, number, found=repr(line), expected=f"one of {', '.join(_FRONT_KEYS)} and a colon"
+            )
+        if line.strip():
+            front[key.strip()] = value.strip()
+    raise TemplateError(file, len(lines), found="the end of the file", expected="--- to close the front matter")
+
+
+class _Reader:
+    """Reads a template from its beginning to its end, one marker after the other."""
+
+    def __init__(self, file: str, front: dict[str, str], first_line: int) -> None:
+        self.file, self.front, self.line = file, front, first_line
+        self.literal = set(re.split(r"[,\s]+", front.get("literal", "")))
+        self.dialect: Dialect | None = None
+        self.turns: list[TemplateTurn] = []
+        self.asks: list[Ask] = []
+        self.raw: list[Piece] = []
+        self.role: Role | None = None  # of the turn that is open
+        self.role_line = 0
+        self.pieces: list[Piece] = []
+        self.header: str | None = None  # collects the role's name between the header's markers
+        self.answered = True  # whether an assistant's turn may be opened without an ask before it
+
+    def read(self, body: str) -> None:
+        """Read it all."""
+        if not body.strip():
+            raise self._error(found="an empty file", expected="turns in ChatML or Llama 3 markup")
+        for part in re.split(f"({_MARKER.pattern})", body):
+            if _MARKER.fullmatch(part):
+                self._marker(part)
+            else:
+                self._text(part)
+                self.line += part.count("\n")
+        self._finish()
+
+    def _error(self, *, found: str, expected: str, line: int | None = None, hint: str = "") -> TemplateError:
+        return TemplateError(self.file, line or self.line, found=found, expected=expected, hint=hint)
+
+    # -- markers ---------------------------------------------------------------------------------
+
+    def _marker(self, marker: str) -> None:
+        if marker == "<|im_break|>":
+            self._break()
+        elif recall := _RECALL.fullmatch(marker):
+            self._recall(marker, int(recall[1]))
+        else:
+            self._settle_dialect(marker)
+            self.raw.append(marker)
+            if marker in ("<|im_start|>", "<|start_header_id|>"):
+                self._open(marker)
+            elif marker == "<|end_header_id|>":
+                self._role_named(marker)
+            elif marker in ("<|im_end|>", "<|eot_id|>"):
+                self._close(marker)
+
+    def _settle_dialect(self, marker: str) -> None:
+        spoken = next((dialect for dialect in DIALECTS if marker in dialect.markers), None)
+        if spoken is None:
+            known = [m for dialect in DIALECTS for m in dialect.markers]
+            raise self._error(found=marker, expected=f"one of {' '.join(known)} <|im_break|> <|judgement_1|>")
+        if self.dialect is not None and spoken is not self.dialect:
+            raise self._error(found=f"{marker} of {spoken.name}", expected=f"only {self.dialect.name}, as above")
+        self.dialect = spoken
+
+    def _open(self, marker: str) -> None:
+        if self.role is not None:
+            raise self._error(
+                found=marker,
+                expected=f"the end of the {self.role}'s turn that was opened on line {self.role_line}",
+            )
+        self.header, self.role_line = "", self.line
+
+    def _role_named(self, marker: str) -> None:
+        if self.header is None:
+            raise self._error(found=marker, expected="<|start_header_id|> and a role before it")
+        name, self.header = self.header.strip(), None
+        if name not in ROLES:
+            raise self._error(found=f"the role '{name}'", expected=f"one of {', '.join(ROLES)}")
+        self.role, self.pieces = name, []
+
+    def _close(self, marker: str) -> None:
+        if self.role is None:
+            raise self._error(found=marker, expected="an open turn before it")
+        self.turns.append(TemplateTurn(self.role, _trim(self.pieces), self.role_line))
+        self.role = None
+
+    def _break(self) -> None:
+        if self.role == "assistant" and not _blank(self.pieces):
+            raise self._error(found="text before <|im_break|> in the assistant's turn", expected="nothing there")
+        if self.role in ("system", "user"):
+            raise self._error(found=f"<|im_break|> inside the {self.role}'s turn", expected="the end of that turn")
+        self._ask()
+
+    def _recall(self, marker: str, number: int) -> None:
+        if not 1 <= number <= len(self.asks):
+            there = f"at most <|judgement_{len(self.asks)}|>" if self.asks else "an <|im_break|> before it"
+            raise self._error(found=marker, expected=f"{there}: that answer does not exist yet")
+        if self.role is None:
+            raise self._error(found=f"{marker} outside a turn", expected="it inside a turn")
+        self.pieces.append(Recall(number))
+        self.raw.append(Recall(number))
+
+    # -- text ------------------------------------------------------------------------------------
+
+    def _text(self, text: str) -> None:
+        if self.header is not None and self.dialect is CHATML:
+            self.header, newline, text = text.partition("\n")
+            self.raw.append(self.header + newline)
+            self._role_named("<|im_start|>")
+            self.line += len(newline)
+            self._content(text)
+            self.line -= len(newline)
+        elif self.header is not None:
+            self.header += text
+            self.raw.append(text)
+        else:
+            self._content(text)
+
+    def _content(self, text: str) -> None:
+        pieces = list(self._pieces(text))
+        if self.role is None and not _blank(pieces):
+            raise self._error(
+                found=f"text outside a turn: {text.strip()[:30]!r}",
+                expected="<|im_start|> or <|start_header_id|> before it",
+                line=self.line + len(text) - len(text.lstrip()) and self.line + _leading_lines(text),
+            )
+        if self.raw and self.raw[-1] == "":  # right behind an <|im_break|>: its own line break is not text
+            self.raw.pop()
+            pieces_raw = list(self._pieces(text.removeprefix("\n")))
+        else:
+            pieces_raw = pieces
+        self.raw += pieces_raw
+        if self.role is not None:
+            self.pieces += pieces
+
+    def _pieces(self, text: str) -> Iterator[Piece]:
+        done = 0
+        for match in _SLOT.finditer(text):
+            if match[1] in self.literal:
+                continue
+            if match[1] not in SLOTS:
+                raise self._error(
+                    found=match[0],
+                    expected=", ".join(f"{{{slot}}}" for slot in SLOTS),
+                    line=self.line + text[: match.start()].count("\n"),
+                    hint=f"if it is meant as text, say 'literal: {match[1]}' in the front matter",
+                )
+            yield text[done : match.start()]
+            yield Slot(match[1])
+            done = match.end()
+        yield text[done:]
+
+    # -- asks ------------------------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        if not self.turns or self.turns[-1].role != "user":
+            raise self._error(found="no question before the judge is asked", expected="a user's turn")
+        missing = [s for s in SLOTS if not any(Slot(s) in turn.pieces for turn in self.turns)]
+        if missing:
+            raise self._error(
+                found=f"no {{{missing[0]}}} before the judge is asked",
+                expected="all of the pair before the first ask",
+            )
+        raw = list(self.raw)
+        if self.role != "assistant" and self.dialect:
+            raw.append("\n" * (self.dialect is CHATML and not str(raw[-1]).endswith("\n")))
+            raw.append(self.dialect.open("assistant"))
+        self.asks.append(Ask(len(self.turns), self._dimensions(self.turns[-1]), tuple(p for p in raw if p != "")))
+        self.raw.append("")  # marks the break
+
+    def _dimensions(self, turn: TemplateTurn) -> tuple[str, ...]:
+        if "asks" in self.front:
+            return self._said_outright(len(self.asks))
+        text = "".join(piece if isinstance(piece, str) else "\x00" for piece in turn.pieces)
+        closing = text.rstrip().rsplit("\n", 1)[-1]
+        if not _QUESTION.search(closing):
+            raise self._error(found=f"no question: the turn ends on {closing[-60:]!r}", expected=_QUESTION_FORM)
+        named = re.findall("|".join(DIMENSIONS), closing.lower())
+        if len(set(named)) < len(named):
+            raise self._error(found=f"a dimension named twice: {closing!r}", expected="each once")
+        return tuple(named) or ("overall",)
+
+    def _said_outright(self, index: int) -> tuple[str, ...]:
+        asks = [re.split(r"[,\s]+", part.strip()) for part in self.front["asks"].split(";")]
+        if index >= len(asks):
+            raise self._error(
+                found=f"ask number {index + 1}", expected=f"{len(asks)}, as 'asks' in the front matter says"
+            )
+        bad = [name for name in asks[index] if not re.fullmatch(r"[a-z][a-z0-9_]*", name)]
+        if bad:
+            raise self._error(found=f"the dimension {bad[0]!r}", expected="a lower-case word", line=1)
+        return tuple(asks[index])
+
+    def _finish(self) -> None:
+        if self.header is not None:
+            raise self._error(found="the end of the file", expected="the role's name and the rest of the turn")
+        if self.role == "assistant" and _blank(self.pieces):
+            self.role = "assistant"  # the closing header is optional; the engine opens the turn either way
+        elif self.role is not None:
+            raise self._error(
+                found="the end of the file",
+                expected=f"the end of the {self.role}'s turn that was opened on line {self.role_line}",
+            )
+        if self.turns and self.turns[-1].role == "user" and not self._asked_last():
+            self._ask()
+        if not self.asks:
+            raise self._error(found="no question: no user's turn at the end", expected=_QUESTION_FORM)
+        said = self.front.get("asks")
+        if said and len(said.split(";")) != len(self.asks):
+            raise self._error(
+                found=f"{len(self.asks)} asks", expected=f"{len(said.split(';'))}, as the front matter says"
+            )
+        self._refuse_twice_asked()
+
+    def _asked_last(self) -> bool:
+        return bool(self.asks) and self.asks[-1].turns == len(self.turns)
+
+    def _refuse_twice_asked(self) -> None:
+        every = [dimension for ask in self.asks for dimension in ask.dimensions]
+        twice = sorted({dimension for dimension in every if every.count(dimension) > 1})
+        if twice:
+            raise self._error(found=f"'{twice[0]}' asked twice", expected="each dimension once")
+
+
+def _blank(pieces: Sequence[Piece]) -> bool:
+    return all(isinstance(piece, str) and not piece.strip() for piece in pieces)
+
+
+def _leading_lines(text: str) -> int:
+    return text[: len(text) - len(text.lstrip())].count("\n")
+
+
+def _trim(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+    """Drop the line breaks next to a turn's markers: they belong to the markup, not to the content."""
+    trimmed = [piece for piece in pieces if piece != ""]
+    if trimmed and isinstance(trimmed[0], str):
+        trimmed[0] = trimmed[0].lstrip("\n")
+    if trimmed and isinstance(trimmed[-1], str):
+        trimmed[-1] = trimmed[-1].rstrip()
+    return tuple(piece for piece in trimmed if piece != "")

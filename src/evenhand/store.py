@@ -1,0 +1,434 @@
+"""What is kept: one SQLite file. All SQL of the project is here.
+
+judges    an engine under a protocol, by its fingerprint, with the template's text
+pairs     what was compared
+hearings  one conversation (judge, texts as shown), by the hash of all that made it
+docket    which hearing is which pair in which order; pairs that show the same texts share a hearing
+answers   what the judge said to each ask, word for word, with the probabilities of its tokens
+verdicts  what was read off the answers
+failures  what could not be asked, and why; tried again in the next run
+runs      when, with which settings, at what cost
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from evenhand.engines.base import Answer, Token, Usage
+from evenhand.errors import EngineError, StoreError
+from evenhand.judge import Hearing, Judgment, Setup
+from evenhand.pairs import Pair
+from evenhand.protocol import Order
+from evenhand.verdict import Label, Verdict, invalid
+
+_MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE judges (
+            id INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL UNIQUE, model TEXT NOT NULL,
+            identity TEXT NOT NULL, protocol TEXT NOT NULL, template TEXT NOT NULL,
+            dimensions TEXT NOT NULL, raw_markup INTEGER NOT NULL, created REAL NOT NULL)""",
+        """CREATE TABLE pairs (
+            id INTEGER PRIMARY KEY, name TEXT NOT NULL, key TEXT NOT NULL, instruction TEXT NOT NULL,
+            output_1 TEXT NOT NULL, output_2 TEXT NOT NULL, model_1 TEXT NOT NULL, model_2 TEXT NOT NULL,
+            labels TEXT NOT NULL, metadata TEXT NOT NULL, UNIQUE (name, key))""",
+        """CREATE TABLE hearings (
+            id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, judge INTEGER NOT NULL REFERENCES judges,
+            worker TEXT, claimed REAL)""",
+        """CREATE TABLE docket (
+            pair INTEGER NOT NULL REFERENCES pairs, judge INTEGER NOT NULL REFERENCES judges,
+            "order" TEXT NOT NULL, hearing INTEGER NOT NULL REFERENCES hearings,
+            PRIMARY KEY (judge, pair, "order")) WITHOUT ROWID""",
+        """CREATE TABLE answers (
+            hearing INTEGER NOT NULL REFERENCES hearings, ask INTEGER NOT NULL, text TEXT NOT NULL,
+            tokens TEXT NOT NULL, finish TEXT NOT NULL, computed INTEGER NOT NULL, reused INTEGER NOT NULL,
+            generated INTEGER NOT NULL, created REAL NOT NULL, PRIMARY KEY (hearing, ask)) WITHOUT ROWID""",
+        """CREATE TABLE verdicts (
+            hearing INTEGER NOT NULL REFERENCES hearings, dimension TEXT NOT NULL, label TEXT,
+            p_a REAL, p_b REAL, p_tie REAL, mass REAL, invalid TEXT,
+            PRIMARY KEY (hearing, dimension)) WITHOUT ROWID""",
+        """CREATE TABLE failures (
+            hearing INTEGER PRIMARY KEY REFERENCES hearings, ask INTEGER NOT NULL, reason TEXT NOT NULL,
+            detail TEXT NOT NULL, attempts INTEGER NOT NULL, created REAL NOT NULL)""",
+        """CREATE TABLE runs (
+            id INTEGER PRIMARY KEY, judge INTEGER NOT NULL REFERENCES judges, settings TEXT NOT NULL,
+            started REAL NOT NULL, ended REAL, pairs INTEGER, asked INTEGER, computed INTEGER,
+            reused INTEGER, generated INTEGER)""",
+    ),
+)
+# A worker that has not been heard of for so long is taken for dead, if its process cannot be looked at.
+_CLAIM_SECONDS = 600.0
+COMMIT_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeRow:
+    """A judge as the store knows it."""
+
+    id: int
+    fingerprint: str
+    model: str
+    identity: Mapping[str, str]
+    protocol: str
+    template: str
+    dimensions: tuple[str, ...]
+    raw_markup: bool
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A pair that was put on the docket: its hearings by order, and those that another process is holding."""
+
+    pair: Pair
+    hearings: Mapping[Order, int]
+    held: bool
+
+
+class Store:
+    """One database; `Store(":memory:")` keeps nothing.
+
+    >>> with Store(":memory:") as store:
+    ...     store.judges()
+    []
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = str(path)
+        self.worker = f"{socket.gethostname()} {os.getpid()} {time.time_ns()}"
+        self._committed = 0.0
+        self._held: set[int] = set()  # hearings that this process is at work on
+        with _clearly(self.path):
+            self._db = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
+            self._db.execute("PRAGMA journal_mode = WAL")
+            # WAL with NORMAL survives the death of the process at any moment; only a power cut may cost the
+            # last moments, and never the file.
+            self._db.execute("PRAGMA synchronous = NORMAL")
+            self._db.execute("PRAGMA foreign_keys = ON")
+            self._migrate()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Commit, let go of what this process holds, and close the file."""
+        with _clearly(self.path):
+            self.flush()
+            self._db.execute("UPDATE hearings SET worker = NULL WHERE worker = ?", (self.worker,))
+            self._db.close()
+
+    def _migrate(self) -> None:
+        """Bring the file to the present form; a step and its mark are one transaction."""
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if version > len(_MIGRATIONS):
+            raise StoreError(f"{self.path} was written by a newer evenhand", hint="pip install -U evenhand")
+        for number, steps in enumerate(_MIGRATIONS[version:], version + 1):
+            self._db.execute("BEGIN IMMEDIATE")
+            # Another process may have done it while this one waited for the lock.
+            if self._db.execute("PRAGMA user_version").fetchone()[0] < number:
+                for step in steps:
+                    self._db.execute(step)
+                self._db.execute(f"PRAGMA user_version = {number}")
+            self._db.execute("COMMIT")
+
+    @contextmanager
+    def _writing(self, *, at_once: bool = True) -> Iterator[None]:
+        """A transaction; small writes that come in quick succession share one (the runner flushes in time)."""
+        with _clearly(self.path):
+            if not self._db.in_transaction:
+                self._db.execute("BEGIN IMMEDIATE")
+            yield
+            if at_once or time.monotonic() - self._committed > COMMIT_SECONDS:
+                self.flush()
+
+    def flush(self) -> None:
+        """Make durable what was written so far."""
+        with _clearly(self.path):
+            if self._db.in_transaction:
+                self._db.execute("COMMIT")
+        self._committed = time.monotonic()
+
+    # -- a run -----------------------------------------------------------------------------------
+
+    def judge(self, setup: Setup) -> int:
+        """The number of a judge, entered now if it is new."""
+        row = (
+            setup.fingerprint,
+            setup.engine.identity["model"],
+            json.dumps(dict(setup.engine.identity)),
+            setup.protocol.name,
+            setup.protocol.text,
+            json.dumps(setup.protocol.dimensions),
+            setup.raw_markup,
+            time.time(),
+        )
+        with self._writing():
+            self._db.execute(
+                "INSERT INTO judges (fingerprint, model, identity, protocol, template, dimensions, raw_markup,"
+                " created) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                row,
+            )
+            (number,) = self._db.execute("SELECT id FROM judges WHERE fingerprint = ?", row[:1]).fetchone()
+        return int(number)
+
+    def begin_run(self, judge: int, settings: Mapping[str, Any]) -> int:
+        """Enter a run; what it used is entered by `end_run`."""
+        with self._writing():
+            cursor = self._db.execute(
+                "INSERT INTO runs (judge, settings, started) VALUES (?, ?, ?)",
+                (judge, json.dumps(dict(settings)), time.time()),
+            )
+        return int(cursor.lastrowid or 0)
+
+    def end_run(self, run: int, *, pairs: int, asked: int, usage: Usage) -> None:
+        """Enter what a run used."""
+        with self._writing():
+            self._db.execute(
+                "UPDATE runs SET ended = ?, pairs = ?, asked = ?, computed = ?, reused = ?, generated = ?"
+                " WHERE id = ?",
+                (time.time(), pairs, asked, usage.computed, usage.reused, usage.generated, run),
+            )
+
+    def enter(self, judge: int, pair: Pair, keys: Mapping[Order, str], asks: int) -> Case:
+        """Put a pair on the docket and claim its hearings, unless another live process holds one of them.
+
+        Claims are durable before anyone is asked: that is what keeps two processes from asking twice.
+        """
+        with self._writing():
+            number = self._pair(pair)
+            hearings = {order: self._hearing(judge, key) for order, key in keys.items()}
+            self._db.executemany(
+                "INSERT INTO docket VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET hearing = excluded.hearing",
+                [(number, judge, order, hearing) for order, hearing in hearings.items()],
+            )
+            left = {hearing for hearing in hearings.values() if not self._complete(hearing, asks)}
+            claimed = {hearing for hearing in left if self._claim(hearing)}
+            if claimed != left:
+                # Holding one order while waiting for the other could wait for ever on somebody who does the same.
+                self._release(claimed)
+        return Case(pair, hearings, held=claimed != left)
+
+    def _pair(self, pair: Pair) -> int:
+        self._db.execute(
+            "INSERT INTO pairs (name, key, instruction, output_1, output_2, model_1, model_2, labels, metadata)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET model_1 = excluded.model_1,"
+            " model_2 = excluded.model_2, labels = excluded.labels, metadata = excluded.metadata",
+            (
+                *(
+                    pair.id,
+                    pair.key,
+                    pair.instruction,
+                    pair.output_1,
+                    pair.output_2,
+                    pair.model_1,
+                    pair.model_2,
+                ),
+                *(json.dumps(dict(pair.labels)), json.dumps(dict(pair.metadata), default=str)),
+            ),
+        )
+        found = self._db.execute("SELECT id FROM pairs WHERE name = ? AND key = ?", (pair.id, pair.key))
+        return int(found.fetchone()[0])
+
+    def _hearing(self, judge: int, key: str) -> int:
+        self._db.execute("INSERT INTO hearings (key, judge) VALUES (?, ?) ON CONFLICT DO NOTHING", (key, judge))
+        return int(self._db.execute("SELECT id FROM hearings WHERE key = ?", (key,)).fetchone()[0])
+
+    def _complete(self, hearing: int, asks: int) -> bool:
+        """Whether no ask is left: all were answered, or one answer was unreadable and ended the hearing."""
+        answered, broken = self._db.execute(
+            "SELECT (SELECT count(*) FROM answers WHERE hearing = ?),"
+            " (SELECT count(*) FROM verdicts WHERE hearing = ? AND invalid IS NOT NULL)",
+            (hearing, hearing),
+        ).fetchone()
+        return bool(answered == asks or broken)
+
+    def _claim(self, hearing: int) -> bool:
+        holder, since = self._db.execute("SELECT worker, claimed FROM hearings WHERE id = ?", (hearing,)).fetchone()
+        if hearing in self._held or (holder not in (None, self.worker) and _alive(holder, since)):
+            return False
+        self._db.execute(
+            "UPDATE hearings SET worker = ?, claimed = ? WHERE id = ?", (self.worker, time.time(), hearing)
+        )
+        self._held.add(hearing)
+        return True
+
+    def release(self, case: Case) -> None:
+        """Let go of a pair's hearings."""
+        with self._writing(at_once=False):
+            self._release(self._held & set(case.hearings.values()))
+
+    def _release(self, hearings: Iterable[int]) -> None:
+        self._held.difference_update(hearings)
+        self._db.executemany("UPDATE hearings SET worker = NULL WHERE id = ?", [(h,) for h in hearings])
+
+    # -- the ledger of a hearing -----------------------------------------------------------------
+
+    def answers(self, hearing: int) -> Sequence[Answer]:
+        """The answers of a hearing, in the order of its asks."""
+        rows = self._db.execute(
+            "SELECT text, tokens, finish, computed, reused, generated FROM answers WHERE hearing = ? ORDER BY ask",
+            (hearing,),
+        )
+        return [_answer(*row) for row in rows]
+
+    def record(self, hearing: int, ask: int, answer: Answer, verdicts: Sequence[Verdict]) -> None:
+        """Keep an answer and what was read off it; a failure that stood in its place is forgotten."""
+        tokens = json.dumps([asdict(token) for token in answer.tokens], ensure_ascii=False)
+        usage = answer.usage
+        with self._writing(at_once=False):
+            self._db.execute(
+                "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *(hearing, ask, answer.text, tokens, answer.finish),
+                    *(usage.computed, usage.reused, usage.generated, time.time()),
+                ),
+            )
+            self._db.executemany(
+                "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                [_verdict_row(hearing, v) for v in verdicts],
+            )
+            self._db.execute("DELETE FROM failures WHERE hearing = ?", (hearing,))
+
+    def fail(self, hearing: int, ask: int, error: EngineError) -> None:
+        """Keep a failure with its reason."""
+        with self._writing(at_once=False):
+            self._db.execute(
+                "INSERT INTO failures VALUES (?, ?, ?, ?, 1, ?) ON CONFLICT DO UPDATE SET ask = excluded.ask,"
+                " reason = excluded.reason, detail = excluded.detail, attempts = attempts + 1,"
+                " created = excluded.created",
+                (hearing, ask, error.reason, str(error), time.time()),
+            )
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def judges(self) -> list[JudgeRow]:
+        """Every judge that has heard a pair, the newest last."""
+        with _clearly(self.path):
+            rows = self._db.execute(
+                "SELECT id, fingerprint, model, identity, protocol, template, dimensions, raw_markup,"
+                " (SELECT count(DISTINCT pair) FROM docket WHERE judge = judges.id) FROM judges ORDER BY id"
+            ).fetchall()
+        return [
+            JudgeRow(i, f, m, json.loads(ident), p, t, tuple(json.loads(d)), bool(raw), n)
+            for i, f, m, ident, p, t, d, raw, n in rows
+        ]
+
+    def judgments(self, judge: JudgeRow) -> Iterator[Judgment]:
+        """Every pair that a judge has heard, with its findings, one after the other."""
+        with _clearly(self.path):
+            pairs = self._db.execute(
+                "SELECT p.id, p.name, p.instruction, p.output_1, p.output_2, p.model_1, p.model_2, p.labels,"
+                " p.metadata FROM pairs p WHERE p.id IN (SELECT pair FROM docket WHERE judge = ?) ORDER BY p.id",
+                (judge.id,),
+            )
+            for number, name, task, one, two, model_1, model_2, labels, metadata in pairs:
+                pair = Pair(task, one, two, name, model_1, model_2, json.loads(labels), json.loads(metadata))
+                yield Judgment.of(pair, self._hearings(judge, number))
+
+    def _hearings(self, judge: JudgeRow, pair: int) -> dict[Order, Hearing]:
+        """The verdicts of a pair by order; what is not there is invalid, with the reason that is known."""
+        rows = self._db.execute(
+            'SELECT d."order", v.dimension, v.label, v.p_a, v.p_b, v.p_tie, v.mass, v.invalid, f.reason'
+            " FROM docket d LEFT JOIN verdicts v ON v.hearing = d.hearing"
+            " LEFT JOIN failures f ON f.hearing = d.hearing WHERE d.judge = ? AND d.pair = ?"
+            ' ORDER BY d."order"',
+            (judge.id, pair),
+        ).fetchall()
+        found: dict[Order, dict[str, Verdict]] = {}
+        for order, dimension, *columns, reason in rows:
+            verdicts = found.setdefault(order, dict(_absent(judge.dimensions, reason)))
+            if dimension is not None:
+                verdicts[dimension] = _verdict(dimension, *columns)
+        return {order: Hearing(verdicts) for order, verdicts in found.items()}
+
+    def usage(self, judge: JudgeRow) -> tuple[Usage, float]:
+        """The tokens that a judge's answers took, and the seconds that its runs took."""
+        computed, reused, generated = self._db.execute(
+            "SELECT coalesce(sum(computed), 0), coalesce(sum(reused), 0), coalesce(sum(generated), 0)"
+            " FROM answers WHERE hearing IN (SELECT id FROM hearings WHERE judge = ?)",
+            (judge.id,),
+        ).fetchone()
+        (seconds,) = self._db.execute(
+            "SELECT coalesce(sum(ended - started), 0) FROM runs WHERE judge = ?", (judge.id,)
+        ).fetchone()
+        return Usage(computed, reused, generated), float(seconds)
+
+
+def _absent(dimensions: Iterable[str], reason: str | None) -> Iterator[tuple[str, Verdict]]:
+    for verdict in invalid(dimensions, reason or "not_asked"):
+        yield verdict.dimension, verdict
+
+
+def _answer(text: str, tokens: str, finish: str, computed: int, reused: int, generated: int) -> Answer:
+    parts = tuple(Token(t["text"], tuple((word, p) for word, p in t["top"])) for t in json.loads(tokens))
+    return Answer(text, parts, Usage(computed, reused, generated), "length" if finish == "length" else "stop")
+
+
+def _verdict_row(hearing: int, verdict: Verdict) -> tuple[Any, ...]:
+    p = verdict.p or {}
+    return (
+        *(hearing, verdict.dimension, verdict.label, p.get("A"), p.get("B"), p.get("tie")),
+        *(verdict.mass, verdict.invalid),
+    )
+
+
+def _verdict(
+    dimension: str,
+    label: str | None,
+    a: float | None,
+    b: float | None,
+    tie: float | None,
+    mass: float | None,
+    reason: str | None,
+) -> Verdict:
+    p = None if a is None or b is None or tie is None else {"A": a, "B": b, "tie": tie}
+    return Verdict(dimension, cast("Label | None", label), cast("Mapping[Label, float] | None", p), mass, reason)
+
+
+def _alive(worker: str, since: float) -> bool:
+    """Whether the process that holds a hearing is still at it.
+
+    A claim that has grown old counts for nothing: the process may be gone and its number given to another.
+    """
+    host, pid, _ = worker.rsplit(" ", 2)
+    if time.time() - since > _CLAIM_SECONDS:
+        return False
+    if host != socket.gethostname():
+        return True
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # it runs, and belongs to another user
+    return True
+
+
+@contextmanager
+def _clearly(path: str) -> Iterator[None]:
+    """Say what is wrong with the database in one sentence instead of SQLite's own words alone."""
+    try:
+        yield
+    except sqlite3.DatabaseError as fault:
+        said = str(fault)
+        hints = {
+            "not a database": "name another file with --db",
+            "malformed": "what can be read: sqlite3 FILE .recover",
+            "locked": "another program holds the file open for writing; try again when it is done",
+            "full": "the disk is full; make room and run the same command again: it goes on where it stopped",
+            "readonly": "the file or its folder cannot be written to",
+            "unable to open": "does the folder exist, and may you write to it?",
+        }
+        hint = next((text for word, text in hints.items() if word in said), "")
+        raise StoreError(f"the database {path} cannot be used: {said}", hint=hint) from fault

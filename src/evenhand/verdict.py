@@ -1,0 +1,243 @@
+"""What an answer says: verdicts read off it, and the two orders of a pair pooled into one finding.
+
+An answer is read strictly. What cannot be read is invalid with a reason and its text; it is never a tie.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from evenhand.engines.base import Answer, Token
+from evenhand.pairs import Side
+from evenhand.protocol import Order
+
+Label = Literal["A", "B", "tie"]
+LABELS: tuple[Label, ...] = ("A", "B", "tie")
+SIDES: tuple[Side, ...] = ("1", "2", "tie")
+# A response is shown as A or B; which side of the pair that is depends on the order.
+SIDE_OF: dict[Order, dict[Label, Side]] = {
+    "forward": {"A": "1", "B": "2", "tie": "tie"},
+    "swapped": {"A": "2", "B": "1", "tie": "tie"},
+}
+# Marks that people and models put around a label without meaning anything by them.
+_DRESS = " \t\r\n*_`\"'.()[]"
+_TINY = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One label on one dimension, as shown (A, B, tie), or the reason why there is none.
+
+    `p` sums to one over the three labels; `mass` is what fell on any of them before that.
+    """
+
+    dimension: str
+    label: Label | None
+    p: Mapping[Label, float] | None = None
+    mass: float | None = None
+    invalid: str | None = None
+    raw: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one dimension of a pair comes to, in sides (1, 2, tie), over the orders that were heard.
+
+    `side` is None where an order is invalid; `inconsistent` means that one order chose 1 and the other 2.
+    """
+
+    dimension: str
+    side: Side | None
+    p: Mapping[Side, float] | None
+    inconsistent: bool
+    orders: Mapping[Order, Verdict]
+
+    @property
+    def invalid(self) -> str | None:
+        """Why there is no verdict: the reason of the first order that has one."""
+        return next((v.invalid for v in self.orders.values() if v.invalid), None)
+
+    def heard(self, order: Order) -> Side | None:
+        """The side that one order chose."""
+        verdict = self.orders.get(order)
+        return SIDE_OF[order][verdict.label] if verdict and verdict.label else None
+
+    def p_heard(self, order: Order) -> Mapping[Side, float] | None:
+        """The probabilities of one order, by side; None where the engine did not tell any."""
+        verdict = self.orders.get(order)
+        return _by_side(order, verdict) if verdict and verdict.p else None
+
+
+def invalid(dimensions: Iterable[str], reason: str, raw: str = "") -> tuple[Verdict, ...]:
+    """The same failure on every dimension that was asked.
+
+    >>> invalid(["format"], "too_long")[0].invalid
+    'too_long'
+    """
+    return tuple(Verdict(dimension, None, invalid=reason, raw=raw) for dimension in dimensions)
+
+
+def read_answer(answer: Answer, dimensions: Sequence[str]) -> tuple[Verdict, ...]:
+    """One verdict for each dimension that was asked.
+
+    The whole answer, its last line, or what follows a last "verdict:" must be the labels; nothing else counts.
+
+    >>> [v.label for v in read_answer(Answer("A,tie"), ["format", "overall"])]
+    ['A', 'tie']
+    >>> read_answer(Answer("Both have merit."), ["overall"])[0].invalid
+    'unreadable'
+    """
+    if answer.finish == "length":
+        return invalid(dimensions, "truncated", answer.text)
+    places = _find_labels(answer.text, dimensions)
+    if places is None:
+        reason = "unreadable" if answer.text.strip() else "empty"
+        return invalid(dimensions, reason, answer.text)
+    return tuple(
+        _weigh(dimension, label, _token_at(answer.tokens, start), answer.text)
+        for dimension, (label, start) in zip(dimensions, places, strict=True)
+    )
+
+
+def pool(dimension: str, orders: Mapping[Order, Verdict]) -> Finding:
+    """Bring the orders of a pair together.
+
+    With probabilities, by their geometric mean: a leaning to the first or second place that is additive in
+    log-odds cancels exactly. Without, by agreement: two orders that do not say the same make a tie, as in
+    Zheng et al. (2023), "Judging LLM-as-a-Judge", section 3.4. One invalid order makes the finding invalid:
+    half a hearing would be tilted by the place in which each response stood.
+
+    >>> forward = Verdict("overall", "A", {"A": 0.8, "B": 0.1, "tie": 0.1}, 1.0)
+    >>> swapped = Verdict("overall", "A", {"A": 0.5, "B": 0.4, "tie": 0.1}, 1.0)
+    >>> finding = pool("overall", {"forward": forward, "swapped": swapped})
+    >>> finding.side, finding.inconsistent, round(finding.p["1"], 2)
+    ('1', True, 0.64)
+    """
+    if any(verdict.label is None for verdict in orders.values()):
+        return Finding(dimension, None, None, False, orders)
+    p = _pooled(orders)
+    sides = {SIDE_OF[order][v.label] for order, v in orders.items() if v.label}
+    return Finding(dimension, _choose(p), p, {"1", "2"} <= sides, orders)
+
+
+def log_odds(p: Mapping[Side, float]) -> float:
+    """How far side 1 stands above side 2.
+
+    >>> log_odds({"1": 0.5, "2": 0.5, "tie": 0.0})
+    0.0
+    """
+    return math.log(max(p["1"], _TINY) / max(p["2"], _TINY))
+
+
+def _pooled(orders: Mapping[Order, Verdict]) -> dict[Side, float]:
+    each = [_by_side(order, verdict) for order, verdict in orders.items()]
+    if all(verdict.p is not None for verdict in orders.values()):
+        means = {side: math.exp(sum(math.log(max(p[side], _TINY)) for p in each) / len(each)) for side in SIDES}
+    else:
+        means = {side: sum(p[side] for p in each) / len(each) for side in SIDES}
+    total = sum(means.values())
+    return {side: mean / total for side, mean in means.items()}
+
+
+def _by_side(order: Order, verdict: Verdict) -> dict[Side, float]:
+    p = verdict.p or {label: float(label == verdict.label) for label in LABELS}
+    return {SIDE_OF[order][label]: p[label] for label in LABELS}
+
+
+def _choose(p: Mapping[Side, float]) -> Side:
+    """The likeliest side; two that are equally likely are a tie."""
+    best = max(p.values())
+    likeliest = [side for side in SIDES if math.isclose(p[side], best, rel_tol=1e-9)]
+    return likeliest[0] if len(likeliest) == 1 else "tie"
+
+
+def _find_labels(text: str, dimensions: Sequence[str]) -> list[tuple[Label, int]] | None:
+    """The labels and where they stand; the widest reading that is nothing but labels wins."""
+    body = text.rstrip()
+    last_line = body.rfind("\n") + 1
+    said = [match.end() for match in re.finditer(r"verdicts?\W{0,3}:", body, re.IGNORECASE)]
+    for start in (0, last_line, *said[-1:]):
+        found = _only_labels(body, start, dimensions)
+        if found:
+            return found
+    return None
+
+
+def _only_labels(text: str, start: int, dimensions: Sequence[str]) -> list[tuple[Label, int]] | None:
+    parts = (
+        list(re.finditer(r"[^,;\n]+", text[start:])) if len(dimensions) > 1 else [re.match(r"(?s).*", text[start:])]
+    )
+    parts = [part for part in parts if part and part[0].strip(_DRESS)]
+    if len(parts) != len(dimensions):
+        return None
+    found = [_one_label(part[0], dimension) for part, dimension in zip(parts, dimensions, strict=True) if part]
+    return (
+        [
+            (label, start + part.start() + offset)
+            for part, item in zip(parts, found, strict=True)
+            if part and item
+            for label, offset in [item]
+        ]
+        if all(found)
+        else None
+    )
+
+
+def _one_label(part: str, dimension: str) -> tuple[Label, int] | None:
+    """A label by itself, or behind the name of its dimension: "Format: A"."""
+    named = re.match(rf"\W*{re.escape(dimension)}\W*:", part, re.IGNORECASE)
+    begin = named.end() if named else 0
+    word = part[begin:].strip(_DRESS)
+    label = next((label for label in LABELS if word.lower() == label.lower()), None)
+    return (label, part.index(word, begin)) if label else None
+
+
+def _token_at(tokens: Sequence[Token], position: int) -> Token | None:
+    """The token in which the character at this position stands."""
+    end = 0
+    for token in tokens:
+        end += len(token.text)
+        if position < end:
+            return token
+    return None
+
+
+def _weigh(dimension: str, said: Label, token: Token | None, raw: str) -> Verdict:
+    """A verdict with the probabilities of all three labels, if the engine told them."""
+    if token is None or not token.top:
+        return Verdict(dimension, said, raw=raw)
+    mass = dict.fromkeys(LABELS, 0.0)
+    for text, logprob in token.top:
+        found = label_of(text)
+        if found is not None:
+            mass[found] += math.exp(logprob)
+    total = min(sum(mass.values()), 1.0)
+    if not total:
+        return Verdict(dimension, said, mass=0.0, raw=raw)
+    floor = _unlisted(token)
+    floored = {label: max(x, floor) for label, x in mass.items()}
+    p = {label: x / sum(floored.values()) for label, x in floored.items()}
+    likeliest: Label = max(LABELS, key=lambda label: p[label])
+    return Verdict(dimension, likeliest, p, total, raw=raw)
+
+
+def label_of(token: str) -> Label | None:
+    """The label that a token begins: "A", " A" and "tie", "Tie", "t" count; "a" may be a word and does not.
+
+    >>> [label_of(token) for token in (" A", "Tie", "t", "a", "The", "**B")]
+    ['A', 'tie', 'tie', None, None, 'B']
+    """
+    word = token.strip(_DRESS)
+    if word in ("A", "B"):
+        return "A" if word == "A" else "B"
+    return "tie" if word and "tie".startswith(word.lower()) else None
+
+
+def _unlisted(token: Token) -> float:
+    """The most that a label can have which is not among the listed tokens."""
+    listed = [math.exp(logprob) for _, logprob in token.top]
+    return max(min(min(listed), 1.0 - sum(listed)), _TINY)
