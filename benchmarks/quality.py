@@ -63,7 +63,7 @@ def forward_hard(judgment: Judgment) -> float:
 
 
 def both_hard(judgment: Judgment) -> float:
-    """Two orders that contradict each other, or both say tie, are worth one half; one tie leaves the other's say."""
+    """Orders that contradict each other, or both say tie, are worth one half; one tie leaves the other's say."""
     said = {judgment["overall"].heard("forward"), judgment["overall"].heard("swapped")} - {"tie"}
     return _hit(judgment, said.pop() if len(said) == 1 else None)
 

@@ -70,13 +70,27 @@ class ModelError(EvenhandError):
 
 
 class EngineError(EvenhandError):
-    """The judge could not answer; `reason` is the word that the store keeps."""
+    """The judge could not answer; `reason` is the word that the store keeps.
+
+    `retryable`: asking again may help, not before `retry_after` seconds if the server named a time.
+    `overloaded`: the server asked for fewer requests at once.
+    `fatal`: no other prompt would fare better (a wrong key, a missing model), so the run stops.
+    """
 
     def __init__(
-        self, message: str, *, reason: str = "engine_error", retryable: bool = False, hint: str = ""
+        self,
+        message: str,
+        *,
+        reason: str = "engine_error",
+        retryable: bool = False,
+        overloaded: bool = False,
+        retry_after: float | None = None,
+        fatal: bool = False,
+        hint: str = "",
     ) -> None:
         super().__init__(message, hint=hint)
-        self.reason, self.retryable = reason, retryable
+        self.reason, self.retryable, self.overloaded = reason, retryable, overloaded
+        self.retry_after, self.fatal = retry_after, fatal
 
 
 class TooLongError(EngineError):

@@ -63,6 +63,7 @@ class Hearing:
     verdicts: Mapping[str, Verdict]
     usage: Usage = field(default_factory=Usage)
     asked: int = 0
+    notes: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ class Judgment:
     usage: Usage = field(default_factory=Usage)
     asked: int = 0
     seconds: float = field(default=0.0, compare=False)
+    notes: frozenset[str] = frozenset()  # what was done to a prompt on its way
 
     def __getitem__(self, dimension: str) -> Finding:
         return self.findings[dimension]
@@ -93,7 +95,9 @@ class Judgment:
             for name in dimensions
         }
         usage = sum((hearing.usage for hearing in hearings.values()), Usage())
-        return cls(pair, findings, usage, sum(hearing.asked for hearing in hearings.values()), seconds)
+        asked = sum(hearing.asked for hearing in hearings.values())
+        notes = frozenset().union(*(hearing.notes for hearing in hearings.values()))
+        return cls(pair, findings, usage, asked, seconds, notes)
 
 
 def orders_of(pair: Pair, orders: Orders, seed: int = 0) -> tuple[Order, ...]:
@@ -114,25 +118,32 @@ async def hear(setup: Setup, pair: Pair, order: Order, hearing: int, ledger: Led
     kept = ledger.answers(hearing)
     verdicts: dict[str, Verdict] = {}
     said: list[str] = []
-    usage, asked = Usage(), 0
+    answers: list[Answer] = []  # of this run
+    notes: set[str] = set()
     for number, ask in enumerate(setup.protocol.asks):
-        if number < len(kept):
-            read = read_answer(kept[number], ask.dimensions)
-        else:
-            prompt = setup.protocol.prompt(pair, order, number, said, raw=setup.raw_markup)
-            try:
-                answer = await setup.engine.answer(prompt)
-            except EngineError as error:
-                ledger.fail(hearing, number, error)
-                read = invalid(ask.dimensions, error.reason, str(error))
+        try:
+            if number < len(kept):
+                answer = kept[number]
             else:
-                read = read_answer(answer, ask.dimensions)
+                answer = await setup.engine.answer(
+                    setup.protocol.prompt(pair, order, number, said, raw=setup.raw_markup)
+                )
+                answers.append(answer)
+        except EngineError as error:
+            if error.fatal:
+                raise
+            ledger.fail(hearing, number, error)
+            read = invalid(ask.dimensions, error.reason, str(error))
+        else:
+            read = read_answer(answer, ask.dimensions)
+            notes.update(answer.notes)
+            if number >= len(kept):
                 ledger.record(hearing, number, answer, read)
-                usage, asked = usage + answer.usage, asked + 1
         verdicts |= {verdict.dimension: verdict for verdict in read}
         if any(verdict.label is None for verdict in read):
-            break
+            break  # what comes next would stand on a verdict that is not there
         said.append(", ".join(str(verdict.label) for verdict in read))
     unasked = [name for name in setup.protocol.dimensions if name not in verdicts]
     verdicts |= {verdict.dimension: verdict for verdict in invalid(unasked, "not_asked")}
-    return Hearing(verdicts, usage, asked)
+    usage = sum((answer.usage for answer in answers), Usage())
+    return Hearing(verdicts, usage, len(answers), frozenset(notes))

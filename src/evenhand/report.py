@@ -149,6 +149,7 @@ def judgment_facts(judgment: Judgment) -> dict[str, Any]:
     return {
         "id": judgment.pair.id,
         "dimensions": {name: _finding_facts(finding) for name, finding in judgment.findings.items()},
+        "notes": sorted(judgment.notes),
         "tokens": usage_facts(judgment.usage),
         "seconds": round(judgment.seconds, 3),
     }

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from evenhand.engines.base import Answer, Token, Usage
 from evenhand.errors import EngineError, StoreError
@@ -49,7 +49,8 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (judge, pair, "order")) WITHOUT ROWID""",
         """CREATE TABLE answers (
             hearing INTEGER NOT NULL REFERENCES hearings, ask INTEGER NOT NULL, text TEXT NOT NULL,
-            tokens TEXT NOT NULL, finish TEXT NOT NULL, computed INTEGER NOT NULL, reused INTEGER NOT NULL,
+            tokens TEXT NOT NULL, finish TEXT NOT NULL, samples TEXT NOT NULL, notes TEXT NOT NULL,
+            computed INTEGER NOT NULL, reused INTEGER NOT NULL,
             generated INTEGER NOT NULL, created REAL NOT NULL, PRIMARY KEY (hearing, ask)) WITHOUT ROWID""",
         """CREATE TABLE verdicts (
             hearing INTEGER NOT NULL REFERENCES hearings, dimension TEXT NOT NULL, label TEXT,
@@ -277,7 +278,8 @@ class Store:
     def answers(self, hearing: int) -> Sequence[Answer]:
         """The answers of a hearing, in the order of its asks."""
         rows = self._db.execute(
-            "SELECT text, tokens, finish, computed, reused, generated FROM answers WHERE hearing = ? ORDER BY ask",
+            "SELECT text, tokens, finish, samples, notes, computed, reused, generated FROM answers"
+            " WHERE hearing = ? ORDER BY ask",
             (hearing,),
         )
         return [_answer(*row) for row in rows]
@@ -288,9 +290,10 @@ class Store:
         usage = answer.usage
         with self._writing(at_once=False):
             self._db.execute(
-                "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *(hearing, ask, answer.text, tokens, answer.finish),
+                    *(json.dumps(answer.samples), json.dumps(answer.notes)),
                     *(usage.computed, usage.reused, usage.generated, time.time()),
                 ),
             )
@@ -370,9 +373,10 @@ def _absent(dimensions: Iterable[str], reason: str | None) -> Iterator[tuple[str
         yield verdict.dimension, verdict
 
 
-def _answer(text: str, tokens: str, finish: str, computed: int, reused: int, generated: int) -> Answer:
+def _answer(text: str, tokens: str, finish: str, samples: str, notes: str, *usage: int) -> Answer:
     parts = tuple(Token(t["text"], tuple((word, p) for word, p in t["top"])) for t in json.loads(tokens))
-    return Answer(text, parts, Usage(computed, reused, generated), "length" if finish == "length" else "stop")
+    ending: Literal["stop", "length"] = "length" if finish == "length" else "stop"
+    return Answer(text, parts, Usage(*usage), ending, tuple(json.loads(samples)), tuple(json.loads(notes)))
 
 
 def _verdict_row(hearing: int, verdict: Verdict) -> tuple[Any, ...]:

@@ -91,6 +91,8 @@ def read_answer(answer: Answer, dimensions: Sequence[str]) -> tuple[Verdict, ...
     >>> read_answer(Answer("Both have merit."), ["overall"])[0].invalid
     'unreadable'
     """
+    if answer.samples:
+        return _read_samples(answer.samples, dimensions)
     if answer.finish == "length":
         return invalid(dimensions, "truncated", answer.text)
     places = _find_labels(answer.text, dimensions)
@@ -101,6 +103,21 @@ def read_answer(answer: Answer, dimensions: Sequence[str]) -> tuple[Verdict, ...
         _weigh(dimension, label, _token_at(answer.tokens, start), answer.text)
         for dimension, (label, start) in zip(dimensions, places, strict=True)
     )
+
+
+def _read_samples(samples: Sequence[str], dimensions: Sequence[str]) -> tuple[Verdict, ...]:
+    """Shares of the samples that can be read stand for probabilities; the share of those is the label mass."""
+    read = [found for found in (_find_labels(sample, dimensions) for sample in samples) if found]
+    raw = "\n---\n".join(samples)
+    if not read:
+        return invalid(dimensions, "unreadable", raw)
+    verdicts = []
+    for place, dimension in enumerate(dimensions):
+        said = [found[place][0] for found in read]
+        p = {label: said.count(label) / len(said) for label in LABELS}
+        likeliest: Label = max(LABELS, key=lambda label: p[label])
+        verdicts.append(Verdict(dimension, likeliest, p, len(read) / len(samples), raw=raw))
+    return tuple(verdicts)
 
 
 def pool(dimension: str, orders: Mapping[Order, Verdict]) -> Finding:

@@ -40,12 +40,19 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a judge said, word for word; `finish` is "length" where a limit cut it off."""
+    """What a judge said, word for word.
+
+    `finish` is "length" where a limit cut it off. `samples` are several answers to the same prompt, where an
+    engine that tells no probabilities was asked more than once; `text` is then the first of them. `notes` say
+    what was done to the prompt on its way, such as "control_tokens_broken".
+    """
 
     text: str
     tokens: tuple[Token, ...] = ()
     usage: Usage = field(default_factory=Usage)
     finish: Literal["stop", "length"] = "stop"
+    samples: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class Engine(ABC):
