@@ -12,17 +12,22 @@ chosen on one half is reported on the other. Verdicts are kept: a run that is st
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import random
 import sys
 import time
 from collections.abc import Callable, Iterable
+from itertools import product
 from pathlib import Path
 
-from evenhand import Judge, Judgment, Pair, Protocol, Store
+from evenhand import Judgment, Pair, Protocol, Store, Usage
 from evenhand.engines import open_engine
 from evenhand.engines.catalog import DEFAULT_MODEL
+from evenhand.judge import Setup
 from evenhand.pairs import pair_from
+from evenhand.protocol import ORDERS
+from evenhand.runner import Run
 from evenhand.verdict import log_odds
 
 SEED = 0
@@ -47,15 +52,23 @@ def load(folder: Path) -> list[tuple[str, str, Pair]]:
     return [(name, half, pair) for name, half, pair in pairs if pair.labels.get("overall") in ("1", "2")]
 
 
-def run(pairs: list[Pair], protocols: Iterable[str], db: Path, model: str) -> None:
+async def run(pairs: list[Pair], protocols: Iterable[str], db: Path, model: str) -> None:
+    """Judge each pair under all protocols, one order after the other.
+
+    Protocols that share their prefix then share the pair too: it is computed once for all of them.
+    """
     engine = open_engine(model)
-    for name in protocols:
-        began = time.monotonic()
-        with Judge(engine, Protocol.load(name), db=db) as judge, judge.run(pairs) as judgments:
-            for number, _ in enumerate(judgments, 1):
-                print(f"\r{name}: {number}/{len(pairs)} ", end="", file=sys.stderr, flush=True)
-            usage = judgments.totals.usage
-        print(f"{time.monotonic() - began:.0f} s, {usage}", file=sys.stderr)
+    setups = [Setup(engine, Protocol.load(name)) for name in protocols]
+    began, usage = time.monotonic(), Usage()
+    with Store(db) as store:
+        for number, pair in enumerate(pairs, 1):
+            for order, setup in product(ORDERS, setups):
+                async for judgment in Run(setup, [pair], store, orders=order):
+                    usage += judgment.usage
+            seconds = time.monotonic() - began
+            print(f"\r{number}/{len(pairs)} pairs, {seconds:.0f} s ", end="", file=sys.stderr, flush=True)
+    await engine.close()
+    print(usage, file=sys.stderr)
 
 
 def forward_hard(judgment: Judgment) -> float:
@@ -93,18 +106,18 @@ READINGS: dict[str, Callable[[Judgment], float]] = {
 
 def table(pairs: list[tuple[str, str, Pair]], db: Path) -> str:
     """Accuracy on decided pairs, as Markdown."""
-    place = {pair.key: (name, half) for name, half, pair in pairs}
+    place = {pair.id: (name, half) for name, half, pair in pairs}
     lines = [
         "| set | half | protocol | pairs | " + " | ".join(READINGS) + " |",
         "|---|---|---|--:|" + "--:|" * len(READINGS),
     ]
     with Store(db) as store:
         for row in store.judges():
-            found = [j for j in store.judgments(row) if j.pair.key in place and "overall" in row.dimensions]
+            found = [j for j in store.judgments(row) if j.pair.id in place and "overall" in row.dimensions]
             for name in SETS:
                 for half in (*HALVES, "both"):
                     these = [
-                        j for j in found if place[j.pair.key] in [(name, h) for h in HALVES if half in (h, "both")]
+                        j for j in found if place[j.pair.id] in [(name, h) for h in HALVES if half in (h, "both")]
                     ]
                     if these:
                         cells = [
@@ -130,7 +143,7 @@ def main() -> None:
     pairs = load(args.data)
     if not args.table:
         wanted = [pair for _, half, pair in pairs if args.half in (half, "both")]
-        run(wanted, args.protocols, args.db, args.judge)
+        asyncio.run(run(wanted, args.protocols, args.db, args.judge))
     print(table(pairs, args.db))
 
 

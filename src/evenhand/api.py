@@ -7,9 +7,8 @@ async calls await it, and a loop that is running already (a notebook's) is never
 from __future__ import annotations
 
 import asyncio
-import queue
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
@@ -84,22 +83,37 @@ class Judge:
         with self.run(pairs) as judgments:
             yield from judgments
 
-    async def ajudge(self, pairs: Iterable[Pair]) -> AsyncIterator[Judgment]:
+    async def ajudge(self, pairs: Iterable[Pair]) -> AsyncGenerator[Judgment, None]:
         """Like `judge`, for async code: `async for judgment in judge.ajudge(pairs)`."""
-        with self.run(pairs) as judgments:
-            while (judgment := await asyncio.to_thread(judgments.take)) is not None:
+        judgments = self.run(pairs)
+        try:
+            while (judgment := await judgments.atake()) is not None:
                 yield judgment
+        finally:
+            await judgments.aclose()
 
     def run(self, pairs: Iterable[Pair]) -> Judgments:
         """Begin a run; what comes back is iterated over, and `close` stops it early without losing anything."""
         return Judgments(Run(self.setup, pairs, self.store, orders=self.orders, seed=self.seed), self._loop)
 
     def close(self) -> None:
-        """Stop the engine and close the database."""
+        """Stop what is under way and the engine, and close the database."""
         if self._loop.running:
-            self._loop.run(self.setup.engine.close())
-            self._loop.run(_call(self.store.close))
-            self._loop.stop()
+            try:
+                self._loop.run(self._shut())
+            finally:
+                self._loop.stop()
+
+    async def _shut(self) -> None:
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.get_running_loop().shutdown_asyncgens()  # runs that nobody took to their end
+        try:
+            await self.setup.engine.close()
+        finally:
+            self.store.close()
 
     async def _one(self, pair: Pair) -> Judgment:
         run = Run(self.setup, [pair], self.store, orders=self.orders, seed=self.seed)
@@ -108,13 +122,13 @@ class Judge:
 
 
 class Judgments:
-    """The judgments of a run, as they come."""
+    """The judgments of a run, as they come; the run begins when the first is asked for."""
 
     def __init__(self, run: Run, loop: _LoopThread) -> None:
         self.totals = run.totals
-        self._done: queue.Queue[Judgment | BaseException | None] = queue.Queue(maxsize=64)
-        self._closed = threading.Event()
-        self._future = loop.submit(self._pump(run))
+        self._stream = aiter(run)
+        self._loop = loop
+        self._taking: asyncio.Task[Judgment | None] | None = None
 
     def __enter__(self) -> Judgments:
         return self
@@ -128,34 +142,32 @@ class Judgments:
 
     def take(self) -> Judgment | None:
         """Wait for the next judgment; None at the end of the run."""
-        item = self._done.get()
-        if isinstance(item, BaseException):
-            raise item
-        return item
+        return self._loop.run(self._take()) if self._loop.running else None
+
+    async def atake(self) -> Judgment | None:
+        """Like `take`, for async code."""
+        return await asyncio.wrap_future(self._loop.submit(self._take()))
 
     def close(self) -> None:
-        """Stop the run, if it is not at its end; what was answered is kept."""
-        self._closed.set()
-        self._future.cancel()
-        while not self._future.done():
-            self._drain()
+        """Stop the run, if it is not at its end, and wait until it has stopped; what was answered is kept."""
+        if self._loop.running:
+            self._loop.run(self._stop())
 
-    def _drain(self) -> None:
-        try:
-            self._done.get(timeout=0.05)
-        except queue.Empty:
-            return
+    async def aclose(self) -> None:
+        """Like `close`, for async code."""
+        if self._loop.running:
+            await asyncio.wrap_future(self._loop.submit(self._stop()))
 
-    async def _pump(self, run: Run) -> None:
-        """Carry judgments from the loop's thread to the caller's, no faster than they are taken."""
-        try:
-            async for judgment in run:
-                await asyncio.to_thread(self._done.put, judgment)
-            await asyncio.to_thread(self._done.put, None)
-        except asyncio.CancelledError:
-            raise
-        except BaseException as fault:  # it belongs to whoever iterates
-            await asyncio.to_thread(self._done.put, fault)
+    async def _take(self) -> Judgment | None:
+        self._taking = asyncio.current_task()
+        return await anext(self._stream, None)
+
+    async def _stop(self) -> None:
+        """A caller that was interrupted has left its question behind; it is taken back first."""
+        if self._taking is not None and not self._taking.done():
+            self._taking.cancel()
+            await asyncio.wait([self._taking])
+        await self._stream.aclose()
 
 
 class _LoopThread:
@@ -171,20 +183,19 @@ class _LoopThread:
         return self._thread.is_alive()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        if not self.running:
+            work.close()
+            raise RuntimeError("this Judge is closed")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.submit(work).result()
 
     def stop(self) -> None:
+        self.run(self._loop.shutdown_default_executor())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
-
-
-async def _call(function: Any) -> None:
-    function()
 
 
 def _pair(instruction: str | Pair, output_1: str, output_2: str) -> Pair:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.panel import Panel
@@ -26,7 +27,7 @@ from evenhand.engines.base import Usage
 from evenhand.engines.catalog import Status
 from evenhand.judge import Judgment
 from evenhand.markup import Span
-from evenhand.protocol import Order
+from evenhand.protocol import ORDERS, Order
 from evenhand.protocol import Protocol as Template
 from evenhand.report import Summary, Tally
 from evenhand.verdict import SIDES, Finding
@@ -44,26 +45,35 @@ err = Console(stderr=True, highlight=False)
 def summary_table(summary: Summary, title: str) -> Table:
     """The table at the end of a run: one row for each dimension."""
     one, two = summary.sides
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
-    table.add_column("dimension")
-    for name, style in (
-        (f"{one} wins", COLOURS["1"]),
-        ("tie", COLOURS["tie"]),
-        (f"{two} wins", COLOURS["2"]),
-    ):
-        table.add_column(name, justify="right", style=style)
+    table = _table(title)
+    table.add_column("dimension", no_wrap=True)
+    for name, style in ((f"{one}\nwins", COLOURS["1"]), ("tie", COLOURS["tie"]), (f"{two}\nwins", COLOURS["2"])):
+        table.add_column(name, justify="right", style=style, no_wrap=True)
     for name in (
-        "inconsistent",
-        "invalid",
-        f"win rate of {one}",
-        "95% interval",
-        "label mass",
-        "position lift",
+        "incon-\nsistent",
+        "in-\nvalid",
+        f"win rate\nof {one}",
+        "95%\ninterval",
+        "label\nmass",
+        "place\nlift",
     ):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for dimension, tally in summary.tallies.items():
         table.add_row(dimension, *_cells(tally))
     return table
+
+
+def _table(title: str | None = None) -> Table:
+    """The one look that all tables have."""
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+    )
 
 
 def _cells(tally: Tally) -> list[str | Text]:
@@ -77,8 +87,8 @@ def _cells(tally: Tally) -> list[str | Text]:
         Text(str(facts["inconsistent"]), style="yellow" if facts["inconsistent"] else ""),
         Text(str(facts["invalid"]), style=COLOURS["invalid"] if facts["invalid"] else ""),
         percent(facts["win_rate_1"]),
-        f"{percent(ci[0])} – {percent(ci[1])}" if ci else "–",
-        Text(percent(mass), style=COLOURS["invalid"] if mass is not None and mass < LOW_MASS else ""),
+        f"{100 * ci[0]:.0f}–{percent(ci[1], 0)}" if ci else "–",
+        Text(percent(mass, 0), style=COLOURS["invalid"] if mass is not None and mass < LOW_MASS else ""),
         f"{facts['position_lift']:+.2f}" if facts["position_lift"] is not None else "–",
     ]
 
@@ -107,7 +117,7 @@ def agreement_table(summary: Summary) -> Table | None:
     known = {name: tally for name, tally in summary.tallies.items() if tally.labelled}
     if not known:
         return None
-    table = Table(title="Against the known answers", title_justify="left", title_style="bold", header_style="bold")
+    table = _table("Against the known answers")
     table.add_column("dimension")
     for name in ("pairs", "same verdict", "decided pairs", "right side"):
         table.add_column(name, justify="right")
@@ -133,13 +143,13 @@ def usage_line(usage: Usage, seconds: float, asked: int | None = None) -> str:
     )
 
 
-def percent(share: float | None) -> str:
+def percent(share: float | None, digits: int = 1) -> str:
     """A share for a table.
 
-    >>> percent(0.5), percent(None)
-    ('50.0%', '–')
+    >>> percent(0.5), percent(0.5, 0), percent(None)
+    ('50.0%', '50%', '–')
     """
-    return "–" if share is None else f"{100 * share:.1f}%"
+    return "–" if share is None else f"{100 * share:.{digits}f}%"
 
 
 def clock(seconds: float) -> str:
@@ -169,18 +179,17 @@ def judgment_line(judgment: Judgment) -> Text:
 
 def comparison(judgment: Judgment) -> Table:
     """One judgment in full: per dimension the verdict, its probabilities, and what each order said."""
-    table = Table(header_style="bold")
-    table.add_column("dimension")
+    table = _table()
+    table.add_column("dimension", no_wrap=True)
     table.add_column("verdict")
     for name, side in (("p(1)", "1"), ("p(2)", "2"), ("p(tie)", "tie")):
         table.add_column(name, justify="right", style=COLOURS[side])
-    table.add_column("forward (1 shown first)")
-    table.add_column("swapped (2 shown first)")
+    for name in ("1 shown\nfirst", "2 shown\nfirst", "label\nmass"):
+        table.add_column(name, justify="right")
     for name, finding in judgment.findings.items():
         p = [f"{finding.p[side]:.2f}" if finding.p else "–" for side in SIDES]
-        table.add_row(
-            name, _verdict_cell(finding), *p, _order_cell(finding, "forward"), _order_cell(finding, "swapped")
-        )
+        heard = [_order_cell(finding, order) for order in ORDERS]
+        table.add_row(name, _verdict_cell(finding), *p, *heard, _mass_cell(finding))
     return table
 
 
@@ -188,25 +197,28 @@ def _verdict_cell(finding: Finding) -> Text:
     side = finding.side or "invalid"
     words = {"1": "1 is better", "2": "2 is better", "tie": "tie", "invalid": f"invalid: {finding.invalid}"}
     cell = Text(words[side], style=COLOURS[side])
-    return cell.append(" (orders disagree)", style="yellow") if finding.inconsistent else cell
+    return cell.append("\n(orders disagree)", style="yellow") if finding.inconsistent else cell
 
 
-def _order_cell(finding: Finding, order: Order) -> str:
-    verdict = finding.orders.get(order)
+def _order_cell(finding: Finding, order: Order) -> Text:
+    verdict, said, p = finding.orders.get(order), finding.heard(order), finding.p_heard(order)
     if verdict is None:
-        return "–"
-    said = finding.heard(order)
+        return Text("–")
     if said is None:
-        return verdict.invalid or "invalid"
-    p = finding.p_heard(order)
-    return f"{said} ({p[said]:.2f}, label mass {verdict.mass:.2f})" if p and verdict.mass is not None else said
+        return Text(verdict.invalid or "invalid", style=COLOURS["invalid"])
+    return Text(said, style=COLOURS[said]).append(f"  {p[said]:.2f}" if p else "", style="dim")
+
+
+def _mass_cell(finding: Finding) -> str:
+    masses = [verdict.mass for verdict in finding.orders.values() if verdict.mass is not None]
+    return percent(min(masses), 0) if masses else "–"
 
 
 def protocols_table(protocols: Iterable[Template]) -> Table:
     """The protocols that come with the package."""
-    table = Table(header_style="bold")
+    table = _table()
     for name in ("name", "asks", "dimensions", "what it is for"):
-        table.add_column(name)
+        table.add_column(name, no_wrap=name == "name")
     for protocol in protocols:
         asks = "; ".join(", ".join(ask.dimensions) for ask in protocol.asks)
         table.add_row(protocol.name, str(len(protocol.asks)), asks, protocol.description)
@@ -215,14 +227,17 @@ def protocols_table(protocols: Iterable[Template]) -> Table:
 
 def models_table(statuses: Sequence[Status]) -> Table:
     """The catalog of models."""
-    table = Table(header_style="bold")
-    for name in ("name", "size", "licence", "on disk", "source", "what for"):
-        table.add_column(name, justify="right" if name == "size" else "left", overflow="fold")
+    table = _table()
+    table.add_column("name", no_wrap=True)
+    table.add_column("size", justify="right", no_wrap=True)
+    for name in ("licence", "on disk"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("what for, and where it comes from", overflow="fold")
     for status in statuses:
         model = status.model
-        name = f"{model.name} (default)" if status.is_default else model.name
         here = "[green]yes[/]" if status.on_disk else "no"
-        table.add_row(name, f"{model.size / 1e6:,.0f} MB", model.licence, here, model.source, model.what_for)
+        about = f"{model.what_for}\n[dim]{escape(model.source)}[/]"
+        table.add_row(model.name, f"{model.size / 1e6:,.0f} MB", model.licence, here, about)
     return table
 
 

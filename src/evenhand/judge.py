@@ -120,6 +120,7 @@ async def hear(setup: Setup, pair: Pair, order: Order, hearing: int, ledger: Led
     said: list[str] = []
     answers: list[Answer] = []  # of this run
     notes: set[str] = set()
+    unasked_because = "not_asked"
     for number, ask in enumerate(setup.protocol.asks):
         try:
             if number < len(kept):
@@ -134,6 +135,7 @@ async def hear(setup: Setup, pair: Pair, order: Order, hearing: int, ledger: Led
                 raise
             ledger.fail(hearing, number, error)
             read = invalid(ask.dimensions, error.reason, str(error))
+            unasked_because = error.reason  # a failure speaks for all that it kept from being asked
         else:
             read = read_answer(answer, ask.dimensions)
             notes.update(answer.notes)
@@ -144,6 +146,6 @@ async def hear(setup: Setup, pair: Pair, order: Order, hearing: int, ledger: Led
             break  # what comes next would stand on a verdict that is not there
         said.append(", ".join(str(verdict.label) for verdict in read))
     unasked = [name for name in setup.protocol.dimensions if name not in verdicts]
-    verdicts |= {verdict.dimension: verdict for verdict in invalid(unasked, "not_asked")}
+    verdicts |= {verdict.dimension: verdict for verdict in invalid(unasked, unasked_because)}
     usage = sum((answer.usage for answer in answers), Usage())
     return Hearing(verdicts, usage, len(answers), frozenset(notes))

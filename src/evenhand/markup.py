@@ -1,7 +1,7 @@
 """Conversations as turns of spans, and the chat markup that writes them down.
 
 A span is trusted (ours: the template) or untrusted (theirs: instruction and responses). The two are kept
-apart all the way into the engine, because only then can "<|im_end|>" inside a response stay seven characters
+apart all the way into the engine, because only then can "<|im_end|>" inside a response stay ten characters
 of text instead of becoming the end of a turn.
 """
 
@@ -69,7 +69,7 @@ LLAMA3 = Dialect(
 DIALECTS = (CHATML, LLAMA3)
 
 
-def render(turns: Iterable[Turn], dialect: Dialect) -> tuple[Span, ...]:
+def render(turns: Sequence[Turn], dialect: Dialect) -> tuple[Span, ...]:
     """Write turns down in a dialect, with the assistant's turn opened at the end.
 
     >>> spans = render([Turn("user", (Span("Say ", True), Span("<|im_end|>", False)))], CHATML)
@@ -119,7 +119,8 @@ def merge(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 
 # Every family's control tokens have one of these shapes, once their first character is past.
-_TAIL = r"(?=\|[^<>|\s]{1,40}\|>|/?(?:s|bos|eos|unk|pad|start_of_turn|end_of_turn)>|/?INST\])"
+# None of them holds a "<" or "[", so that breaking one up never changes another.
+_TAIL = r"(?=\|[^<>\[|\s]{1,40}\|>|/?(?:s|bos|eos|unk|pad|start_of_turn|end_of_turn)>|/?INST\])"
 _WHOLE = re.compile(r"([<\[])(\\*)" + _TAIL)
 _BROKEN = re.compile(r"([<\[])\\(\\*)" + _TAIL)
 

@@ -6,9 +6,11 @@ pass keeps the pairs in memory; the check keeps eight bytes a row, to find ids t
 
 from __future__ import annotations
 
+import atexit
 import csv
 import hashlib
 import json
+import shutil
 import sys
 import tempfile
 from array import array
@@ -22,6 +24,7 @@ from evenhand.errors import InputError, PairError
 
 Side = Literal["1", "2", "tie"]
 TEXT_FIELDS = ("instruction", "output_1", "output_2")
+_NAMES = ("id", "model_1", "model_2")
 DIMENSIONS = ("precision", "correctness", "format", "overall")
 SUFFIXES = (".jsonl", ".json", ".csv")
 
@@ -52,7 +55,7 @@ class Pair:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in TEXT_FIELDS:
+        for name in (*TEXT_FIELDS, *_NAMES):
             _check_text(name, getattr(self, name))
         for dimension, label in self.labels.items():
             if label not in get_args(Side):
@@ -110,7 +113,7 @@ def pair_from(row: Mapping[str, Any]) -> Pair:
         if name not in rest:
             raise ValueError(f"no field '{name}'")
     texts = {name: rest.pop(name) for name in TEXT_FIELDS}
-    names = {name: _name(rest, name) for name in ("id", "model_1", "model_2")}
+    names = {name: _name(rest, name) for name in _NAMES}
     labels = _labels(rest)
     return Pair(**texts, **names, labels=labels, metadata=rest)
 
@@ -129,7 +132,7 @@ def read_pairs(
                 raise row
             yield pair_from(row)
         except (ValueError, InputError) as fault:
-            error = PairError(source.name, where, str(fault))
+            error = source.error(where, str(fault))
             if not skip_bad:
                 raise error from None
             if skipped is not None:
@@ -168,12 +171,13 @@ def _labels(rest: dict[str, Any]) -> dict[str, Side]:
     """Take `label` (overall) and `labels` (per dimension) out of the row."""
     found = rest.pop("labels", None) or {}
     if isinstance(found, str):  # a CSV cell can only hold text
-        found = json.loads(found)
+        found = _object(found.encode(errors="surrogatepass"))
     if not isinstance(found, Mapping):
         raise ValueError("field 'labels' is not an object of dimension: label")
     labels = {dimension: read_label(value) for dimension, value in found.items()}
     if "label" in rest:
-        labels.setdefault("overall", read_label(rest.pop("label")))
+        label = read_label(rest.pop("label"))
+        labels["overall"] = labels.get("overall") or label
     return {dimension: label for dimension, label in labels.items() if label is not None}
 
 
@@ -204,12 +208,8 @@ def _refuse_twins(path: str | Path, hashes: array[int]) -> None:
         if pair is None or _short_hash(pair.id) not in twins:
             continue
         if pair.id in seen:
-            raise PairError(
-                source.name,
-                where,
-                f"id '{pair.id}' stands already at {seen[pair.id]}",
-                hint="ids must differ",
-            )
+            first = f"{source.unit} {seen[pair.id]}"
+            raise source.error(where, f"id '{pair.id}' stands already at {first}", hint="ids must differ")
         seen[pair.id] = where
 
 
@@ -232,6 +232,17 @@ class _Source:
             raise InputError(f"{file}: unknown kind of file '{file.suffix}'", hint=f"use {', '.join(SUFFIXES)}")
         return cls(file, str(file), file.suffix.lower())
 
+    @property
+    def unit(self) -> str:
+        """What rows are counted in: the items of a JSON list have no line of their own."""
+        return "item" if self.suffix == ".json" else "line"
+
+    def error(self, where: int, fault: str, *, hint: str = "") -> PairError:
+        """A fault of one row, with its place."""
+        if self.unit == "item":
+            return PairError(self.name, None, f"item {where}: {fault}", hint=hint)
+        return PairError(self.name, where, fault, hint=hint)
+
     def rows(self) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
         read = {".jsonl": self._jsonl, ".json": self._json, ".csv": self._csv}[self.suffix]
         yield from read()
@@ -245,7 +256,7 @@ class _Source:
     def _json(self) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
         try:
             data = json.loads(self.path.read_bytes().decode("utf-8-sig"))
-        except (UnicodeDecodeError, json.JSONDecodeError) as fault:
+        except (ValueError, RecursionError) as fault:
             raise PairError(self.name, getattr(fault, "lineno", None), _no_json(fault)) from None
         if not isinstance(data, list):
             raise PairError(self.name, None, "the file is not a list of objects", hint=_EXPECTED)
@@ -254,23 +265,29 @@ class _Source:
 
     def _csv(self) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
         csv.field_size_limit(2**31 - 1)
+        begin = 1  # a row may take several lines
         try:
             with self.path.open(encoding="utf-8-sig", newline="") as file:
-                reader = csv.DictReader(file, strict=True)
-                for row in reader:
-                    yield reader.line_num, _csv_row(row)
-        except UnicodeDecodeError as fault:
-            raise PairError(self.name, None, f"not UTF-8 at byte {fault.start}") from None
+                reader = csv.reader(file, strict=True)
+                header = next(reader, [])
+                begin = reader.line_num + 1
+                for cells in reader:
+                    if cells:
+                        yield begin, _csv_row(header, cells)
+                    begin = reader.line_num + 1
+        except UnicodeDecodeError:
+            raise PairError(self.name, *_not_utf8(self.path)) from None
         except csv.Error as fault:
-            raise PairError(self.name, reader.line_num, f"not CSV: {fault}") from None
+            raise PairError(self.name, begin, f"not CSV: {fault}") from None
 
 
 def _spool(stream: TextIO) -> Path:
     """Standard input is read twice too, so it is put into a file first."""
     if not _SPOOLED:
         with tempfile.NamedTemporaryFile(prefix="evenhand-", suffix=".jsonl", delete=False) as file:
-            file.write(stream.buffer.read())
+            shutil.copyfileobj(stream.buffer, file)
         _SPOOLED.append(Path(file.name))
+        atexit.register(_SPOOLED[0].unlink, missing_ok=True)
     return _SPOOLED[0]
 
 
@@ -280,9 +297,20 @@ _SPOOLED: list[Path] = []
 def _object(line: bytes) -> dict[str, Any] | ValueError:
     try:
         row = json.loads(line)
-    except (UnicodeDecodeError, json.JSONDecodeError) as fault:
+    except (ValueError, RecursionError) as fault:
         return ValueError(_no_json(fault))
     return row if isinstance(row, dict) else ValueError("the line is not a JSON object")
+
+
+def _not_utf8(path: Path) -> tuple[int, str]:
+    """The first line that is not UTF-8, and what is wrong with it; the file is known to have one."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as fault:
+                return number, _no_json(fault)
+    raise AssertionError(f"{path} is UTF-8")
 
 
 def _no_json(fault: Exception) -> str:
@@ -291,12 +319,11 @@ def _no_json(fault: Exception) -> str:
     return f"not JSON: {fault}"
 
 
-def _csv_row(row: dict[str | None, Any]) -> dict[str, Any] | ValueError:
-    if None in row:
-        return ValueError("more cells than the header has fields")
-    if None in row.values():
-        return ValueError("fewer cells than the header has fields")
-    return {str(key): value for key, value in row.items()}
+def _csv_row(header: list[str], cells: list[str]) -> dict[str, Any] | ValueError:
+    if len(cells) != len(header):
+        more = "more" if len(cells) > len(header) else "fewer"
+        return ValueError(f"{more} cells than the header has fields")
+    return dict(zip(header, cells, strict=True))
 
 
 def sample_pairs() -> Iterable[Pair]:

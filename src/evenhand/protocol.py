@@ -28,8 +28,11 @@ BUILT_IN = Path(__file__).parent / "protocols"
 
 _MARKER = re.compile(r"<\|[A-Za-z0-9_]+\|>")
 _RECALL = re.compile(r"<\|judgement_(\d+)\|>")
-# A slot is a name in braces that stands by itself: not ${x}, \frac{a}, f{x}, {{x}} or a single letter.
-_SLOT = re.compile(r"(?<![\w$\\{}])\{([A-Za-z_][A-Za-z0-9_]+)\}(?!\})")
+# The three slots count wherever they stand, except in doubled braces. Another name in braces looks like a slot
+# that was misspelt if it stands by itself: not ${x}, \frac{a}, f{x} or a single letter.
+_SLOT = re.compile(
+    r"\{\{\w+\}\}|\{(instruction|output_1|output_2)\}|(?<![\w$\\{}])\{([A-Za-z_][A-Za-z0-9_]+)\}(?!\})"
+)
 _QUESTION = re.compile(r"\bA\b.*\bB\b.*\btie\b.*\?", re.IGNORECASE)
 _QUESTION_FORM = "a closing question such as 'Which is best on correctness: A, B, or tie?'"
 _FRONT_KEYS = ("name", "description", "asks", "literal")
@@ -144,8 +147,11 @@ class Protocol:
         stored verdict never answers for a conversation that would look different today.
         """
         probe = Pair("\x00i", "\x00a", "\x00b")
-        shown = [repr(self.prompt(probe, "forward", k, ["A"] * k)) for k in range(len(self.asks))]
-        return digest(self.text, *shown)
+        prompts = [self.prompt(probe, "forward", k, ["A"] * k) for k in range(len(self.asks))]
+        turns = [
+            (turn.role, str(span.trusted), span.text) for p in prompts for turn in p.turns for span in turn.spans
+        ]
+        return digest(self.text, *(part for turn in turns for part in turn))
 
     def prompt(
         self, pair: Pair, order: Order, ask: int = 0, answers: Sequence[str] = (), *, raw: bool = False
@@ -190,12 +196,20 @@ def _fill(pieces: Sequence[Piece], texts: dict[str, str], answers: Sequence[str]
     return merge(span(piece) for piece in pieces)
 
 
-def _front_matter(text: str, file: str) -> tuple[dict[str, str], str, int]:
+class _Front(dict[str, str]):
+    """The front matter's values, and the lines on which they stand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: dict[str, int] = {}
+
+
+def _front_matter(text: str, file: str) -> tuple[_Front, str, int]:
     """Split off `key: value` lines between two lines of `---`; the body, and the line on which it begins."""
     if not text.startswith("---\n"):
-        return {}, text, 1
+        return _Front(), text, 1
     lines = text.split("\n")
-    front: dict[str, str] = {}
+    front = _Front()
     for number, line in enumerate(lines[1:], 2):
         if line.strip() == "---":
             return front, "\n".join(lines[number:]), number + 1
@@ -204,15 +218,17 @@ def _front_matter(text: str, file: str) -> tuple[dict[str, str], str, int]:
             raise TemplateError(
                 file, number, found=repr(line), expected=f"one of {', '.join(_FRONT_KEYS)} and a colon"
             )
+        if key.strip() in front:
+            raise TemplateError(file, number, found=f"'{key.strip()}' a second time", expected="it once")
         if line.strip():
-            front[key.strip()] = value.strip()
+            front[key.strip()], front.lines[key.strip()] = value.strip(), number
     raise TemplateError(file, len(lines), found="the end of the file", expected="--- to close the front matter")
 
 
 class _Reader:
     """Reads a template from its beginning to its end, one marker after the other."""
 
-    def __init__(self, file: str, front: dict[str, str], first_line: int) -> None:
+    def __init__(self, file: str, front: _Front, first_line: int) -> None:
         self.file, self.front, self.line = file, front, first_line
         self.literal = set(re.split(r"[,\s]+", front.get("literal", "")))
         self.dialect: Dialect | None = None
@@ -223,7 +239,7 @@ class _Reader:
         self.role_line = 0
         self.pieces: list[Piece] = []
         self.header: str | None = None  # collects the role's name between the header's markers
-        self.answered = True  # whether an assistant's turn may be opened without an ask before it
+        self.question_line = 0  # where the last turn's text ends
 
     def read(self, body: str) -> None:
         """Read it all."""
@@ -243,6 +259,8 @@ class _Reader:
     # -- markers ---------------------------------------------------------------------------------
 
     def _marker(self, marker: str) -> None:
+        if self.header is not None and marker != "<|end_header_id|>":
+            raise self._error(found=marker, expected="<|end_header_id|> behind the role's name")
         if marker == "<|im_break|>":
             self._break()
         elif recall := _RECALL.fullmatch(marker):
@@ -256,6 +274,8 @@ class _Reader:
                 self._role_named(marker)
             elif marker in ("<|im_end|>", "<|eot_id|>"):
                 self._close(marker)
+            elif self.role is not None or self.turns:
+                raise self._error(found=f"{marker} in the middle", expected="it at the very beginning")
 
     def _settle_dialect(self, marker: str) -> None:
         spoken = next((dialect for dialect in DIALECTS if marker in dialect.markers), None)
@@ -286,6 +306,7 @@ class _Reader:
         if self.role is None:
             raise self._error(found=marker, expected="an open turn before it")
         self.turns.append(TemplateTurn(self.role, _trim(self.pieces), self.role_line))
+        self.question_line = self.line - _trailing_lines(self.pieces)
         self.role = None
 
     def _break(self) -> None:
@@ -326,7 +347,7 @@ class _Reader:
             raise self._error(
                 found=f"text outside a turn: {text.strip()[:30]!r}",
                 expected="<|im_start|> or <|start_header_id|> before it",
-                line=self.line + len(text) - len(text.lstrip()) and self.line + _leading_lines(text),
+                line=self.line + _leading_lines(text),
             )
         if self.raw and self.raw[-1] == "":  # right behind an <|im_break|>: its own line break is not text
             self.raw.pop()
@@ -340,18 +361,18 @@ class _Reader:
     def _pieces(self, text: str) -> Iterator[Piece]:
         done = 0
         for match in _SLOT.finditer(text):
-            if match[1] in self.literal:
-                continue
-            if match[1] not in SLOTS:
+            slot, other = match.groups()
+            if other and other not in self.literal:
                 raise self._error(
                     found=match[0],
                     expected=", ".join(f"{{{slot}}}" for slot in SLOTS),
                     line=self.line + text[: match.start()].count("\n"),
-                    hint=f"if it is meant as text, say 'literal: {match[1]}' in the front matter",
+                    hint=f"if it is meant as text, say 'literal: {other}' in the front matter",
                 )
-            yield text[done : match.start()]
-            yield Slot(match[1])
-            done = match.end()
+            if slot and slot not in self.literal:
+                yield text[done : match.start()]
+                yield Slot(slot)
+                done = match.end()
         yield text[done:]
 
     # -- asks ------------------------------------------------------------------------------------
@@ -369,7 +390,9 @@ class _Reader:
         if self.role != "assistant" and self.dialect:
             raw.append("\n" * (self.dialect is CHATML and not str(raw[-1]).endswith("\n")))
             raw.append(self.dialect.open("assistant"))
-        self.asks.append(Ask(len(self.turns), self._dimensions(self.turns[-1]), tuple(p for p in raw if p != "")))
+        dimensions = self._dimensions(self.turns[-1])
+        self._refuse_twice_asked(dimensions)
+        self.asks.append(Ask(len(self.turns), dimensions, tuple(p for p in raw if p != "")))
         self.raw.append("")  # marks the break
 
     def _dimensions(self, turn: TemplateTurn) -> tuple[str, ...]:
@@ -378,10 +401,12 @@ class _Reader:
         text = "".join(piece if isinstance(piece, str) else "\x00" for piece in turn.pieces)
         closing = text.rstrip().rsplit("\n", 1)[-1]
         if not _QUESTION.search(closing):
-            raise self._error(found=f"no question: the turn ends on {closing[-60:]!r}", expected=_QUESTION_FORM)
-        named = re.findall("|".join(DIMENSIONS), closing.lower())
-        if len(set(named)) < len(named):
-            raise self._error(found=f"a dimension named twice: {closing!r}", expected="each once")
+            raise self._error(
+                found=f"no question: the turn ends on {closing[-60:]!r}",
+                expected=_QUESTION_FORM,
+                line=self.question_line,
+            )
+        named = re.findall(rf"\b(?:{'|'.join(DIMENSIONS)})\b", closing.lower())
         return tuple(named) or ("overall",)
 
     def _said_outright(self, index: int) -> tuple[str, ...]:
@@ -392,15 +417,16 @@ class _Reader:
             )
         bad = [name for name in asks[index] if not re.fullmatch(r"[a-z][a-z0-9_]*", name)]
         if bad:
-            raise self._error(found=f"the dimension {bad[0]!r}", expected="a lower-case word", line=1)
+            raise self._error(
+                found=f"the dimension {bad[0]!r}", expected="a lower-case word", line=self.front.lines["asks"]
+            )
         return tuple(asks[index])
 
     def _finish(self) -> None:
         if self.header is not None:
             raise self._error(found="the end of the file", expected="the role's name and the rest of the turn")
-        if self.role == "assistant" and _blank(self.pieces):
-            self.role = "assistant"  # the closing header is optional; the engine opens the turn either way
-        elif self.role is not None:
+        # A closing assistant header is optional; the engine opens the turn either way.
+        if self.role is not None and not (self.role == "assistant" and _blank(self.pieces)):
             raise self._error(
                 found="the end of the file",
                 expected=f"the end of the {self.role}'s turn that was opened on line {self.role_line}",
@@ -412,18 +438,20 @@ class _Reader:
         said = self.front.get("asks")
         if said and len(said.split(";")) != len(self.asks):
             raise self._error(
-                found=f"{len(self.asks)} asks", expected=f"{len(said.split(';'))}, as the front matter says"
+                found=f"{len(said.split(';'))} asks in the front matter",
+                expected=f"{len(self.asks)}, as many as in the conversation",
+                line=self.front.lines["asks"],
             )
-        self._refuse_twice_asked()
 
     def _asked_last(self) -> bool:
         return bool(self.asks) and self.asks[-1].turns == len(self.turns)
 
-    def _refuse_twice_asked(self) -> None:
-        every = [dimension for ask in self.asks for dimension in ask.dimensions]
-        twice = sorted({dimension for dimension in every if every.count(dimension) > 1})
+    def _refuse_twice_asked(self, dimensions: Sequence[str]) -> None:
+        every = [dimension for ask in self.asks for dimension in ask.dimensions] + list(dimensions)
+        twice = next((dimension for dimension in every if every.count(dimension) > 1), None)
         if twice:
-            raise self._error(found=f"'{twice[0]}' asked twice", expected="each dimension once")
+            line = self.front.lines.get("asks", self.question_line)
+            raise self._error(found=f"'{twice}' asked twice", expected="each dimension once", line=line)
 
 
 def _blank(pieces: Sequence[Piece]) -> bool:
@@ -434,9 +462,19 @@ def _leading_lines(text: str) -> int:
     return text[: len(text) - len(text.lstrip())].count("\n")
 
 
+def _trailing_lines(pieces: Sequence[Piece]) -> int:
+    last = next((piece for piece in reversed(pieces) if piece != ""), "")
+    return last[len(last.rstrip()) :].count("\n") if isinstance(last, str) else 0
+
+
 def _trim(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
     """Drop the line breaks next to a turn's markers: they belong to the markup, not to the content."""
-    trimmed = [piece for piece in pieces if piece != ""]
+    trimmed: list[Piece] = []
+    for piece in pieces:  # an <|im_break|> may have cut a text in two
+        if isinstance(piece, str) and trimmed and isinstance(trimmed[-1], str):
+            trimmed[-1] += piece
+        else:
+            trimmed.append(piece)
     if trimmed and isinstance(trimmed[0], str):
         trimmed[0] = trimmed[0].lstrip("\n")
     if trimmed and isinstance(trimmed[-1], str):

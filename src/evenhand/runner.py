@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -20,6 +20,8 @@ from evenhand.store import COMMIT_SECONDS, Case, Store
 
 # How often to look whether another process is done with a pair that it holds.
 _HELD_SECONDS = 0.2
+# How many such pairs to put aside before reading on has to wait.
+_HELD_PAIRS = 256
 
 
 @dataclass
@@ -51,10 +53,10 @@ class Run:
         self.totals = Totals()
         self._pairs: Iterator[Pair] = iter(pairs)
         self._held: deque[Pair] = deque()
-        self._exhausted = False
+        self._waiting = False  # nothing new can be read now
         self._judge = 0
 
-    async def __aiter__(self) -> AsyncIterator[Judgment]:
+    async def __aiter__(self) -> AsyncGenerator[Judgment, None]:
         self._judge = self.store.judge(self.setup)
         settings = {"orders": self.orders, "seed": self.seed}
         run = self.store.begin_run(self._judge, settings)
@@ -66,6 +68,8 @@ class Run:
                 self.totals.add(judgment)
                 yield judgment
             await workers  # raises what stopped them
+            if saving.done():
+                saving.result()  # it only ends by a commit that failed
         finally:
             for task in (workers, saving):
                 task.cancel()
@@ -93,7 +97,7 @@ class Run:
                 return
             if case.held:
                 self._held.append(case.pair)
-                await asyncio.sleep(_HELD_SECONDS if self._exhausted else 0)
+                await asyncio.sleep(_HELD_SECONDS if self._waiting else 0)
                 continue
             try:
                 judgment = await self._judge_case(case)
@@ -102,9 +106,9 @@ class Run:
             await done.put(judgment)
 
     def _next_case(self) -> Case | None:
-        """The next pair of the file; at its end, the pairs that another process held."""
-        pair = next(self._pairs, None)
-        self._exhausted = pair is None
+        """The next pair of the file; at its end, or with many put aside, the pairs that another process held."""
+        pair = next(self._pairs, None) if len(self._held) < _HELD_PAIRS else None
+        self._waiting = pair is None
         if pair is None and self._held:
             pair = self._held.popleft()
         if pair is None:

@@ -18,7 +18,7 @@ import socket
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -107,14 +107,14 @@ class Store:
         self.worker = f"{socket.gethostname()} {os.getpid()} {time.time_ns()}"
         self._committed = 0.0
         self._held: set[int] = set()  # hearings that this process is at work on
+        self._closed = False
         with _clearly(self.path):
             self._db = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
-            self._db.execute("PRAGMA journal_mode = WAL")
-            # WAL with NORMAL survives the death of the process at any moment; only a power cut may cost the
-            # last moments, and never the file.
-            self._db.execute("PRAGMA synchronous = NORMAL")
-            self._db.execute("PRAGMA foreign_keys = ON")
-            self._migrate()
+            try:
+                self._prepare()
+            except BaseException:
+                self._db.close()
+                raise
 
     def __enter__(self) -> Store:
         return self
@@ -124,10 +124,20 @@ class Store:
 
     def close(self) -> None:
         """Commit, let go of what this process holds, and close the file."""
-        with _clearly(self.path):
+        if self._closed:
+            return
+        self._closed = True
+        with _clearly(self.path), closing(self._db):
             self.flush()
             self._db.execute("UPDATE hearings SET worker = NULL WHERE worker = ?", (self.worker,))
-            self._db.close()
+
+    def _prepare(self) -> None:
+        self._db.execute("PRAGMA journal_mode = WAL")
+        # WAL with NORMAL survives the death of the process at any moment; only a power cut may cost the
+        # last moments, and never the file.
+        self._db.execute("PRAGMA synchronous = NORMAL")
+        self._db.execute("PRAGMA foreign_keys = ON")
+        self._migrate()
 
     def _migrate(self) -> None:
         """Bring the file to the present form; a step and its mark are one transaction."""
@@ -145,11 +155,21 @@ class Store:
 
     @contextmanager
     def _writing(self, *, at_once: bool = True) -> Iterator[None]:
-        """A transaction; small writes that come in quick succession share one (the runner flushes in time)."""
+        """A transaction; small writes that come in quick succession share one (the runner flushes in time).
+
+        A step that fails takes back what it wrote itself, and nothing that came before it.
+        """
         with _clearly(self.path):
             if not self._db.in_transaction:
                 self._db.execute("BEGIN IMMEDIATE")
-            yield
+            self._db.execute("SAVEPOINT step")
+            try:
+                yield
+            except BaseException:
+                if self._db.in_transaction:  # else SQLite has taken all of it back by itself
+                    self._db.execute("ROLLBACK TO step")
+                raise
+            self._db.execute("RELEASE step")
             if at_once or time.monotonic() - self._committed > COMMIT_SECONDS:
                 self.flush()
 
@@ -218,7 +238,9 @@ class Store:
             if claimed != left:
                 # Holding one order while waiting for the other could wait for ever on somebody who does the same.
                 self._release(claimed)
-        return Case(pair, hearings, held=claimed != left)
+                claimed = set()
+        self._held |= claimed
+        return Case(pair, hearings, held=not left <= claimed)
 
     def _pair(self, pair: Pair) -> int:
         self._db.execute(
@@ -261,7 +283,6 @@ class Store:
         self._db.execute(
             "UPDATE hearings SET worker = ?, claimed = ? WHERE id = ?", (self.worker, time.time(), hearing)
         )
-        self._held.add(hearing)
         return True
 
     def release(self, case: Case) -> None:
@@ -285,12 +306,15 @@ class Store:
         return [_answer(*row) for row in rows]
 
     def record(self, hearing: int, ask: int, answer: Answer, verdicts: Sequence[Verdict]) -> None:
-        """Keep an answer and what was read off it; a failure that stood in its place is forgotten."""
+        """Keep an answer and what was read off it; a failure that stood in its place is forgotten.
+
+        An answer that is there already stays: another worker was quicker, having taken this one for dead.
+        """
         tokens = json.dumps([asdict(token) for token in answer.tokens], ensure_ascii=False)
         usage = answer.usage
         with self._writing(at_once=False):
-            self._db.execute(
-                "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            entered = self._db.execute(
+                "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 (
                     *(hearing, ask, answer.text, tokens, answer.finish),
                     *(json.dumps(answer.samples), json.dumps(answer.notes)),
@@ -299,7 +323,7 @@ class Store:
             )
             self._db.executemany(
                 "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                [_verdict_row(hearing, v) for v in verdicts],
+                [_verdict_row(hearing, v) for v in verdicts if entered.rowcount],
             )
             self._db.execute("DELETE FROM failures WHERE hearing = ?", (hearing,))
 

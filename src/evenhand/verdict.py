@@ -9,7 +9,8 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import islice
+from typing import Literal, TypeVar
 
 from evenhand.engines.base import Answer, Token
 from evenhand.pairs import Side
@@ -26,6 +27,7 @@ SIDE_OF: dict[Order, dict[Label, Side]] = {
 # Marks that people and models put around a label without meaning anything by them.
 _DRESS = " \t\r\n*_`\"'.()[]"
 _TINY = 1e-9
+_Choice = TypeVar("_Choice", bound=str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +116,8 @@ def _read_samples(samples: Sequence[str], dimensions: Sequence[str]) -> tuple[Ve
     verdicts = []
     for place, dimension in enumerate(dimensions):
         said = [found[place][0] for found in read]
-        p = {label: said.count(label) / len(said) for label in LABELS}
-        likeliest: Label = max(LABELS, key=lambda label: p[label])
-        verdicts.append(Verdict(dimension, likeliest, p, len(read) / len(samples), raw=raw))
+        p: dict[Label, float] = {label: said.count(label) / len(said) for label in LABELS}
+        verdicts.append(Verdict(dimension, _choose(p), p, len(read) / len(samples), raw=raw))
     return tuple(verdicts)
 
 
@@ -165,10 +166,10 @@ def _by_side(order: Order, verdict: Verdict) -> dict[Side, float]:
     return {SIDE_OF[order][label]: p[label] for label in LABELS}
 
 
-def _choose(p: Mapping[Side, float]) -> Side:
-    """The likeliest side; two that are equally likely are a tie."""
+def _choose(p: Mapping[_Choice, float]) -> _Choice | Literal["tie"]:
+    """The likeliest side or label; two that are equally likely are a tie."""
     best = max(p.values())
-    likeliest = [side for side in SIDES if math.isclose(p[side], best, rel_tol=1e-9)]
+    likeliest = [choice for choice in p if math.isclose(p[choice], best, rel_tol=1e-9)]
     return likeliest[0] if len(likeliest) == 1 else "tie"
 
 
@@ -177,7 +178,7 @@ def _find_labels(text: str, dimensions: Sequence[str]) -> list[tuple[Label, int]
     body = text.rstrip()
     last_line = body.rfind("\n") + 1
     said = [match.end() for match in re.finditer(r"verdicts?\W{0,3}:", body, re.IGNORECASE)]
-    for start in (0, last_line, *said[-1:]):
+    for start in sorted({0, last_line, *said[-1:]}):
         found = _only_labels(body, start, dimensions)
         if found:
             return found
@@ -185,23 +186,18 @@ def _find_labels(text: str, dimensions: Sequence[str]) -> list[tuple[Label, int]
 
 
 def _only_labels(text: str, start: int, dimensions: Sequence[str]) -> list[tuple[Label, int]] | None:
-    parts = (
-        list(re.finditer(r"[^,;\n]+", text[start:])) if len(dimensions) > 1 else [re.match(r"(?s).*", text[start:])]
-    )
-    parts = [part for part in parts if part and part[0].strip(_DRESS)]
+    pattern = r"[^,;\n]+" if len(dimensions) > 1 else r"(?s:.+)"
+    said = (part for part in re.finditer(pattern, text[start:]) if part[0].strip(_DRESS))
+    parts = list(islice(said, len(dimensions) + 1))  # one too many is enough to know
     if len(parts) != len(dimensions):
         return None
-    found = [_one_label(part[0], dimension) for part, dimension in zip(parts, dimensions, strict=True) if part]
-    return (
-        [
-            (label, start + part.start() + offset)
-            for part, item in zip(parts, found, strict=True)
-            if part and item
-            for label, offset in [item]
-        ]
-        if all(found)
-        else None
-    )
+    found = []
+    for part, dimension in zip(parts, dimensions, strict=True):
+        item = _one_label(part[0], dimension)
+        if item is None:
+            return None
+        found.append((item[0], start + part.start() + item[1]))
+    return found
 
 
 def _one_label(part: str, dimension: str) -> tuple[Label, int] | None:
@@ -229,7 +225,7 @@ def _weigh(dimension: str, said: Label, token: Token | None, raw: str) -> Verdic
         return Verdict(dimension, said, raw=raw)
     mass = dict.fromkeys(LABELS, 0.0)
     for text, logprob in token.top:
-        found = label_of(text)
+        found = said if text == token.text else label_of(text)
         if found is not None:
             mass[found] += math.exp(logprob)
     total = min(sum(mass.values()), 1.0)
@@ -238,17 +234,18 @@ def _weigh(dimension: str, said: Label, token: Token | None, raw: str) -> Verdic
     floor = _unlisted(token)
     floored = {label: max(x, floor) for label, x in mass.items()}
     p = {label: x / sum(floored.values()) for label, x in floored.items()}
-    likeliest: Label = max(LABELS, key=lambda label: p[label])
-    return Verdict(dimension, likeliest, p, total, raw=raw)
+    return Verdict(dimension, _choose(p), p, total, raw=raw)
 
 
 def label_of(token: str) -> Label | None:
     """The label that a token begins: "A", " A" and "tie", "Tie", "t" count; "a" may be a word and does not.
 
-    >>> [label_of(token) for token in (" A", "Tie", "t", "a", "The", "**B")]
-    ['A', 'tie', 'tie', None, None, 'B']
+    In an answer of several labels a token may hold the comma before its label.
+
+    >>> [label_of(token) for token in (" A", "Tie", "t", "a", "The", "**B", ",B")]
+    ['A', 'tie', 'tie', None, None, 'B', 'B']
     """
-    word = token.strip(_DRESS)
+    word = token.strip(_DRESS + ",;")
     if word in ("A", "B"):
         return "A" if word == "A" else "B"
     return "tie" if word and "tie".startswith(word.lower()) else None

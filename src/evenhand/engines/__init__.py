@@ -6,19 +6,30 @@ from collections.abc import Callable
 
 from evenhand.engines.base import Engine
 from evenhand.engines.catalog import Progress, locate
+from evenhand.engines.endpoint import EndpointSettings, Notice, open_endpoint
 from evenhand.engines.llama import Hardware, LlamaEngine
+from evenhand.engines.presets import find_address
 
 
 def open_engine(
     spec: str,
     hardware: Hardware | None = None,
     *,
+    endpoint: EndpointSettings | None = None,
     on_progress: Progress | None = None,
     on_load: Callable[[], None] | None = None,
+    on_notice: Notice | None = None,
 ) -> Engine:
     """The engine that a judge's name stands for; a model that is not there yet is fetched.
 
+    `hardware` is for models that run here, `endpoint` for those behind HTTP.
+
     >>> open_engine("smollm2-135m").identity["engine"]
     'llama.cpp'
+    >>> open_engine("openai:gpt-4o-mini").identity["base_url"]
+    'https://api.openai.com/v1'
     """
+    address = find_address(spec)
+    if address is not None:
+        return open_endpoint(address, endpoint, on_notice=on_notice)
     return LlamaEngine(locate(spec, on_progress=on_progress), hardware, on_load=on_load)

@@ -51,6 +51,7 @@ class LlamaEngine(Engine):
         self.context = min(known, self.hardware.context or DEFAULT_CONTEXT)
         self._on_load = on_load
         self._server: Any = None
+        self._key = ""
         self._client: LlamaClient | None = None
         self._starting = asyncio.Lock()
 
@@ -75,10 +76,17 @@ class LlamaEngine(Engine):
             if self._client is None:
                 if self._on_load:
                     self._on_load()
-                key = secrets.token_urlsafe(32)
-                self._server = await asyncio.to_thread(self._load, key)
-                self._client = LlamaClient(self._server.listening_address, key, control_tokens=self._control())
+                self._key = secrets.token_urlsafe(32)
+                self._server = await asyncio.to_thread(self._load, self._key)
+                self._client = LlamaClient(
+                    self._server.listening_address, self._key, control_tokens=self._control()
+                )
         return self._client
+
+    async def address(self) -> tuple[str, str]:
+        """The URL and the key of the running server, for other clients here; it speaks OpenAI's API too."""
+        client = await self.start()
+        return client.url, self._key
 
     async def close(self) -> None:
         """Stop the server and give its memory back."""

@@ -6,14 +6,14 @@ nothing in a pair can open or close a turn.
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import aiohttp
-
 from evenhand.engines.base import Answer, Token, Usage
+from evenhand.engines.http import JsonClient, Reply
 from evenhand.errors import EngineError, TooLongError
 from evenhand.markup import Role, Span, Turn, merge, weave
 from evenhand.protocol import Prompt
@@ -21,17 +21,28 @@ from evenhand.protocol import Prompt
 LABELS = ("A", "B", "tie")
 # A label that is not among this many likeliest tokens has next to no probability.
 TOP_TOKENS = 60
-_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30)
+# What looks like a control token where a chat template writes one.
+_MARKER = re.compile(r"<[^<>\s]{1,40}>|\[/?[A-Z_]{2,20}\]")
 
 
 class LlamaClient:
     """Asks one llama.cpp server."""
 
-    def __init__(self, url: str, key: str, *, control_tokens: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        *,
+        control_tokens: Iterable[int] = (),
+        key_env: str = "",
+        timeout: float | None = None,
+        limit: int = 64,
+    ) -> None:
         self.url = url
-        self._key = key
+        self._http = JsonClient(
+            url, key=key, key_env=key_env, timeout=timeout, limit=limit, who="llama.cpp's server"
+        )
         self._control = frozenset(control_tokens)
-        self._session: aiohttp.ClientSession | None = None
         self._frames: dict[tuple[Role, ...], list[str]] = {}
         self._tokens: OrderedDict[Span, list[int]] = OrderedDict()
         self._answer_tokens: int | None = None
@@ -55,21 +66,33 @@ class LlamaClient:
 
     async def tokenise(self, span: Span) -> list[int]:
         """The ids of one span; a template's spans are the same for every pair and are remembered."""
-        if span in self._tokens:
+        known = self._tokens.get(span)
+        if known is not None:
             self._tokens.move_to_end(span)
-        else:
-            self._tokens[span] = await self._tokenise(span.text, special=span.trusted)
-            if not span.trusted:
-                self._tokens[span] = await self._without_control(span.text, self._tokens[span])
-            if len(self._tokens) > 256:
-                self._tokens.popitem(last=False)
-        return self._tokens[span]
+            return known
+        ids = await self._tokenise(span.text, special=span.trusted)
+        if not span.trusted:
+            ids = await self._without_control(span.text, ids)
+        self._tokens[span] = ids  # only now: several prompts may be on their way at once
+        if len(self._tokens) > 256:
+            self._tokens.popitem(last=False)
+        return ids
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._http.close()
+
+    async def learn(self) -> int:
+        """Learn from a server that others started which tokens steer its model; give its context in tokens."""
+        props = _data(self._http, await self._http.get("/props"))
+        markers = {
+            *_MARKER.findall(str(props.get("chat_template", ""))),
+            props.get("bos_token"),
+            props.get("eos_token"),
+        }
+        found = [await self._tokenise(marker, special=True) for marker in markers if marker]
+        self._control |= {ids[0] for ids in found if len(ids) == 1}
+        return int(props["default_generation_settings"]["n_ctx"])
 
     async def _tokenise(self, text: str, *, special: bool, beginning: bool = False) -> list[int]:
         body = {"content": text, "add_special": beginning, "parse_special": special}
@@ -79,9 +102,9 @@ class LlamaClient:
     async def _beginning(self, first: Span) -> list[int]:
         """The tokens that this model's tokenizer puts before any text, unless the template wrote them."""
         key = Span("", trusted=True)
-        if key not in self._tokens:
-            self._tokens[key] = await self._tokenise("", special=True, beginning=True)
-        opening = self._tokens[key]
+        opening = self._tokens.get(key)
+        if opening is None:
+            opening = self._tokens[key] = await self._tokenise("", special=True, beginning=True)
         return [] if (await self.tokenise(first))[: len(opening)] == opening else opening
 
     async def _without_control(self, text: str, ids: list[int]) -> list[int]:
@@ -114,14 +137,8 @@ class LlamaClient:
         messages = [{"role": role, "content": mark} for role, mark in zip(roles, marks, strict=True)]
         # A judge that answers with a label has no use for a thinking turn.
         body = {"messages": messages, "chat_template_kwargs": {"enable_thinking": False}}
-        rest = str((await self._post("/apply-template", body))["prompt"])
-        frame = []
-        for mark in marks:
-            before, found, rest = rest.partition(mark)
-            if not found:
-                raise EngineError(f"the model's chat template cannot show these turns: {', '.join(roles)}")
-            frame.append(before)
-        return [*frame, rest]
+        rendered = str((await self._post("/apply-template", body))["prompt"])
+        return split_frame(rendered, marks, roles)
 
     async def _label_tokens(self) -> int:
         """How many tokens the longest label takes."""
@@ -131,19 +148,28 @@ class LlamaClient:
         return self._answer_tokens
 
     async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                timeout=_TIMEOUT, headers={"Authorization": f"Bearer {self._key}"}
-            )
-        try:
-            async with self._session.post(self.url + path, json=body) as response:
-                data: dict[str, Any] = await response.json(content_type=None)
-        except (TimeoutError, aiohttp.ClientError, ValueError) as fault:
-            raise EngineError(f"llama.cpp's server does not answer: {fault}", retryable=True) from fault
-        if response.status != 200:
-            said = data.get("error", {}).get("message", data) if isinstance(data, dict) else data
-            raise EngineError(f"llama.cpp's server said {response.status}: {said}")
-        return data
+        return _data(self._http, await self._http.post(path, body))
+
+
+def split_frame(rendered: str, marks: Sequence[str], roles: Sequence[Role]) -> list[str]:
+    """What stands before, between and after marks that were rendered in place of contents.
+
+    >>> split_frame("<user>x1<end><assistant>", ["x1"], ["user"])
+    ['<user>', '<end><assistant>']
+    """
+    frame, rest = [], rendered
+    for mark in marks:
+        before, found, rest = rest.partition(mark)
+        if not found:
+            raise EngineError(f"the model's chat template cannot show these turns: {', '.join(roles)}")
+        frame.append(before)
+    return [*frame, rest]
+
+
+def _data(client: JsonClient, reply: Reply) -> dict[str, Any]:
+    if reply.status != 200 or not isinstance(reply.data, dict):
+        raise client.fault(reply)
+    return reply.data
 
 
 def grammar(verdicts: int) -> str:

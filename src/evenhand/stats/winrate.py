@@ -38,4 +38,6 @@ def win_rate(wins: float, ties: float, losses: float, *, level: float = 0.95) ->
     z = NormalDist().inv_cdf((1 + level) / 2)
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    return Rate(share, max(0.0, centre - half), min(1.0, centre + half), int(n), level)
+    # Rounding must not put the share itself outside: all won is 1.0, and centre + half may be a hair less.
+    low, high = min(share, max(0.0, centre - half)), max(share, min(1.0, centre + half))
+    return Rate(share, low, high, int(n), level)

@@ -1,0 +1,159 @@
+"""Reading what an OpenAI-compatible server answered: the text without the thinking, its tokens, what it took.
+
+Servers put thinking into a field of its own, or in tags before the answer, and count its tokens among the
+log-probabilities or not. What comes out here is the answer alone, with the tokens that spell it.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from evenhand.engines.base import Token, Usage
+from evenhand.errors import EngineError
+
+# DeepSeek, Qwen and most others; Kimi; Magistral; gpt-oss, where the server leaves its channels in.
+_OPENED = re.compile(r"\s*(?:<think(?:ing)?>|◁think▷|\[THINK\]|<\|channel\|>analysis)")
+_CLOSED = re.compile(r"(?:</think(?:ing)?>|◁/think▷|\[/THINK\]|<\|channel\|>final<\|message\|>)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One answer: what stands behind the thinking, and whether a limit cut it off."""
+
+    text: str
+    tokens: tuple[Token, ...]
+    finish: Literal["stop", "length"]
+
+
+def read_choices(data: Any) -> list[Choice]:
+    """The answers in a reply, at least one.
+
+    >>> reply = {"choices": [{"message": {"content": "<think>Hm.</think>\\n\\nA"}, "finish_reason": "stop"}]}
+    >>> read_choices(reply)
+    [Choice(text='A', tokens=(), finish='stop')]
+    """
+    choices = data.get("choices") if isinstance(data, Mapping) else None
+    if not isinstance(choices, list) or not choices or not all(isinstance(choice, Mapping) for choice in choices):
+        raise EngineError("the server answered without an answer in it", reason="bad_response", retryable=True)
+    return [_choice(choice) for choice in choices]
+
+
+def read_usage(data: Mapping[str, Any]) -> Usage:
+    """The tokens that an answer took; nothing where the server does not tell.
+
+    >>> read_usage({"usage": {"prompt_tokens": 100, "completion_tokens": 2,
+    ...                       "prompt_tokens_details": {"cached_tokens": 90}}})
+    Usage(computed=10, reused=90, generated=2)
+    """
+    usage = data.get("usage")
+    if not isinstance(usage, Mapping):
+        return Usage()
+    details = usage.get("prompt_tokens_details")
+    prompt, cached = _count(usage, "prompt_tokens"), _count(details, "cached_tokens")
+    return Usage(max(prompt - cached, 0), cached, _count(usage, "completion_tokens"))
+
+
+def after_thinking(text: str) -> int | None:
+    """Where the answer begins; None where the thinking never ended.
+
+    The last closing tag counts: thinking may quote one, and an opening one may stand in the prompt already.
+
+    >>> after_thinking("A"), after_thinking("<think>so B"), after_thinking("so B</think>\\nB")
+    (0, None, 13)
+    """
+    ends = [tag.end() for tag in _CLOSED.finditer(text)]
+    if ends:
+        return ends[-1]
+    return None if _OPENED.match(text) else 0
+
+
+def _choice(choice: Mapping[str, Any]) -> Choice:
+    finish = choice.get("finish_reason")
+    if finish == "content_filter":
+        raise EngineError("the server's content filter withheld the answer", reason="content_filter")
+    if finish == "error":
+        raise EngineError("the server broke off its answer", reason="server_error", retryable=True)
+    content = _content(choice)
+    start = after_thinking(content)
+    if start is None:
+        return Choice(content, (), "length")
+    tokens = _tokens(choice.get("logprobs"), content, start)
+    return Choice(content[start:], tokens, "length" if finish in ("length", "max_tokens") else "stop")
+
+
+def _content(choice: Mapping[str, Any]) -> str:
+    message = choice.get("message")
+    if not isinstance(message, Mapping):
+        return str(choice.get("text") or "")
+    content = message.get("content")
+    if isinstance(content, list):  # in parts, of which only text is the answer
+        parts = [part for part in content if isinstance(part, Mapping) and part.get("type") == "text"]
+        content = "".join(str(part.get("text") or "") for part in parts)
+    return str(content or message.get("refusal") or "")
+
+
+def _tokens(logprobs: Any, content: str, start: int) -> tuple[Token, ...]:
+    """The tokens that spell the answer; none where they cannot be brought together with it."""
+    places = _places(logprobs)
+    spelt = "".join(text for text, _ in places)
+    if not spelt:
+        return ()
+    # A server that took the thinking out of the content may have left it among the tokens, at their beginning.
+    begin = start if content.startswith(spelt) else spelt.rfind(content[start:])
+    return _from(places, begin) if begin >= 0 else ()
+
+
+def _from(places: Sequence[tuple[str, Any]], begin: int) -> tuple[Token, ...]:
+    """The tokens from a character on; the one in which it stands loses what is before it."""
+    tokens: list[Token] = []
+    end = 0
+    for text, top in places:
+        end += len(text)
+        if end > begin:
+            tokens.append(Token(text[-(end - begin) :] if not tokens else text, _top(top)))
+    return tuple(tokens)
+
+
+def _places(logprobs: Any) -> list[tuple[str, Any]]:
+    """Each token's text with what else could have stood there, from either of the two shapes in use."""
+    if not isinstance(logprobs, Mapping):
+        return []
+    content = logprobs.get("content")
+    if isinstance(content, list):
+        entries = [entry for entry in content if isinstance(entry, Mapping)]
+        return list(zip(_texts(entries), (entry.get("top_logprobs") for entry in entries), strict=True))
+    tokens, tops = logprobs.get("tokens"), logprobs.get("top_logprobs")
+    if isinstance(tokens, list) and isinstance(tops, list):
+        return list(zip(map(str, tokens), tops, strict=False))
+    return []
+
+
+def _texts(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The tokens as text; a character spread over several tokens belongs to the one that completes it."""
+    raw = [entry.get("bytes") for entry in entries]
+    if all(isinstance(item, list) for item in raw):
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        try:
+            return [decoder.decode(bytes(item)) for item in raw if item is not None]
+        except (TypeError, ValueError):
+            pass  # no bytes after all
+    return [str(entry.get("token") or "") for entry in entries]
+
+
+def _top(top: Any) -> tuple[tuple[str, float], ...]:
+    if isinstance(top, Mapping):
+        pairs = list(top.items())
+    elif isinstance(top, list):
+        pairs = [(item.get("token"), item.get("logprob")) for item in top if isinstance(item, Mapping)]
+    else:
+        return ()
+    return tuple((str(text), float(x)) for text, x in pairs if isinstance(x, int | float))
+
+
+def _count(counts: Any, name: str) -> int:
+    value = counts.get(name) if isinstance(counts, Mapping) else None
+    return value if isinstance(value, int) and value > 0 else 0

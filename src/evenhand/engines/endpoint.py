@@ -1,0 +1,427 @@
+"""A judge behind an OpenAI-compatible API, on the network or on this machine.
+
+    EndpointSettings   where it is, and all that decides its answers
+    EndpointEngine     asks it, once for each prompt; the runner asks again where that may help
+    open_endpoint      an address -> the engine for it
+
+What a server refuses (log-probabilities, a parameter) is learnt from its first refusal, said once, and not
+sent again; the refused request goes out again at once without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
+
+from evenhand.engines.base import Answer, Engine, Usage
+from evenhand.engines.completion import Choice, read_choices, read_usage
+from evenhand.engines.http import JsonClient, Reply, Said
+from evenhand.engines.llama_server import LlamaServerEngine
+from evenhand.engines.presets import ANY, PRESETS, Address, Preset
+from evenhand.engines.vllm import VllmTokeniser
+from evenhand.errors import EngineError, SpecError
+from evenhand.markup import CHATML, DIALECTS, LLAMA3, Dialect, Span, break_up, merge, render
+from evenhand.protocol import Prompt
+
+Mode = Literal["auto", "chat", "completions"]
+Notice = Callable[[str], None]
+
+# Room for some thinking. A model that answers with the label alone never comes near it.
+CHAT_TOKENS = 2048
+COMPLETION_TOKENS = 16
+BROKEN = "control_tokens_broken"
+_CUT = "\n[cut off by the token limit]"
+_OWN_FIELDS = ("model", "messages", "prompt", "stream", "n")
+_REFUSALS = (400, 403, 404, 422)
+_MOST_LESSONS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSettings:
+    """Where a judge is and how it is asked.
+
+    `extra` holds further fields of the request's body; one that is None is left out even where it has a
+    default here. `timeout`, `concurrency` and the key do not decide an answer and are no part of its identity.
+
+    >>> EndpointSettings("http://127.0.0.1:8000/v1", "m", samples=0)
+    Traceback (most recent call last):
+    evenhand.errors.SpecError: samples must be at least 1
+    """
+
+    base_url: str = ""
+    model: str = ""
+    key_env: str = ""  # the variable that holds the key; empty: the preset's
+    mode: Mode = "auto"  # chat, unless the server has a better way
+    samples: int = 1  # answers to share out where there are no log-probabilities
+    temperature: float = 0.0
+    max_tokens: int | None = None  # of the answer with its thinking
+    effort: str = ""  # of the thinking, where the model takes a word for it
+    seed: int | None = None
+    dialect: str = ""  # of the rendered template where only a string can be sent; empty: by the model's name
+    timeout: float = 300.0  # seconds for one answer
+    concurrency: int = 64
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    preset: Preset = ANY
+
+    def __post_init__(self) -> None:
+        for name in ("samples", "concurrency"):
+            if getattr(self, name) < 1:
+                raise SpecError(f"{name} must be at least 1")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise SpecError("max_tokens must be at least 1")
+        if self.timeout <= 0:
+            raise SpecError("timeout must be more than 0 seconds")
+        if self.mode not in get_args(Mode):
+            raise SpecError(f"there is no mode {self.mode!r}", hint=", ".join(get_args(Mode)))
+        if self.dialect not in ("", *(dialect.name for dialect in DIALECTS)):
+            raise SpecError(f"there is no dialect {self.dialect!r}", hint=", ".join(d.name for d in DIALECTS))
+        if taken := [name for name in _OWN_FIELDS if name in self.extra]:
+            raise SpecError(f"extra cannot set {taken[0]!r}: evenhand does")
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What decides the answers, and nothing else."""
+        found = {
+            "base_url": self.base_url,
+            "model": self.model,
+            "mode": "completions" if self.mode == "completions" else "chat",
+            "samples": str(self.samples),
+            "temperature": f"{self.temperature:g}",
+            "max_tokens": str(self.max_tokens or "default"),
+            "effort": self.effort,
+            "seed": "" if self.seed is None else str(self.seed),
+            "extra": json.dumps(dict(self.extra), sort_keys=True) if self.extra else "",
+        }
+        if self.mode == "completions":
+            found["template"] = "the model's own" if self.preset.tokenises else self.written_in.name
+        return {name: value for name, value in found.items() if value}
+
+    @property
+    def written_in(self) -> Dialect:
+        """The dialect of a template that goes out as a string."""
+        named = {dialect.name: dialect for dialect in DIALECTS}
+        guess = LLAMA3 if re.search(r"llama-?3", self.model, re.IGNORECASE) else CHATML
+        return named.get(self.dialect, guess)
+
+    @property
+    def key_variable(self) -> str:
+        """The environment variable that holds the key, if any does."""
+        return self.key_env or self.preset.key_env
+
+    def key(self) -> str:
+        """The key, from the environment; empty where none is needed and none is set."""
+        key = os.environ.get(self.key_variable, "").strip() if self.key_variable else ""
+        if not key and (self.key_env or self.preset.key_needed):
+            raise EngineError(
+                f"the environment variable {self.key_variable} is not set, and {self.preset.name} wants a key",
+                reason="wrong_key",
+                fatal=True,
+                hint=f"export {self.key_variable}=…",
+            )
+        return key
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A prompt as the body's field that carries it."""
+
+    field: str
+    value: Any
+    verdicts: int
+    notes: tuple[str, ...] = ()
+
+
+class EndpointEngine(Engine):
+    """Asks an OpenAI-compatible server.
+
+    >>> engine = EndpointEngine(EndpointSettings("http://127.0.0.1:8000/v1", "m"))
+    >>> engine.identity["model"], engine.log_probabilities, engine.concurrency
+    ('m', True, 64)
+    """
+
+    def __init__(self, settings: EndpointSettings, *, on_notice: Notice | None = None) -> None:
+        self.settings = settings
+        self.concurrency = settings.concurrency
+        self.log_probabilities = settings.preset.logprobs != "none"
+        self._notice = on_notice or (lambda _: None)
+        self._is_chat = settings.mode != "completions"
+        if not self._is_chat and not settings.preset.completions:
+            raise SpecError(f"{settings.preset.name} has no completions", hint="leave the mode at chat")
+        self._proven = False  # whether log-probabilities ever came
+        self._many = settings.preset.many
+        self._top = settings.preset.top if self._is_chat else settings.preset.top_completions
+        self._limit: str = settings.preset.limit_field if self._is_chat else "max_tokens"
+        self._refused: set[str] = set()
+        self._tokenises = settings.preset.tokenises == "vllm" and not self._is_chat
+        self._client: JsonClient | None = None
+        self._tokeniser: VllmTokeniser | None = None
+        self._root: JsonClient | None = None
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """Where the judge is, and the settings that decide its answers; never a key."""
+        return {"engine": "openai", **self.settings.identity}
+
+    async def answer(self, prompt: Prompt) -> Answer:
+        """Ask once; only a request that was refused for a parameter goes out again, without it."""
+        shown = await self._show(prompt)
+        if self.settings.samples == 1 or self.log_probabilities:
+            choices, usage = await self._ask(shown)
+            choice = choices[0]
+            if self.settings.samples == 1 or self.log_probabilities:
+                return Answer(choice.text, choice.tokens, usage, choice.finish, notes=shown.notes)
+            return await self._sampled(shown, usage)
+        return await self._sampled(shown, Usage())
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for client in (self._client, self._root):
+            if client is not None:
+                await client.close()
+
+    # --- the prompt -----------------------------------------------------------------------------------------
+
+    async def _show(self, prompt: Prompt) -> _Shown:
+        if self._is_chat:
+            return _messages(prompt)
+        if self._tokenises:
+            try:
+                return _Shown("prompt", await self._tokens(prompt), prompt.verdicts)
+            except EngineError as fault:
+                if fault.reason != "no_such_route":
+                    raise
+                self._tokenises = False
+                self._notice("the server has no /tokenize: control tokens in the pairs are broken up instead")
+        spans = render(prompt.turns, self.settings.written_in) if prompt.raw is None else merge(prompt.raw)
+        text, notes = _string(spans)
+        return _Shown("prompt", text, prompt.verdicts, notes)
+
+    async def _tokens(self, prompt: Prompt) -> list[int]:
+        if self._tokeniser is None:
+            self._root = self._connect(_root(self.settings.base_url))
+            self._tokeniser = VllmTokeniser(self._root, self.settings.model)
+        return await self._tokeniser.tokens(prompt)
+
+    # --- asking ---------------------------------------------------------------------------------------------
+
+    async def _ask(self, shown: _Shown, sample: int | None = None, n: int = 1) -> tuple[list[Choice], Usage]:
+        """One request, and again after each refusal that teaches something."""
+        client = self._client = self._client or self._connect(self.settings.base_url)
+        path = "/chat/completions" if self._is_chat else "/completions"
+        for _ in range(_MOST_LESSONS):
+            fields = self._fields(shown.verdicts, sample, n)
+            reply = _unwrapped(await client.post(path, {**fields, shown.field: shown.value}))
+            if reply.status == 200:
+                choices = read_choices(reply.data)
+                self._heed(fields, choices)
+                return choices, read_usage(reply.data)
+            refused = _refused(reply, fields)
+            if refused is None:
+                break
+            self._learn(refused, fields, client.fault(reply), Said.of(reply.data).message)
+        raise client.fault(reply)
+
+    async def _sampled(self, shown: _Shown, usage: Usage) -> Answer:
+        """As many answers as were asked for, in one request where the server does that."""
+        wanted = self.settings.samples
+        choices: list[Choice] = []
+        if self._many:
+            choices, took = await self._ask_many(shown, wanted)
+            usage += took
+        rest = range(len(choices), wanted)
+        for more, took in await _all([self._ask(shown, sample=number) for number in rest]):
+            choices += more[:1]
+            usage += took
+        texts = tuple(c.text + _CUT if c.finish == "length" else c.text for c in choices[:wanted])
+        return Answer(texts[0], usage=usage, samples=texts, notes=shown.notes)
+
+    async def _ask_many(self, shown: _Shown, n: int) -> tuple[list[Choice], Usage]:
+        choices, usage = await self._ask(shown, sample=0, n=n)
+        if len(choices) < n:
+            self._many = False  # it took the number and did not mind it
+        return choices, usage
+
+    def _fields(self, verdicts: int, sample: int | None, n: int) -> dict[str, Any]:
+        """The body but for the prompt: the settings, as far as the server takes them."""
+        settings = self.settings
+        fields: dict[str, Any] = {"model": settings.model}
+        default = CHAT_TOKENS if self._is_chat else COMPLETION_TOKENS * verdicts
+        fields[self._limit] = settings.max_tokens or default
+        if not self._is_chat:
+            fields["stop"] = ["\n"]  # a model without turns would go on with a conversation of its own
+        fields["temperature"] = settings.temperature if sample is None else settings.temperature or 1.0
+        if settings.seed is not None:
+            fields["seed"] = settings.seed + (sample or 0)
+        if settings.effort:
+            fields["reasoning_effort"] = settings.effort
+        if sample is None and self.log_probabilities:
+            fields |= self._log_probability_fields()
+        if n > 1 and self._many:
+            fields["n"] = n
+        fields = {name: value for name, value in fields.items() if name not in self._refused}
+        return _with(fields, settings.extra) if settings.extra else fields
+
+    def _log_probability_fields(self) -> dict[str, Any]:
+        if self._is_chat and self.settings.preset.logprobs == "ask":
+            return {"logprobs": True, "top_logprobs": self._top}
+        return {"logprobs": self._top}
+
+    # --- learning -------------------------------------------------------------------------------------------
+
+    def _heed(self, fields: Mapping[str, Any], choices: list[Choice]) -> None:
+        """Notice a server that takes the parameter and gives no log-probabilities."""
+        if "logprobs" not in fields or not self.log_probabilities:
+            return
+        if any(token.top for token in choices[0].tokens):
+            self._proven = True
+        elif not self._proven and choices[0].text and choices[0].finish == "stop":
+            self._do_without("gives no log-probabilities")
+
+    def _learn(self, name: str, fields: Mapping[str, Any], fault: EngineError, said: str) -> None:
+        """Do without what was refused; several requests may be refused at once and learn the same."""
+        if name in self.settings.extra or name == "reasoning_effort":
+            raise EngineError(
+                fault.message, reason="refused_parameter", fatal=True, hint=f"leave {name} out, or change it"
+            )
+        if name in ("logprobs", "top_logprobs"):
+            self._learn_logprobs(fields, said)
+        elif name == "n":
+            self._many = False
+        elif name == self._limit:
+            self._refused.add(name)
+            self._limit = "max_tokens" if name == "max_completion_tokens" else "max_completion_tokens"
+        elif name not in self._refused and name not in ("max_tokens", "max_completion_tokens"):
+            self._refused.add(name)
+            self._notice(f"the server refuses {name}, which is left out from now on: {said}")
+
+    def _learn_logprobs(self, fields: Mapping[str, Any], said: str) -> None:
+        """Ask for fewer where the refusal names a smaller number, else for none."""
+        sent = max(int(fields.get("top_logprobs", 0)), int(fields["logprobs"]))
+        if not self.log_probabilities or sent != self._top:
+            return
+        numbers = [int(digits) for digits in re.findall(r"(?<![\w.-])\d{1,4}(?![\w-]|\.\d)", said)]
+        fewer = [number for number in numbers if 2 < number < sent]
+        if fewer and re.search(r"max|between|most|less|greater|exceed|up to|<", said, re.IGNORECASE):
+            self._top = max(fewer)
+        else:
+            self._do_without(f"refuses log-probabilities ({said})")
+
+    def _do_without(self, why: str) -> None:
+        self.log_probabilities = False
+        shares = self.settings.samples > 1
+        then = f"shares of {self.settings.samples} samples" if shares else "hard, without probabilities"
+        self._notice(f"the server {why}: verdicts are {then}")
+
+    def _connect(self, url: str) -> JsonClient:
+        settings = self.settings
+        return JsonClient(
+            url,
+            key=settings.key(),
+            key_env=settings.key_variable,
+            timeout=settings.timeout,
+            limit=settings.concurrency * settings.samples,
+            who=settings.preset.name if settings.preset is not ANY else "the endpoint",
+        )
+
+
+def open_endpoint(
+    address: Address, settings: EndpointSettings | None = None, *, on_notice: Notice | None = None
+) -> Engine:
+    """The engine for an address; `settings` say how to ask, and get their place from the address.
+
+    >>> from evenhand.engines.presets import find_address
+    >>> open_endpoint(find_address("llama-server:smollm2")).identity["engine"]
+    'llama-server'
+    """
+    settings = replace(
+        settings or EndpointSettings(), base_url=address.base_url, model=address.model, preset=address.preset
+    )
+    if address.preset is PRESETS["llama-server"] and settings.mode != "chat":
+        return LlamaServerEngine(
+            _root(settings.base_url),
+            settings.model,
+            key=settings.key,
+            key_env=settings.key_variable,
+            timeout=settings.timeout,
+            concurrency=settings.concurrency,
+        )
+    return EndpointEngine(settings, on_notice=on_notice)
+
+
+def _messages(prompt: Prompt) -> _Shown:
+    if prompt.raw is not None:
+        raise EngineError(
+            "a chat endpoint writes its own markup and cannot be sent the file's",
+            reason="raw_markup",
+            fatal=True,
+            hint="use the mode completions, or leave the markup to the server",
+        )
+    messages: list[dict[str, str]] = []
+    notes: tuple[str, ...] = ()
+    for turn in prompt.turns:
+        content, broken = _string(turn.spans)
+        messages.append({"role": turn.role, "content": content})
+        notes = notes or broken
+    return _Shown("messages", messages, prompt.verdicts, notes)
+
+
+def _string(spans: tuple[Span, ...]) -> tuple[str, tuple[str, ...]]:
+    """Spans as one string in which no control token is whole that is not ours; and a note where one was."""
+    if len(spans) == 1 and spans[0].trusted:
+        return spans[0].text, ()
+    texts = [span.text if span.trusted else break_up(span.text) for span in spans]
+    broken = any(text != span.text for text, span in zip(texts, spans, strict=True))
+    return "".join(texts), (BROKEN,) if broken else ()
+
+
+def _refused(reply: Reply, fields: Mapping[str, Any]) -> str | None:
+    """The field that a server will not take, if that is what it says."""
+    if reply.status not in _REFUSALS:
+        return None
+    said = Said.of(reply.data)
+    if said.param in fields:
+        return said.param if said.param != "model" else None
+    if reply.status in (403, 404) and "logprobs" not in said.message.lower():
+        return None  # a key or a model
+    if re.search(r"context.?(length|size|window)", said.message, re.IGNORECASE):
+        return None  # a long prompt, which is sometimes told as too large a max_tokens
+    names = [name for name in fields if name not in ("model", "stop")]
+    # The longest first: "top_logprobs" holds "logprobs". A lone n may be the end of an escaped newline.
+    for name in sorted(names, key=len, reverse=True):
+        if re.search(rf"(?<![\w\\]){re.escape(name)}(?!\w)", said.message, re.IGNORECASE):
+            return name
+    return None
+
+
+def _unwrapped(reply: Reply) -> Reply:
+    """A failure that came under status 200, as OpenRouter sends what happened behind it."""
+    data = reply.data
+    if reply.status != 200 or not isinstance(data, Mapping) or not data.get("error") or data.get("choices"):
+        return reply
+    code = data["error"].get("code") if isinstance(data["error"], Mapping) else None
+    status = code if isinstance(code, int) and 400 <= code < 600 else 502
+    return Reply(status, data, reply.retry_after)
+
+
+def _with(fields: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in {**fields, **extra}.items() if value is not None}
+
+
+def _root(base_url: str) -> str:
+    """The server's own address, where the routes are that OpenAI's API does not have."""
+    return base_url.removesuffix("/v1")
+
+
+async def _all(asks: list[Any]) -> list[tuple[list[Choice], Usage]]:
+    """All at once; the first failure stops the others."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(ask) for ask in asks]
+    except BaseExceptionGroup as faults:
+        raise faults.exceptions[0] from None
+    return [task.result() for task in tasks]

@@ -1,0 +1,342 @@
+"""JSON over HTTP: one small client for the embedded llama.cpp server and for every endpoint.
+
+    JsonClient.post    a body out, a Reply back; what went wrong on the way is an EngineError
+    JsonClient.fault   a Reply that is no answer -> the EngineError that says why
+
+A key goes into a header and nowhere else: no message, no repr and no log holds it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import math
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import orjson
+
+from evenhand.errors import EngineError
+
+MAX_BODY = 64 * 2**20
+# A server that asks for more patience than this is asked again earlier; the run's own retries have an end.
+MAX_RETRY_AFTER = 600.0
+_CONNECT_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a server sent back; `data` is the parsed JSON, or the text where it is none."""
+
+    status: int
+    data: Any
+    retry_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What an error body says, whichever of the usual shapes it has.
+
+    >>> Said.of([{"error": {"message": "API key not valid", "code": 400}}]).message
+    'API key not valid'
+    >>> Said.of({"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs"}]}).message
+    'body.seed: Extra inputs'
+    """
+
+    message: str = ""
+    code: str = ""
+    param: str = ""
+
+    @classmethod
+    def of(cls, data: Any) -> Said:
+        """Find the message, the code and the parameter that is at fault."""
+        while isinstance(data, list) and data:
+            data = data[0]
+        if isinstance(data, Mapping) and isinstance(data.get("detail"), list):
+            return cls("; ".join(_detail(item) for item in data["detail"]))
+        inner = data.get("error", data) if isinstance(data, Mapping) else data
+        if not isinstance(inner, Mapping):
+            return cls(_short(inner))
+        message = inner.get("message") or inner.get("detail") or inner
+        code = inner.get("code") or inner.get("type") or ""
+        return cls(_short(message), str(code), str(inner.get("param") or ""))
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """A way to fail; `{who}` and `{said}` are filled in, and `{key}` with the key's variable."""
+
+    reason: str
+    message: str
+    hint: str = ""
+    retryable: bool = False
+    overloaded: bool = False
+    fatal: bool = False
+
+
+_TOO_LONG = _Fault("too_long", "the conversation does not fit the model's context: {said}")
+# What the server says about a key is not repeated: some repeat the key.
+_WRONG_KEY = _Fault("wrong_key", "{who} does not accept the key", "{key}", fatal=True)
+_NO_CREDIT = _Fault("no_credit", "{who} wants to be paid first: {said}", "check the account", fatal=True)
+_NO_MODEL = _Fault("no_such_model", "{who} does not have this model: {said}", "check the model's name", fatal=True)
+_NO_ROUTE = _Fault("no_such_route", "{who} does not know this address: {said}", "check the URL", fatal=True)
+_MOVED = _Fault("no_such_route", "{who} is somewhere else now ({status})", "check the URL", fatal=True)
+_FILTERED = _Fault("content_filter", "{who} will not judge this text: {said}")
+_TIMEOUT = _Fault("timeout", "{who} took too long ({status}): {said}", retryable=True, overloaded=True)
+_LIMITED = _Fault("rate_limited", "{who} asks for fewer requests: {said}", retryable=True, overloaded=True)
+_BUSY = _Fault("server_error", "{who} is overloaded ({status}): {said}", retryable=True, overloaded=True)
+_BROKEN = _Fault("server_error", "{who} failed ({status}): {said}", retryable=True)
+_STRANGE = _Fault("bad_response", "{who} answered with something else: {said}", retryable=True)
+_REFUSED = _Fault("bad_request", "{who} refused the request ({status}): {said}")
+
+_STATUS = {
+    200: _STRANGE,
+    401: _WRONG_KEY,
+    402: _NO_CREDIT,
+    403: _WRONG_KEY,
+    404: _NO_ROUTE,
+    405: _NO_ROUTE,
+    408: _TIMEOUT,
+    413: _TOO_LONG,
+    425: _BUSY,
+    429: _LIMITED,
+    498: _BUSY,  # Groq: flex capacity exceeded
+    503: _BUSY,
+    504: _TIMEOUT,
+    524: _TIMEOUT,  # Cloudflare, in front of many: the origin did not answer in time
+    529: _BUSY,  # Anthropic: overloaded
+}
+# Servers agree less on statuses than on words: Gemini answers 400 to a wrong key, OpenRouter 403 to moderated text.
+_WORDS: tuple[tuple[tuple[int, ...], re.Pattern[str], _Fault], ...] = tuple(
+    (statuses, re.compile(words, re.IGNORECASE), fault)
+    for statuses, words, fault in (
+        ((400, 413, 422, 500), r"context.?(length|size|window)|prompt is too long|too many tokens", _TOO_LONG),
+        ((400, 403, 422), r"content.?(filter|policy|management)|moderation|flagged|safety", _FILTERED),
+        ((400,), r"api.?key", _WRONG_KEY),
+        ((400, 404, 422), r"model.?not.?found|(no such|invalid) model|model\b.*not (exist|found)", _NO_MODEL),
+        ((404,), r"\bmodel|endpoints found", _NO_MODEL),
+        ((429, 403), r"insufficient.?(quota|credit|balance)|exceeded your current quota|billing", _NO_CREDIT),
+    )
+)
+
+
+class JsonClient:
+    """Asks one server over kept connections.
+
+    `who` names the server in messages; `key_env` is the variable that its key came from, for hints.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str = "",
+        key_env: str = "",
+        timeout: float | None = None,
+        limit: int = 64,
+        who: str = "the server",
+    ) -> None:
+        self.url, self.who = url.rstrip("/"), who
+        self.reached = False  # whether the server ever answered
+        self._key, self._key_env = key, key_env
+        self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_SECONDS)
+        self._limit = limit
+        self._proxy = proxy_for(self.url)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> Reply:
+        """Send a body as JSON."""
+        return await self._send("POST", path, _dump(body))
+
+    async def get(self, path: str) -> Reply:
+        """Fetch a path."""
+        return await self._send("GET", path, None)
+
+    async def close(self) -> None:
+        """Close the connections; the next request opens them again."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def fault(self, reply: Reply) -> EngineError:
+        """Say why a reply is no answer.
+
+        >>> error = JsonClient("http://x/v1", who="x").fault(Reply(429, {"error": "slow down"}, 2.0))
+        >>> error.message, error.reason, error.retry_after, error.overloaded
+        ('x asks for fewer requests: slow down', 'rate_limited', 2.0, True)
+        """
+        said = Said.of(reply.data)
+        kind = _kind(reply.status, f"{said.code} {said.message}")
+        message = kind.message.format(who=self.who, said=said.message or "no reason given", status=reply.status)
+        return EngineError(
+            self._without_key(message),
+            reason=kind.reason,
+            retryable=kind.retryable,
+            overloaded=kind.overloaded,
+            retry_after=reply.retry_after if kind.retryable else None,
+            fatal=kind.fatal,
+            hint=kind.hint.format(key=self._key_hint()),
+        )
+
+    async def _send(self, method: str, path: str, body: bytes | None) -> Reply:
+        session = self._session or self._open()
+        try:
+            async with session.request(
+                method, self.url + path, data=body, proxy=self._proxy, allow_redirects=False
+            ) as response:
+                self.reached = True
+                content = await self._read(response)
+        except TimeoutError as fault:
+            raise self._late(fault) from None
+        except (aiohttp.ClientError, OSError, ValueError) as fault:
+            raise self._cut(fault) from None
+        return Reply(response.status, self._parse(response.status, content), _retry_after(response.headers))
+
+    def _open(self) -> aiohttp.ClientSession:
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
+        self._session = aiohttp.ClientSession(
+            headers=headers,
+            timeout=self._timeout,
+            connector=aiohttp.TCPConnector(limit=self._limit),
+            cookie_jar=aiohttp.DummyCookieJar(),  # nobody logs in here, and a jar is searched for every request
+        )
+        return self._session
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        """The body, if it is of a sensible size; a compressed one may be larger than it says."""
+        length = response.content_length
+        if length is not None and length <= MAX_BODY and "Content-Encoding" not in response.headers:
+            return await response.read()
+        content = bytearray()
+        async for chunk in response.content.iter_chunked(2**18):
+            content += chunk
+            if len(content) > MAX_BODY:
+                raise EngineError(
+                    f"{self.who} answered with more than {MAX_BODY // 2**20} MB", reason="bad_response"
+                )
+        return bytes(content)
+
+    def _parse(self, status: int, content: bytes) -> Any:
+        try:
+            return orjson.loads(content)
+        except orjson.JSONDecodeError:
+            text = content[:2000].decode("utf-8", "replace")
+            if status != 200:
+                return text  # a proxy's page; its status says enough
+            shown = self._without_key(_short(text))
+            raise EngineError(
+                f"{self.who} answered with something that is no JSON: {shown}",
+                reason="bad_response",
+                retryable=True,
+            ) from None
+
+    def _late(self, fault: TimeoutError) -> EngineError:
+        if isinstance(fault, aiohttp.ConnectionTimeoutError) and not self.reached:
+            return self._unreachable("no connection in time")
+        seconds = f" within {self._timeout.total:g} s" if self._timeout.total else ""
+        return EngineError(f"{self.who} did not answer{seconds}", reason="timeout", retryable=True, overloaded=True)
+
+    def _cut(self, fault: Exception) -> EngineError:
+        why = self._without_key(_short(str(fault) or type(fault).__name__))
+        never = isinstance(fault, aiohttp.InvalidURL | aiohttp.ClientConnectorCertificateError)
+        if never or (isinstance(fault, aiohttp.ClientConnectorError) and not self.reached):
+            return self._unreachable(why)
+        return EngineError(f"the connection to {self.who} broke: {why}", reason="connection", retryable=True)
+
+    def _unreachable(self, why: str) -> EngineError:
+        """Nobody has ever answered there, so that the address is at fault rather than the moment."""
+        return EngineError(
+            f"{self.who} cannot be reached at {self.url}: {why}",
+            reason="connection",
+            fatal=True,
+            hint="is the server running, and the URL right?",
+        )
+
+    def _key_hint(self) -> str:
+        if not self._key_env:
+            return "name the variable that holds the key with key_env"
+        return f"check the environment variable {self._key_env}" + ("" if self._key else ", which is not set")
+
+    def _without_key(self, text: str) -> str:
+        return text.replace(self._key, "***") if self._key else text
+
+
+def proxy_for(url: str) -> str | None:
+    """The proxy that the environment names for this address, looked up once instead of for every request.
+
+    >>> proxy_for("http://127.0.0.1:8080") is None
+    True
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if _is_loopback(host) or proxy_bypass(host):
+        return None
+    proxies = getproxies()
+    return proxies.get(parts.scheme) or proxies.get("all")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _dump(body: Mapping[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(body)
+    except TypeError:  # half of a surrogate pair: no UTF-8, but JSON has a way to write it
+        return json.dumps(body).encode()
+
+
+def _kind(status: int, said: str) -> _Fault:
+    for statuses, words, fault in _WORDS:
+        if status in statuses and words.search(said):
+            return fault
+    if status in _STATUS:
+        return _STATUS[status]
+    if 300 <= status < 400:
+        return _MOVED
+    return _BROKEN if status >= 500 else _REFUSED
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait, given as such or as a date.
+
+    >>> _retry_after({"Retry-After": "1.5"}), _retry_after({"Retry-After": "soon"})
+    (1.5, None)
+    >>> _retry_after({"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"})
+    0.0
+    """
+    value = headers.get("Retry-After")
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - time.time()
+        except ValueError:
+            return None
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER) if math.isfinite(seconds) else None
+
+
+def _detail(item: Any) -> str:
+    if not isinstance(item, Mapping):
+        return _short(item)
+    return f"{'.'.join(map(str, item.get('loc', ())))}: {_short(item.get('msg', ''))}"
+
+
+def _short(text: Any) -> str:
+    """One line of at most 300 characters."""
+    line = " ".join(str(text)[:1000].split())
+    return line if len(line) <= 300 else line[:299] + "…"

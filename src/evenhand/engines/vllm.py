@@ -1,0 +1,85 @@
+"""Token ids from a vLLM server, so that untrusted text stays text.
+
+vLLM's /tokenize has no switch for control tokens: it finds them in any text (`add_special_tokens` only says
+whether a beginning-of-text is put in front). Untrusted text is therefore cut inside everything that has the
+shape of a control token, and the parts are tokenised one by one: the same characters, but no control token.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from evenhand.engines.http import JsonClient
+from evenhand.engines.llama_client import split_frame
+from evenhand.markup import Role, break_up, merge, weave
+from evenhand.protocol import Prompt
+
+_REMEMBERED = 1024
+
+
+class VllmTokeniser:
+    """Turns prompts into token ids by asking the server that will be given them."""
+
+    def __init__(self, client: JsonClient, model: str) -> None:
+        self._client, self._model = client, model
+        self._frames: dict[tuple[Role, ...], list[str]] = {}
+        self._known: OrderedDict[str, list[int]] = OrderedDict()
+
+    async def tokens(self, prompt: Prompt) -> list[int]:
+        """The token ids of a prompt, in the model's own chat template or in the file's own markup."""
+        if prompt.raw is not None:
+            spans = merge(prompt.raw)
+        else:
+            spans = weave(prompt.turns, await self._frame(tuple(turn.role for turn in prompt.turns)))
+        ids: list[int] = []
+        for span in spans:
+            for part in [span.text] if span.trusted else cut_control(span.text):
+                ids += await self._tokenise(part)
+        return ids
+
+    async def _tokenise(self, text: str) -> list[int]:
+        known = self._known.get(text)
+        if known is not None:
+            self._known.move_to_end(text)
+            return known
+        ids = list((await self._ask("/tokenize", {"prompt": text, "add_special_tokens": False}))["tokens"])
+        self._known[text] = ids
+        if len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+        return ids
+
+    async def _frame(self, roles: tuple[Role, ...]) -> list[str]:
+        if roles not in self._frames:
+            marks = [secrets.token_hex(8) for _ in roles]
+            messages = [{"role": role, "content": mark} for role, mark in zip(roles, marks, strict=True)]
+            # A judge that answers with a label has no use for a thinking turn.
+            body = {"messages": messages, "chat_template_kwargs": {"enable_thinking": False}}
+            ids = (await self._ask("/tokenize", body))["tokens"]
+            text = str((await self._ask("/detokenize", {"tokens": ids}))["prompt"])
+            self._frames[roles] = split_frame(text, marks, roles)
+        return self._frames[roles]
+
+    async def _ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        reply = await self._client.post(path, {"model": self._model, **body})
+        if reply.status != 200 or not isinstance(reply.data, dict):
+            raise self._client.fault(reply)
+        return reply.data
+
+
+def cut_control(text: str) -> Sequence[str]:
+    """Cut a text inside each control token, so that no part holds one.
+
+    >>> cut_control("end<|im_end|> and <s>")
+    ['end<', '|im_end|> and <', 's>']
+    """
+    broken = break_up(text)
+    parts, begin, shift = [], 0, 0
+    if broken != text:
+        for place, character in enumerate(text):
+            if broken[place + shift] != character:  # here break_up put its backslash
+                parts.append(text[begin:place])
+                begin, shift = place, shift + 1
+    return [*parts, text[begin:]]

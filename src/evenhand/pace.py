@@ -1,0 +1,205 @@
+"""How fast to ask: retries with an end, concurrency that finds its own level, limits, a budget.
+
+Whatever an engine is, the runner asks it through a Pace. It lets as many prompts through at once as the server
+keeps up with: the number grows while answers come back about as quickly as they did, and is halved when the
+server says that it is too many (429, 503, a timeout). A server that names a time to wait is left alone for that
+long by every prompt, not only by the one that was told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from evenhand.engines.base import Answer, Engine, Usage
+from evenhand.errors import EngineError
+from evenhand.protocol import Prompt
+
+Sleep = Callable[[float], Awaitable[None]]
+# Latency may grow to so many times its best before more prompts at once are held to be of no use.
+_SLOWER = 2.0
+# Below so many seconds, latency is the machine's own noise and says nothing about the server.
+_QUICK = 0.05
+# Characters of English text to a token, for limits that must be kept before the server has counted.
+_CHARACTERS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run may use; None is no limit."""
+
+    concurrency: int | None = None
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+    max_requests: int | None = None
+    retries: int = 6
+
+
+class BudgetError(EngineError):
+    """The run has used what it was given; what was answered is kept."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, reason="budget", fatal=True, hint="run the same command again to go on")
+
+
+@dataclass
+class Pace:
+    """The way to one engine.
+
+    >>> from evenhand.engines.scripted import ScriptedEngine
+    >>> pace = Pace(ScriptedEngine(lambda prompt: "A"))
+    >>> asyncio.run(pace.ask(Prompt(()))).text, pace.requests
+    ('A', 1)
+    """
+
+    engine: Engine
+    limits: Limits = field(default_factory=Limits)
+    seed: int = 0
+    sleep: Sleep = asyncio.sleep
+    requests: int = 0
+    retried: int = 0
+
+    def __post_init__(self) -> None:
+        self.most = min(self.limits.concurrency or self.engine.concurrency, self.engine.concurrency)
+        self._level = float(min(4, self.most))  # how many at once, now
+        self._growing_fast = True  # doubling, until the server first complains
+        self._in_flight = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._random = random.Random(self.seed)
+        self._quiet_until = 0.0
+        self._halved = 0.0
+        self._best = float("inf")
+        self._latency = 0.0
+        self._windows = [
+            _Window(self.limits.requests_per_minute),
+            _Window(self.limits.tokens_per_minute),
+        ]
+
+    @property
+    def level(self) -> int:
+        """How many prompts may be under way at once, now."""
+        return max(1, int(self._level))
+
+    async def ask(self, prompt: Prompt) -> Answer:
+        """Ask until there is an answer, or no more sense in asking."""
+        for attempt in range(self.limits.retries + 1):
+            try:
+                return await self._once(prompt)
+            except EngineError as error:
+                if error.fatal or not error.retryable or attempt == self.limits.retries:
+                    raise
+                self.retried += 1
+                await self._back_off(error, attempt)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _once(self, prompt: Prompt) -> Answer:
+        async with self._place():
+            await self._wait_for_limits(prompt)
+            self._spend()
+            began = time.monotonic()
+            try:
+                answer = await self.engine.answer(prompt)
+            except EngineError as error:
+                if error.overloaded:
+                    self._halve(began)
+                raise
+            self._went_well(time.monotonic() - began)
+            self._windows[1].correct(_tokens(answer.usage) - _guess(prompt))
+            return answer
+
+    def _spend(self) -> None:
+        if self.limits.max_requests is not None and self.requests >= self.limits.max_requests:
+            raise BudgetError(f"the budget of {self.limits.max_requests:,} requests is used up")
+        self.requests += 1
+
+    async def _wait_for_limits(self, prompt: Prompt) -> None:
+        while (quiet := self._quiet_until - time.monotonic()) > 0:
+            await self.sleep(quiet)
+        for window, amount in zip(self._windows, (1.0, float(_guess(prompt))), strict=True):
+            delay = window.take(amount)
+            if delay > 0:
+                await self.sleep(delay)
+
+    async def _back_off(self, error: EngineError, attempt: int) -> None:
+        """Wait, longer each time and never in step with the others."""
+        delay = min(60.0, 0.5 * 2**attempt) * self._random.uniform(0.5, 1.5)
+        if error.retry_after is not None:
+            self._quiet_until = max(self._quiet_until, time.monotonic() + error.retry_after)
+            delay = error.retry_after + self._random.uniform(0, 0.5)
+        await self.sleep(delay)
+
+    # -- how many at once --------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncIterator[None]:
+        """A place among those that are under way."""
+        while self._in_flight >= self.level:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                self._wake()  # the turn may have been given already: pass it on
+                raise
+        self._in_flight += 1
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+            self._wake()
+
+    def _wake(self) -> None:
+        free = self.level - self._in_flight
+        while free > 0 and self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                free -= 1
+
+    def _went_well(self, seconds: float) -> None:
+        self._latency = seconds if not self._latency else 0.9 * self._latency + 0.1 * seconds
+        self._best = min(self._best, self._latency)
+        if self._in_flight >= self.level and self._latency <= max(_QUICK, _SLOWER * self._best):
+            self._level = min(self.most, self._level + (1.0 if self._growing_fast else 1.0 / self._level))
+
+    def _halve(self, began: float) -> None:
+        """Halve once for all the prompts that were under way together, not once for each of them."""
+        self._growing_fast = False
+        if began >= self._halved:
+            self._level = max(1.0, self._level / 2)
+            self._halved = time.monotonic()
+
+
+class _Window:
+    """A limit per minute, kept by spacing: what is taken now is paid for by the time until the next."""
+
+    def __init__(self, per_minute: float | None) -> None:
+        self._rate = per_minute / 60 if per_minute else 0.0
+        self._free = 0.0  # when the next may go
+
+    def take(self, amount: float) -> float:
+        """Seconds to wait before this may go."""
+        if not self._rate:
+            return 0.0
+        now = time.monotonic()
+        begin = max(now, self._free)
+        self._free = begin + amount / self._rate
+        return begin - now
+
+    def correct(self, amount: float) -> None:
+        """What was taken turned out to be more, or less."""
+        if self._rate:
+            self._free += amount / self._rate
+
+
+def _guess(prompt: Prompt) -> int:
+    return sum(len(turn.text) for turn in prompt.turns) // _CHARACTERS
+
+
+def _tokens(usage: Usage) -> int:
+    return usage.computed + usage.reused + usage.generated

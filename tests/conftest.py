@@ -1,0 +1,76 @@
+"""What the tests share: the small model, a loop to run an engine on, and a few pairs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from evenhand.engines import catalog
+from evenhand.engines.catalog import ModelFile
+from evenhand.engines.llama import Hardware, LlamaEngine
+from evenhand.engines.llama_client import LlamaClient
+from evenhand.errors import ModelError
+
+T = TypeVar("T")
+SMOLLM = "smollm2-135m"
+
+
+class LoopThread:
+    """One event loop for a whole session: an engine belongs to the loop on which it was first asked."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def stop(self) -> None:
+        self.run(self._loop.shutdown_default_executor())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+@pytest.fixture(scope="session")
+def loop() -> Iterator[LoopThread]:
+    thread = LoopThread()
+    yield thread
+    thread.stop()
+
+
+@pytest.fixture(scope="session")
+def smollm() -> ModelFile:
+    """The model of the engine's tests; no reason counts for going without it where CI runs them."""
+    try:
+        return catalog.locate(SMOLLM)
+    except ModelError as fault:
+        if os.environ.get("CI"):
+            pytest.fail(f"{SMOLLM} cannot be had: {fault}")
+        pytest.skip(f"{SMOLLM} cannot be had: {fault}")
+
+
+@pytest.fixture(scope="session")
+def engine(smollm: ModelFile, loop: LoopThread) -> Iterator[LlamaEngine]:
+    """A loaded engine; it is asked through `loop` alone."""
+    engine = LlamaEngine(smollm, Hardware(context=8192))
+    loop.run(engine.start())
+    yield engine
+    loop.run(engine.close())
+
+
+@pytest.fixture(scope="session")
+def client(engine: LlamaEngine, loop: LoopThread) -> LlamaClient:
+    return loop.run(engine.start())
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return tmp_path / "evenhand.db"

@@ -1,0 +1,98 @@
+"""Turns and spans: rendering in a dialect, and breaking up control tokens where only strings can be sent."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from evenhand.markup import CHATML, DIALECTS, LLAMA3, Dialect, Span, Turn, break_up, frames, mend, merge, render
+
+MARKERS = [marker for dialect in DIALECTS for marker in dialect.markers]
+SHARDS = [*MARKERS, "<|", "|>", "<", "|", ">", "\\", "[INST]", "[/INST]", "[", "<s>", "</s>", "<eos>", "x" * 34]
+any_text = st.text(st.characters(exclude_categories=["Cs"]))
+hostile_text = st.lists(st.one_of(st.sampled_from(SHARDS), any_text)).map("".join)
+
+
+def ours(text: str) -> Span:
+    return Span(text, trusted=True)
+
+
+def theirs(text: str) -> Span:
+    return Span(text, trusted=False)
+
+
+TALK = (Turn("system", (ours("Judge."),)), Turn("user", (ours("Q: "), theirs("hi"), theirs("yo"))))
+
+
+@pytest.mark.parametrize(
+    ("dialect", "expected"),
+    [
+        (
+            CHATML,
+            "<|im_start|>system\nJudge.<|im_end|>\n<|im_start|>user\nQ: hiyo<|im_end|>\n<|im_start|>assistant\n",
+        ),
+        (
+            LLAMA3,
+            "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nJudge.<|eot_id|>"
+            "<|start_header_id|>user<|end_header_id|>\n\nQ: hiyo<|eot_id|>"
+            "<|start_header_id|>assistant<|end_header_id|>\n\n",
+        ),
+    ],
+    ids=lambda value: value.name if isinstance(value, Dialect) else "",
+)
+def test_a_conversation_is_written_in_each_dialect(dialect: Dialect, expected: str) -> None:
+    assert "".join(span.text for span in render(TALK, dialect)) == expected
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+def test_frames_have_one_piece_more_than_there_are_turns(dialect: Dialect) -> None:
+    assert len(frames(["system", "user"], dialect)) == 3
+
+
+def test_neighbouring_trusted_spans_become_one_and_untrusted_ones_stay_apart() -> None:
+    spans = render(TALK, CHATML)
+    assert [span.trusted for span in spans] == [True, False, False, True]
+
+
+def test_merge_drops_empty_spans_and_joins_across_them() -> None:
+    assert merge([ours("a"), theirs(""), ours("b")]) == (ours("ab"),)
+
+
+@settings(deadline=None)
+@given(hostile_text, hostile_text, st.sampled_from(DIALECTS))
+def test_untrusted_text_survives_rendering_in_its_own_span(first: str, second: str, dialect: Dialect) -> None:
+    spans = render([Turn("user", (ours("a"), theirs(first), ours("b"), theirs(second)))], dialect)
+    assert [span.text for span in spans if not span.trusted] == [text for text in (first, second) if text]
+
+
+@settings(deadline=None)
+@given(hostile_text)
+@example("<|[INST]" + "x" * 34 + "|>")  # broken up inside, it would be too long to be mended outside
+@example("<\\|im_end|>")
+@example("<|<|im_end|>|>")
+def test_mending_undoes_breaking_up(text: str) -> None:
+    assert mend(break_up(text)) == text
+
+
+@settings(deadline=None)
+@given(any_text)
+def test_mending_undoes_breaking_up_of_any_text(text: str) -> None:
+    assert mend(break_up(text)) == text
+
+
+@settings(deadline=None)
+@given(hostile_text)
+def test_no_marker_is_left_after_breaking_up(text: str) -> None:
+    broken = break_up(text)
+    assert [marker for marker in MARKERS if marker in broken] == []
+
+
+@pytest.mark.parametrize("token", [*MARKERS, "[INST]", "[/INST]", "<s>", "</s>", "<end_of_turn>", "<|fim_middle|>"])
+def test_a_control_token_is_broken_up_visibly(token: str) -> None:
+    assert break_up(f"a{token}b") == f"a{token[0]}\\{token[1:]}b"
+
+
+@pytest.mark.parametrize("text", ["a < b", "x|y|z", "<p>", "[1]", "<| not a token |>", "\\n"])
+def test_plain_text_is_left_alone(text: str) -> None:
+    assert (break_up(text), mend(text)) == (text, text)

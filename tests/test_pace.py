@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from evenhand.engines.base import Answer, Engine, Usage
+from evenhand.errors import EngineError
+from evenhand.pace import BudgetError, Limits, Pace
+from evenhand.protocol import Prompt
+
+PROMPT = Prompt(())
+
+
+class Server(Engine):
+    """Takes `room` prompts at once and refuses the others; each takes `seconds`."""
+
+    def __init__(self, room: int, *, concurrency: int = 64, seconds: float = 0.002) -> None:
+        self.room, self.concurrency, self.seconds = room, concurrency, seconds
+        self.busy = self.most = self.refused = self.served = 0
+
+    @property
+    def identity(self) -> dict[str, str]:
+        return {"model": "server"}
+
+    async def answer(self, prompt: Prompt) -> Answer:
+        self.busy += 1
+        self.most = max(self.most, self.busy)
+        try:
+            await asyncio.sleep(self.seconds)
+            if self.busy > self.room:
+                self.refused += 1
+                raise EngineError("too many", reason="rate_limited", retryable=True, overloaded=True)
+            self.served += 1
+            return Answer("A", usage=Usage(100))
+        finally:
+            self.busy -= 1
+
+
+class Failing(Engine):
+    def __init__(self, *errors: EngineError) -> None:
+        self.errors = list(errors)
+        self.asked: list[float] = []
+
+    @property
+    def identity(self) -> dict[str, str]:
+        return {"model": "failing"}
+
+    async def answer(self, prompt: Prompt) -> Answer:
+        self.asked.append(time.monotonic())
+        if self.errors:
+            raise self.errors.pop(0)
+        return Answer("A")
+
+
+class Clock:
+    """Sleeps that take no time, and are remembered."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        await asyncio.sleep(0)
+
+
+def retryable(**more: float) -> EngineError:
+    return EngineError("busy", reason="server_error", retryable=True, retry_after=more.get("retry_after"))
+
+
+async def ask_many(pace: Pace, count: int) -> list[Answer]:
+    return await asyncio.gather(*(pace.ask(PROMPT) for _ in range(count)))
+
+
+def test_concurrency_grows_to_what_is_allowed_where_the_server_keeps_up() -> None:
+    server = Server(room=1000, concurrency=32)
+    asyncio.run(ask_many(Pace(server), 600))
+    assert server.most == 32
+
+
+def test_concurrency_settles_near_the_servers_room() -> None:
+    server = Server(room=10, concurrency=64)
+    pace = Pace(server, Limits(retries=50), sleep=Clock())
+    asyncio.run(ask_many(pace, 2000))
+    assert server.served == 2000
+    assert server.refused < 300
+    assert pace.level <= 20
+
+
+def test_concurrency_limit_is_kept() -> None:
+    server = Server(room=1000, concurrency=64)
+    asyncio.run(ask_many(Pace(server, Limits(concurrency=3)), 50))
+    assert server.most == 3
+
+
+def test_a_retryable_failure_is_asked_again_with_growing_waits() -> None:
+    clock = Clock()
+    engine = Failing(*(retryable() for _ in range(5)))
+    answer = asyncio.run(Pace(engine, sleep=clock).ask(PROMPT))
+    assert answer.text == "A"
+    assert len(engine.asked) == 6
+    for number, seconds in enumerate(clock.slept):
+        assert 0.25 * 2**number <= seconds <= 0.75 * 2**number
+
+
+def test_retries_have_an_end() -> None:
+    engine = Failing(*(retryable() for _ in range(50)))
+    with pytest.raises(EngineError, match="busy"):
+        asyncio.run(Pace(engine, Limits(retries=3), sleep=Clock()).ask(PROMPT))
+    assert len(engine.asked) == 4
+
+
+def test_retry_after_is_honoured() -> None:
+    clock = Clock()
+    asyncio.run(Pace(Failing(retryable(retry_after=0.05)), sleep=clock).ask(PROMPT))
+    assert clock.slept[0] >= 0.05
+
+
+@pytest.mark.parametrize("error", [EngineError("no", fatal=True, retryable=True), EngineError("no")])
+def test_what_no_retry_can_mend_is_raised_at_once(error: EngineError) -> None:
+    engine = Failing(error)
+    with pytest.raises(EngineError, match="no"):
+        asyncio.run(Pace(engine).ask(PROMPT))
+    assert len(engine.asked) == 1
+
+
+def test_waits_differ_between_prompts_but_not_between_runs() -> None:
+    def waits(seed: int) -> list[float]:
+        clock = Clock()
+        asyncio.run(Pace(Failing(*(retryable() for _ in range(4))), seed=seed, sleep=clock).ask(PROMPT))
+        return clock.slept
+
+    assert waits(1) == waits(1)
+    assert waits(1) != waits(2)
+
+
+def test_requests_per_minute_are_spaced() -> None:
+    engine = Failing()
+    pace = Pace(engine, Limits(requests_per_minute=1200))  # one each 50 ms
+
+    async def main() -> None:
+        for _ in range(5):
+            await pace.ask(PROMPT)
+
+    asyncio.run(main())
+    assert engine.asked[-1] - engine.asked[0] >= 0.19
+
+
+def test_tokens_per_minute_count_what_the_server_counted() -> None:
+    server = Server(room=10, seconds=0)
+    pace = Pace(server, Limits(tokens_per_minute=60_000))  # 1,000 a second; each answer takes 100
+
+    async def main() -> float:
+        began = time.monotonic()
+        for _ in range(4):
+            await pace.ask(PROMPT)
+        return time.monotonic() - began
+
+    assert asyncio.run(main()) >= 0.29
+
+
+def test_a_budget_of_requests_stops_in_time() -> None:
+    engine = Failing()
+    pace = Pace(engine, Limits(max_requests=3))
+
+    async def main() -> None:
+        for _ in range(5):
+            await pace.ask(PROMPT)
+
+    with pytest.raises(BudgetError, match="3 requests"):
+        asyncio.run(main())
+    assert len(engine.asked) == 3
+
+
+def test_a_cancelled_prompt_gives_its_place_back() -> None:
+    server = Server(room=10, concurrency=1, seconds=0.05)
+    pace = Pace(server)
+
+    async def main() -> int:
+        tasks = [asyncio.create_task(pace.ask(PROMPT)) for _ in range(3)]
+        await asyncio.sleep(0.01)
+        tasks[0].cancel()
+        tasks[1].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await pace.ask(PROMPT)
+        return server.served
+
+    assert asyncio.run(main()) == 2

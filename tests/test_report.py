@@ -1,0 +1,216 @@
+"""Facts for the views: against naive counting, and the same from either side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenhand.engines.base import Usage
+from evenhand.judge import Hearing, Judgment
+from evenhand.pairs import Pair, Side
+from evenhand.protocol import ORDERS, Order
+from evenhand.report import Summary, Tally, judgment_facts
+from evenhand.verdict import LABELS, SIDES, Label, Verdict, invalid, pool
+
+OTHER_SIDE: dict[str, Side] = {"1": "2", "2": "1", "tie": "tie"}
+
+
+@st.composite
+def verdicts(draw: st.DrawFn) -> Verdict:
+    """A hard one, one with probabilities, or an invalid one."""
+    kind = draw(st.sampled_from(["hard", "soft", "soft", "invalid"]))
+    if kind == "invalid":
+        return invalid(["overall"], draw(st.sampled_from(["too_long", "unreadable"])))[0]
+    if kind == "hard":
+        return Verdict("overall", draw(st.sampled_from(LABELS)))
+    weights = [draw(st.integers(1, 1000)) for _ in LABELS]
+    p: dict[Label, float] = {label: w / sum(weights) for label, w in zip(LABELS, weights, strict=True)}
+    mass = draw(st.floats(0.01, 1.0))
+    likeliest: Label = max(LABELS, key=lambda label: p[label])
+    return Verdict("overall", likeliest, p, mass)
+
+
+@st.composite
+def judgments(draw: st.DrawFn) -> Judgment:
+    known: Side | None = draw(st.sampled_from((None, *SIDES)))
+    labels: dict[str, Side] = {"overall": known} if known else {}
+    pair = Pair("Hi", draw(st.sampled_from("xy")), "z", labels=labels)
+    orders: tuple[Order, ...] = draw(st.sampled_from((ORDERS, ORDERS[:1], ORDERS[1:])))
+    return Judgment.of(pair, {order: Hearing({"overall": draw(verdicts())}) for order in orders})
+
+
+def count(found: list[Judgment], **wanted: Any) -> int:
+    return sum(all(getattr(j["overall"], key) == value for key, value in wanted.items()) for j in found)
+
+
+def summed(found: list[Judgment]) -> dict[str, Any]:
+    summary = Summary(["overall"])
+    for judgment in found:
+        summary.add(judgment)
+    facts: dict[str, Any] = summary.facts()["dimensions"]["overall"]
+    return facts
+
+
+@given(st.lists(judgments(), max_size=20))
+def test_counts_are_those_of_naive_counting(found: list[Judgment]) -> None:
+    facts = summed(found)
+    valid = [j for j in found if j["overall"].side is not None]
+    assert facts["n"] == len(valid)
+    assert facts["invalid"] == len(found) - len(valid) == sum(facts["invalid_reasons"].values())
+    assert facts["wins_1"] == count(found, side="1")
+    assert facts["wins_2"] == count(found, side="2")
+    assert facts["ties"] == count(found, side="tie")
+    assert facts["inconsistent"] == count(found, inconsistent=True)
+    if valid:
+        assert facts["win_rate_1"] == pytest.approx((facts["wins_1"] + facts["ties"] / 2) / len(valid))
+        assert facts["ci"][0] <= facts["win_rate_1"] <= facts["ci"][1]
+    else:
+        assert facts["win_rate_1"] is facts["ci"] is None
+
+
+@given(st.lists(judgments(), max_size=20))
+def test_label_mass_is_the_mean_over_the_valid_hearings(found: list[Judgment]) -> None:
+    masses = [
+        verdict.mass
+        for j in found
+        if j["overall"].side is not None
+        for verdict in j["overall"].orders.values()
+        if verdict.mass is not None
+    ]
+    expected = pytest.approx(sum(masses) / len(masses)) if masses else None
+    assert summed(found)["label_mass"] == expected
+
+
+@given(st.lists(judgments(), max_size=20))
+def test_position_lift_is_first_less_second_over_pairs_heard_twice(found: list[Judgment]) -> None:
+    twice = [j["overall"].orders for j in found if j["overall"].side and len(j["overall"].orders) == 2]
+    shown = [verdict.label for orders in twice for verdict in orders.values()]
+    expected = pytest.approx((shown.count("A") - shown.count("B")) / len(shown)) if shown else None
+    assert summed(found)["position_lift"] == expected
+
+
+@given(st.lists(judgments(), max_size=20))
+def test_agreement_is_that_of_naive_counting(found: list[Judgment]) -> None:
+    labelled = [j for j in found if j.pair.labels and j["overall"].side]
+    facts = summed(found)
+    if not labelled:
+        assert "agreement" not in facts
+        return
+    same = [j["overall"].side == j.pair.labels["overall"] for j in labelled]
+    assert facts["agreement"]["n"] == len(labelled)
+    assert facts["agreement"]["three_way"] == pytest.approx(sum(same) / len(same))
+    decided = [j for j in labelled if j.pair.labels["overall"] != "tie"]
+    assert facts["agreement"]["decided_n"] == len(decided)
+    if decided:
+        assert facts["agreement"]["decided"] == pytest.approx(sum(map(credit, decided)) / len(decided))
+
+
+def credit(judgment: Judgment) -> float:
+    """1 for the right side, one half where both are as likely."""
+    p, known = judgment["overall"].p, judgment.pair.labels["overall"]
+    assert p is not None
+    right, wrong = p[known], p[OTHER_SIDE[known]]
+    return 0.5 if right == pytest.approx(wrong, rel=1e-9) else float(right > wrong)
+
+
+def mirrored(judgment: Judgment) -> Judgment:
+    """The same hearings of the pair with its sides exchanged: what was forward is swapped."""
+    orders: Mapping[Order, Order] = {"forward": "swapped", "swapped": "forward"}
+    labels = {name: OTHER_SIDE[label] for name, label in judgment.pair.labels.items()}
+    pair = Pair(judgment.pair.instruction, judgment.pair.output_2, judgment.pair.output_1, labels=labels)
+    hearings = {orders[o]: Hearing({"overall": v}) for o, v in judgment["overall"].orders.items()}
+    return Judgment.of(pair, hearings)
+
+
+@given(st.lists(judgments(), max_size=20))
+def test_exchanging_the_sides_mirrors_every_fact(found: list[Judgment]) -> None:
+    facts, back = summed(found), summed([mirrored(j) for j in found])
+    assert (facts["wins_1"], facts["wins_2"]) == (back["wins_2"], back["wins_1"])
+    for same in ("n", "ties", "inconsistent", "invalid"):
+        assert facts[same] == back[same]
+    for same in ("label_mass", "position_lift"):
+        assert back[same] == (None if facts[same] is None else pytest.approx(facts[same]))
+    if facts["n"]:
+        assert back["win_rate_1"] == pytest.approx(1 - facts["win_rate_1"])
+    assert back.get("agreement") == (pytest.approx(facts["agreement"]) if "agreement" in facts else None)
+
+
+def heard(**labels: Label) -> Judgment:
+    """A judgment by hard verdicts."""
+    orders: dict[str, Order] = {"forward": "forward", "swapped": "swapped"}
+    hearings = {orders[o]: Hearing({"overall": Verdict("overall", label)}) for o, label in labels.items()}
+    return Judgment.of(Pair("Hi", "x", "y", model_1="m", model_2="n"), hearings)
+
+
+def test_a_judge_that_always_says_a_has_a_lift_of_one_and_no_winner() -> None:
+    facts = summed([heard(forward="A", swapped="A")] * 3)
+    assert facts["position_lift"] == 1
+    assert (facts["ties"], facts["inconsistent"]) == (3, 3)
+
+
+def test_a_judge_that_follows_the_content_has_no_lift() -> None:
+    facts = summed([heard(forward="A", swapped="B")] * 3)
+    assert facts["position_lift"] == 0
+    assert (facts["wins_1"], facts["inconsistent"]) == (3, 0)
+
+
+def test_one_order_alone_tells_nothing_of_the_position() -> None:
+    assert summed([heard(forward="A")])["position_lift"] is None
+
+
+def test_sides_are_named_after_the_models_where_all_pairs_have_the_same_two() -> None:
+    summary = Summary(["overall"])
+    assert summary.sides == ("1", "2")
+    summary.add(heard(forward="A"))
+    assert summary.sides == ("m", "n")
+    summary.add(Judgment.of(Pair("Hi", "x", "y"), {"forward": Hearing({"overall": Verdict("overall", "A")})}))
+    assert summary.sides == ("1", "2")
+
+
+def test_a_label_on_a_dimension_that_was_not_asked_is_left_alone() -> None:
+    tally = Tally()
+    tally.add(pool("format", {"forward": Verdict("format", "A")}))
+    assert "agreement" not in tally.facts()
+
+
+def test_judgment_facts_speak_of_sides_whatever_the_order() -> None:
+    forward = Verdict("overall", "A", {"A": 0.7, "B": 0.2, "tie": 0.1}, 0.9)
+    swapped = Verdict("overall", "B", {"A": 0.1, "B": 0.6, "tie": 0.3}, 0.8)
+    hearings: dict[Order, Hearing] = {
+        "forward": Hearing({"overall": forward}, Usage(10, 5, 1), 1),
+        "swapped": Hearing({"overall": swapped}, Usage(3, 12, 1), 1, frozenset({"a note"})),
+    }
+    facts = judgment_facts(Judgment.of(Pair("Hi", "x", "y", id="p1"), hearings))
+    assert facts["id"] == "p1"
+    assert facts["notes"] == ["a note"]
+    assert facts["tokens"] == {"computed": 13, "reused": 17, "generated": 2}
+    overall = facts["dimensions"]["overall"]
+    assert (overall["verdict"], overall["inconsistent"]) == ("1", False)
+    assert sum(overall["p"].values()) == pytest.approx(1)
+    orders = overall["orders"]
+    assert orders["forward"] | {"raw": ""} == {
+        "verdict": "1",
+        "p": {"1": 0.7, "2": 0.2, "tie": 0.1},
+        "mass": 0.9,
+        "shown": "A",
+        "invalid_reason": None,
+        "raw": "",
+    }
+    assert (orders["swapped"]["verdict"], orders["swapped"]["shown"]) == ("1", "B")
+    assert orders["swapped"]["p"] == {"1": 0.6, "2": 0.1, "tie": 0.3}
+
+
+def test_judgment_facts_of_an_invalid_order() -> None:
+    hearings: dict[Order, Hearing] = {
+        "forward": Hearing({"overall": Verdict("overall", "A")}),
+        "swapped": Hearing({"overall": invalid(["overall"], "unreadable", "Both!")[0]}),
+    }
+    overall = judgment_facts(Judgment.of(Pair("Hi", "x", "y"), hearings))["dimensions"]["overall"]
+    assert (overall["verdict"], overall["p"], overall["invalid_reason"]) == ("invalid", None, "unreadable")
+    assert overall["orders"]["forward"]["verdict"] == "1"
+    swapped = overall["orders"]["swapped"]
+    assert (swapped["verdict"], swapped["p"], swapped["mass"], swapped["raw"]) == ("invalid", None, None, "Both!")

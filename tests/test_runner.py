@@ -1,0 +1,487 @@
+"""Many pairs with a scripted engine: orders, chains, what is kept, what fails, what is read ahead."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from evenhand.engines.base import Answer
+from evenhand.engines.scripted import Script, ScriptedEngine
+from evenhand.errors import EngineError, StoreError
+from evenhand.judge import Judgment, Orders, Setup
+from evenhand.pairs import Pair
+from evenhand.protocol import Prompt, Protocol
+from evenhand.runner import Run
+from evenhand.store import Store
+
+
+class Scribe(ScriptedEngine):
+    """Writes down every prompt, and takes its time if told to, so that several are under way at once."""
+
+    def __init__(self, script: Script, *, concurrency: int = 1, seconds: float = 0.0) -> None:
+        super().__init__(script, concurrency=concurrency)
+        self.prompts: list[Prompt] = []
+        self.seconds, self.busy, self.busiest = seconds, 0, 0
+
+    async def answer(self, prompt: Prompt) -> Answer:
+        self.prompts.append(prompt)
+        self.busy += 1
+        self.busiest = max(self.busy, self.busiest)
+        try:
+            await asyncio.sleep(self.seconds)
+            return await super().answer(prompt)
+        finally:
+            self.busy -= 1
+
+
+def always(said: str) -> Script:
+    return lambda _: said
+
+
+def text_of(prompt: Prompt) -> str:
+    return "\n".join(turn.text for turn in prompt.turns)
+
+
+def shown(prompt: Prompt) -> tuple[str, ...]:
+    """What the prompt holds of the pair."""
+    return tuple(span.text for turn in prompt.turns for span in turn.spans if not span.trusted)
+
+
+def pairs(count: int) -> list[Pair]:
+    return [Pair(f"Question {n}", f"one {n}", f"two {n}", id=f"p{n}") for n in range(count)]
+
+
+def setup(engine: ScriptedEngine, protocol: str = "overall") -> Setup:
+    return Setup(engine, Protocol.load(protocol))
+
+
+def judged(
+    engine: ScriptedEngine,
+    work: Iterable[Pair],
+    db: Path | str = ":memory:",
+    *,
+    protocol: str = "overall",
+    orders: Orders = "both",
+    seed: int = 0,
+) -> list[Judgment]:
+    """A whole run in a store of its own."""
+
+    async def run() -> list[Judgment]:
+        with Store(db) as store:
+            return [j async for j in Run(setup(engine, protocol), work, store, orders=orders, seed=seed)]
+
+    return asyncio.run(run())
+
+
+def taken(engine: ScriptedEngine, work: Iterable[Pair], count: int, db: Path | str = ":memory:") -> list[Judgment]:
+    """The first judgments of a run that is closed after them."""
+
+    async def run() -> list[Judgment]:
+        with Store(db) as store:
+            async with aclosing(aiter(Run(setup(engine), work, store))) as stream:
+                return [await anext(stream) for _ in range(count)]
+
+    return asyncio.run(run())
+
+
+# -- orders -----------------------------------------------------------------------------------------------
+
+
+def test_results_come_in_the_order_of_the_pairs() -> None:
+    assert [j.pair.id for j in judged(Scribe(always("A")), pairs(10))] == [f"p{n}" for n in range(10)]
+
+
+def test_both_orders_are_heard_one_after_the_other() -> None:
+    engine = Scribe(always("A"))
+    (judgment,) = judged(engine, pairs(1))
+    assert [shown(p) for p in engine.prompts] == [
+        ("Question 0", "one 0", "two 0"),
+        ("Question 0", "two 0", "one 0"),
+    ]
+    assert (judgment["overall"].heard("forward"), judgment["overall"].heard("swapped")) == ("1", "2")
+    assert judgment["overall"].inconsistent
+    assert judgment.asked == 2
+
+
+@pytest.mark.parametrize(("orders", "first", "side"), [("forward", "one 0", "1"), ("swapped", "two 0", "2")])
+def test_one_order_alone(orders: Orders, first: str, side: str) -> None:
+    engine = Scribe(always("A"))
+    (judgment,) = judged(engine, pairs(1), orders=orders)
+    assert [shown(p)[1] for p in engine.prompts] == [first]
+    assert judgment["overall"].side == side
+    assert list(judgment["overall"].orders) == [orders]
+
+
+def orders_heard(seed: int) -> list[str]:
+    found = judged(Scribe(always("A")), pairs(40), orders="random", seed=seed)
+    return [order for j in found for order in j["overall"].orders]
+
+
+def test_random_orders_are_one_each_and_follow_from_the_seed() -> None:
+    heard = orders_heard(seed=1)
+    assert len(heard) == 40
+    assert 10 < heard.count("forward") < 30
+    assert heard == orders_heard(seed=1) != orders_heard(seed=2)
+
+
+def test_a_random_order_does_not_depend_on_the_other_pairs() -> None:
+    alone = [judged(Scribe(always("A")), [pair], orders="random")[0] for pair in pairs(20)]
+    together = judged(Scribe(always("A")), reversed(pairs(20)), orders="random")
+    assert {j.pair.id: set(j["overall"].orders) for j in alone} == {
+        j.pair.id: set(j["overall"].orders) for j in together
+    }
+
+
+# -- what is kept -----------------------------------------------------------------------------------------
+
+
+def test_a_run_repeated_asks_nothing_and_finds_the_same(db: Path) -> None:
+    first, second = Scribe(always("A")), Scribe(always("B"))
+    before = judged(first, pairs(5), db)
+    after = judged(second, pairs(5), db)
+    assert (first.asked, second.asked) == (10, 0)
+    assert [j.findings for j in after] == [j.findings for j in before]
+    assert sum(j.asked for j in after) == 0
+
+
+def test_only_what_is_new_is_asked(db: Path) -> None:
+    judged(Scribe(always("A")), pairs(3), db, orders="forward")
+    engine = Scribe(always("A"))
+    judged(engine, pairs(5), db)
+    assert engine.asked == 3 + 2 * 2
+
+
+def test_an_exchanged_pair_asks_nothing_new(db: Path) -> None:
+    judged(Scribe(always("A")), [Pair("Hi", "x", "y")], db)
+    engine = Scribe(always("A"))
+    judged(engine, [Pair("Hi", "y", "x")], db)
+    assert engine.asked == 0
+
+
+def test_another_protocol_asks_again(db: Path) -> None:
+    judged(Scribe(always("A")), pairs(1), db)
+    engine = Scribe(always("A"))
+    judged(engine, pairs(1), db, protocol="format")
+    assert engine.asked == 2
+
+
+def test_the_store_tells_the_same_as_the_run(db: Path) -> None:
+    live = judged(Scribe(lambda _: {"A": 0.5, "B": 0.3, "tie": 0.1}), pairs(3), db, protocol="four")
+    with Store(db) as store:
+        (row,) = store.judges()
+        stored = list(store.judgments(row))
+    assert [j.pair for j in stored] == [j.pair for j in live]
+    for one, other in zip(live, stored, strict=True):
+        assert one.findings.keys() == other.findings.keys()
+        for name in one.findings:
+            assert one[name].side == other[name].side
+            assert one[name].p == pytest.approx(other[name].p)
+
+
+# -- chains -----------------------------------------------------------------------------------------------
+
+
+def one_after_another() -> Script:
+    answers = itertools.cycle(["A", "B", "tie", "A"])
+    return lambda _: next(answers)
+
+
+def test_a_chain_carries_earlier_verdicts_into_later_prompts() -> None:
+    engine = Scribe(one_after_another())
+    judged(engine, pairs(1), protocol="chained", orders="forward")
+    said = [[turn.text for turn in p.turns if turn.role == "assistant"] for p in engine.prompts]
+    worked = len(said[0])  # the template's own worked examples stand before
+    assert [answers[worked:] for answers in said] == [[], ["A"], ["A", "B"], ["A", "B", "tie"]]
+
+
+def test_a_later_prompt_of_a_chain_begins_with_the_whole_earlier_one() -> None:
+    engine = Scribe(one_after_another())
+    judged(engine, pairs(1), protocol="chained", orders="forward")
+    for earlier, later in itertools.pairwise(engine.prompts):
+        assert later.turns[: len(earlier.turns)] == earlier.turns
+
+
+def test_a_chain_goes_on_where_it_stopped(db: Path) -> None:
+    judged(Scribe(failing_at(3)), pairs(1), db, protocol="chained", orders="forward")
+    engine = Scribe(always("tie"))
+    (judgment,) = judged(engine, pairs(1), db, protocol="chained", orders="forward")
+    assert engine.asked == 2
+    assert [finding.side for finding in judgment.findings.values()] == ["1", "1", "tie", "tie"]
+    assert [t.text for t in engine.prompts[0].turns if t.role == "assistant"][-2:] == ["A", "A"]
+
+
+def test_an_unreadable_answer_leaves_the_rest_of_the_chain_unasked(db: Path) -> None:
+    answers = iter(["A", "Both have merit."])
+    engine = Scribe(lambda _: next(answers))
+    (judgment,) = judged(engine, pairs(1), db, protocol="chained", orders="forward")
+    assert engine.asked == 2
+    reasons = [finding.invalid for finding in judgment.findings.values()]
+    assert reasons == [None, "unreadable", "not_asked", "not_asked"]
+    assert judgment["correctness"].orders["forward"].raw == "Both have merit."
+    again = Scribe(always("A"))
+    judged(again, pairs(1), db, protocol="chained", orders="forward")
+    assert again.asked == 0, "an answer that cannot be read is an answer: it is not asked again"
+
+
+# -- failures ---------------------------------------------------------------------------------------------
+
+
+def failing_at(number: int, error: EngineError | None = None) -> Script:
+    """Says A, but fails when asked for the nth time."""
+    count = itertools.count(1)
+
+    def script(_: Prompt) -> str:
+        if next(count) == number:
+            raise error or EngineError("out of breath", reason="breathless")
+        return "A"
+
+    return script
+
+
+def test_a_failure_is_a_row_and_the_run_goes_on(db: Path) -> None:
+    found = judged(Scribe(failing_at(3)), pairs(3), db)
+    assert [j["overall"].invalid for j in found] == [None, "breathless", None]
+    assert [j["overall"].side for j in found][1] is None
+
+
+def test_a_failure_is_tried_again_in_the_next_run_and_only_it(db: Path) -> None:
+    judged(Scribe(failing_at(3)), pairs(3), db)
+    engine = Scribe(always("B"))
+    found = judged(engine, pairs(3), db)
+    assert engine.asked == 1
+    assert [j["overall"].invalid for j in found] == [None] * 3
+
+
+@pytest.mark.parametrize("protocol", ["overall", "four", "chained"])
+def test_a_failure_reads_the_same_live_and_from_the_store(db: Path, protocol: str) -> None:
+    (live,) = judged(Scribe(failing_at(2, EngineError("no", reason="why"))), pairs(1), db, protocol=protocol)
+    with Store(db) as store:
+        (stored,) = store.judgments(store.judges()[0])
+    assert {n: f.invalid for n, f in live.findings.items()} == {n: f.invalid for n, f in stored.findings.items()}
+
+
+def test_a_fatal_error_stops_the_run_and_keeps_what_was_answered(db: Path) -> None:
+    engine = Scribe(failing_at(6, EngineError("wrong key", fatal=True)))
+    with pytest.raises(EngineError, match="wrong key"):
+        judged(engine, pairs(10), db)
+    assert engine.asked == 6
+    again = Scribe(always("A"))
+    judged(again, pairs(10), db)
+    assert again.asked == 20 - 5
+
+
+def test_any_other_exception_of_an_engine_stops_the_run(db: Path) -> None:
+    def broken(_: Prompt) -> str:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        judged(Scribe(broken), pairs(3), db)
+
+
+def failing_source(count: int) -> Iterator[Pair]:
+    yield from pairs(count)
+    raise ValueError("line 4 is broken")
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_an_exception_in_the_source_of_pairs_propagates(db: Path, concurrency: int) -> None:
+    with pytest.raises(ValueError, match="line 4"):
+        judged(Scribe(always("A"), concurrency=concurrency), failing_source(3), db)
+
+
+def test_judgments_before_a_fault_in_the_source_still_come_out() -> None:
+    found: list[Judgment] = []
+
+    async def run() -> None:
+        with Store(":memory:") as store:
+            async for judgment in Run(setup(Scribe(always("A"))), failing_source(3), store):
+                found.append(judgment)
+
+    with pytest.raises(ValueError, match="line 4"):
+        asyncio.run(run())
+    assert len(found) == 3
+
+
+def test_a_database_that_fills_up_stops_the_run(db: Path) -> None:
+    async def run() -> None:
+        with Store(db) as store:
+            store._db.execute("PRAGMA max_page_count = 60")
+            async for _ in Run(setup(Scribe(always("A"))), pairs(10_000), store):
+                pass
+
+    with pytest.raises(StoreError, match="full"):
+        asyncio.run(run())
+
+
+def test_a_commit_that_fails_between_two_answers_is_not_passed_over(db: Path) -> None:
+    """The last answers of a run are committed by the clock, and a commit that fails takes them back."""
+
+    class Failing(Store):
+        failing = False
+
+        def flush(self) -> None:
+            if self._db.in_transaction and self.failing:
+                self.failing = False
+                self._db.execute("ROLLBACK")
+                raise StoreError("the disk is full")
+            super().flush()
+
+    async def run() -> None:
+        store = Failing(db)
+        with store:
+            async for judgment in Run(setup(Scribe(always("A"))), pairs(1), store):
+                store.failing = bool(judgment)
+                await asyncio.sleep(0.3)
+
+    with pytest.raises(StoreError, match="full"):
+        asyncio.run(run())
+
+
+# -- several at once --------------------------------------------------------------------------------------
+
+
+def test_as_many_are_asked_at_once_as_the_engine_takes() -> None:
+    engine = Scribe(always("A"), concurrency=4, seconds=0.005)
+    assert len(judged(engine, pairs(20))) == 20
+    assert engine.busiest == 4
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, 8])
+def test_the_same_content_several_times_is_asked_once(concurrency: int) -> None:
+    engine = Scribe(always("A"), concurrency=concurrency, seconds=0.005)
+    work = [Pair("Hi", "x", "y", id=str(n)) for n in range(6)] + [
+        Pair("Hi", "y", "x", id=f"r{n}") for n in range(6)
+    ]
+    found = judged(engine, work)
+    assert engine.asked == 2
+    assert {j.pair.id for j in found} == {pair.id for pair in work}
+    assert all(j["overall"].inconsistent for j in found)
+
+
+def test_fast_pairs_do_not_wait_for_a_slow_one() -> None:
+    class Uneven(Scribe):
+        async def answer(self, prompt: Prompt) -> Answer:
+            await asyncio.sleep(0.3 if "Question 0" in text_of(prompt) else 0)
+            return await super().answer(prompt)
+
+    found = judged(Uneven(always("A"), concurrency=2), pairs(20), orders="forward")
+    assert found[-1].pair.id == "p0"
+
+
+# -- streaming --------------------------------------------------------------------------------------------
+
+
+class Source:
+    """Pairs without end, and how many were taken."""
+
+    def __init__(self, make: Callable[[int], Pair] | None = None) -> None:
+        self.make = make or (lambda n: Pair(f"Question {n}", "x", "y"))
+        self.read = 0
+
+    def __iter__(self) -> Iterator[Pair]:
+        while True:
+            self.read += 1
+            yield self.make(self.read)
+
+
+@pytest.mark.parametrize("concurrency", [1, 8])
+def test_a_source_without_end_is_read_only_a_little_ahead(concurrency: int) -> None:
+    source = Source()
+    assert len(taken(Scribe(always("A"), concurrency=concurrency), source, 5)) == 5
+    assert source.read <= 5 + 64 + 2 * concurrency
+
+
+def test_a_source_that_repeats_itself_is_not_read_far_ahead_either() -> None:
+    source = Source(lambda _: Pair("Hi", "x", "y"))
+    engine = Scribe(always("A"), concurrency=4, seconds=0.1)
+    assert len(taken(engine, source, 5)) == 5
+    assert engine.asked == 2
+    assert source.read <= 5 + 64 + 256 + 2 * 4
+
+
+def test_closing_early_loses_nothing_that_was_answered(db: Path) -> None:
+    first = Scribe(always("A"))
+    taken(first, Source(), 5, db)
+    again = Scribe(always("A"))
+    judged(again, itertools.islice(Source(), first.asked // 2), db)
+    assert first.asked >= 10
+    assert again.asked <= 1, "only what was under way may be asked again"
+
+
+def test_closing_early_ends_the_run_and_lets_go_of_its_claims(db: Path) -> None:
+    taken(Scribe(always("A"), concurrency=4, seconds=0.01), Source(), 5, db)
+    with Store(db) as store:
+        assert store._db.execute("SELECT count(*) FROM hearings WHERE worker IS NOT NULL").fetchone() == (0,)
+        assert store._db.execute("SELECT count(*) FROM runs WHERE ended IS NULL").fetchone() == (0,)
+
+
+def test_answers_are_durable_within_moments(db: Path) -> None:
+    """Another process sees them while the run goes on, without waiting for the next answer."""
+
+    async def run() -> list[int]:
+        seen = []
+        with Store(db) as store, Store(db) as other:
+            async for _ in Run(setup(Scribe(always("A"))), pairs(3), store):
+                await asyncio.sleep(0.3)
+                seen.append(other._db.execute("SELECT count(*) FROM answers").fetchone()[0])
+        return seen
+
+    assert asyncio.run(run())[0] >= 2
+
+
+def test_totals_add_up() -> None:
+    async def run() -> Run:
+        with Store(":memory:") as store:
+            going = Run(setup(Scribe(always("A"))), pairs(4), store)
+            found = [j async for j in going]
+        assert going.totals.usage.computed == sum(j.usage.computed for j in found) > 0
+        return going
+
+    totals = asyncio.run(run()).totals
+    assert (totals.pairs, totals.asked) == (4, 8)
+
+
+def test_no_pairs_no_judgments() -> None:
+    assert judged(Scribe(always("A")), []) == []
+
+
+def test_a_pair_that_another_process_finishes_is_taken_from_it(db: Path) -> None:
+    """Held by another store of this process: the run waits for it, and asks nothing."""
+
+    async def run() -> tuple[int, list[Judgment]]:
+        engine = Scribe(always("B"))
+        with Store(db) as mine, Store(db) as theirs:
+            slow = asyncio.create_task(drain(Run(setup(Scribe(always("A"), seconds=0.2)), pairs(1), theirs)))
+            await asyncio.sleep(0.1)
+            found = await drain(Run(setup(engine), pairs(1), mine))
+            await slow
+        return engine.asked, found
+
+    began = time.monotonic()
+    asked, found = asyncio.run(run())
+    assert asked == 0
+    assert found[0]["overall"].heard("forward") == "1"
+    assert time.monotonic() - began < 5
+
+
+async def drain(run: Run) -> list[Judgment]:
+    return [judgment async for judgment in run]
+
+
+def test_every_question_of_a_chain_is_the_last_thing_asked() -> None:
+    engine = Scribe(always("A"))
+    judged(engine, pairs(1), protocol="chained", orders="forward")
+    closing = [prompt.turns[-1].text.splitlines()[-1] for prompt in engine.prompts]
+    assert [re.findall("precision|correctness|format|overall", line.lower())[-1] for line in closing] == [
+        "precision",
+        "correctness",
+        "format",
+        "overall",
+    ]

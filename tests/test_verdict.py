@@ -1,0 +1,398 @@
+"""Reading answers strictly, weighing labels, and pooling the two orders."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evenhand.engines.base import Answer, Token
+from evenhand.pairs import Side
+from evenhand.protocol import Order
+from evenhand.verdict import LABELS, SIDES, Finding, Label, Verdict, invalid, label_of, log_odds, pool, read_answer
+
+FOUR = ("precision", "correctness", "format", "overall")
+MIRROR: dict[Side, Side] = {"1": "2", "2": "1", "tie": "tie"}
+
+
+def read(text: str, *dimensions: str) -> list[Label | None]:
+    return [verdict.label for verdict in read_answer(Answer(text), dimensions or ("overall",))]
+
+
+def why_invalid(text: str, *dimensions: str) -> set[str | None]:
+    verdicts = read_answer(Answer(text), dimensions or ("overall",))
+    assert all(verdict.raw == text and verdict.label is None and verdict.p is None for verdict in verdicts)
+    return {verdict.invalid for verdict in verdicts}
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("A", "A"),
+        (" b.", "B"),
+        ("**tie**", "tie"),
+        ("Tie", "tie"),
+        ("TIE\n", "tie"),
+        ('"B"', "B"),
+        ("(A)", "A"),
+        ("Overall: B", "B"),
+        ("**Overall**: B", "B"),
+        ("A is short and right, while B rambles.\nB", "B"),
+        ("First I thought A.\n\nOverall: tie", "tie"),
+        ("Verdict: A", "A"),
+        ("My verdict: tie", "tie"),
+        ("**Verdict:** B", "B"),
+        ("A verdict: hard to say. Verdict: B.", "B"),
+        ("Which is best, A, B, or tie?\nA", "A"),
+    ],
+)
+def test_one_label_is_read(text: str, label: Label) -> None:
+    assert read(text) == [label]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A, B, tie, A",
+        "A,B,tie,A",
+        "a; b; TIE; a.",
+        "A\nB\ntie\nA",
+        "Precision: A\nCorrectness: B\nFormat: tie\nOverall: A",
+        "**Precision**: A\n\n**Correctness**: B\n**Format**: tie\n**Overall**: A\n",
+        "precision: A, correctness: B, format: tie, overall: A",
+        "Both are fine, but see below.\nA, B, tie, A",
+        "Verdicts: A, B, tie, A",
+    ],
+)
+def test_four_labels_are_read(text: str) -> None:
+    assert read(text, *FOUR) == ["A", "B", "tie", "A"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A or B",
+        "A B",
+        "Response A",
+        "A is better.",
+        "I like a",
+        "AB",
+        "ties",
+        "C",
+        "Which is best, A, B, or tie?",
+        "## Response A:\nIt is 4.\n\n## Response B:\n5\n\nWhich is best, A, B, or tie?",
+        "A, B",
+        "A,",
+        "A/B",
+        "A\nbecause it is right",
+        "Verdict: A or B",
+        "Verdict: A because it is right",
+        "Format: A",
+        "not A",
+        "А",  # Cyrillic
+    ],
+)
+def test_anything_else_is_unreadable(text: str) -> None:
+    assert why_invalid(text) == {"unreadable"}
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t\n"])
+def test_nothing_is_empty(text: str) -> None:
+    assert why_invalid(text) == {"empty"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A",
+        "A, B, tie",
+        "A, B, tie, A, B",
+        "A, B, tie, perhaps",
+        "Which is best on precision, correctness, format, and overall: A, B, or tie?",
+        "Correctness: A\nPrecision: B\nFormat: tie\nOverall: A",  # in another order than asked
+        "A B tie A",
+    ],
+)
+def test_the_wrong_labels_make_every_dimension_invalid(text: str) -> None:
+    assert why_invalid(text, *FOUR) == {"unreadable"}
+
+
+def test_an_answer_that_was_cut_off_is_truncated_even_if_it_looks_right() -> None:
+    verdicts = read_answer(Answer("A", finish="length"), ["overall"])
+    assert (verdicts[0].label, verdicts[0].invalid, verdicts[0].raw) == (None, "truncated", "A")
+
+
+@pytest.mark.parametrize("unit", ["x", "a,", "\n", "verdict:", "..,", "A\n"])
+@pytest.mark.parametrize("dimensions", [("overall",), FOUR], ids=["one", "four"])
+def test_ten_megabytes_are_refused_quickly(unit: str, dimensions: tuple[str, ...]) -> None:
+    text = unit * (10_000_000 // len(unit)) + "x"
+    began = time.process_time()
+    assert read_answer(Answer(text), dimensions)[0].label is None
+    assert time.process_time() - began < 5
+
+
+def test_a_failure_stands_on_every_dimension() -> None:
+    verdicts = invalid(FOUR, "too_long", "raw")
+    assert [(v.dimension, v.label, v.invalid, v.raw) for v in verdicts] == [
+        (d, None, "too_long", "raw") for d in FOUR
+    ]
+
+
+# -- samples ---------------------------------------------------------------------------------------
+
+
+def sampled(*samples: str) -> Verdict:
+    return read_answer(Answer(samples[0], samples=samples), ["overall"])[0]
+
+
+def test_samples_become_shares_and_the_unreadable_ones_lower_the_mass() -> None:
+    verdict = sampled("A", "A", "B", "dunno")
+    assert verdict.label == "A"
+    assert verdict.p == pytest.approx({"A": 2 / 3, "B": 1 / 3, "tie": 0})
+    assert verdict.mass == 0.75
+
+
+def test_samples_that_are_split_evenly_favour_nobody() -> None:
+    assert sampled("A", "B").label == sampled("B", "A").label == "tie"
+
+
+def test_samples_without_a_label_are_unreadable_and_kept() -> None:
+    verdict = sampled("hm", "ah")
+    assert (verdict.label, verdict.invalid) == (None, "unreadable")
+    assert "hm" in verdict.raw
+    assert "ah" in verdict.raw
+
+
+def test_samples_of_several_labels_are_shared_out_by_dimension() -> None:
+    answer = Answer("A, B", samples=("A, B", "A, tie"))
+    first, second = read_answer(answer, ["format", "overall"])
+    assert first.p == {"A": 1.0, "B": 0.0, "tie": 0.0}
+    assert second.p == {"A": 0.0, "B": 0.5, "tie": 0.5}
+
+
+# -- probabilities ---------------------------------------------------------------------------------
+
+
+def token(text: str, **chances: float) -> Token:
+    """A token and its alternatives; an underscore stands for a space."""
+    return Token(text, tuple((name.replace("_", " "), math.log(p)) for name, p in chances.items()))
+
+
+def weighed(*tokens: Token, dimensions: tuple[str, ...] = ("overall",)) -> tuple[Verdict, ...]:
+    return read_answer(Answer("".join(token.text for token in tokens), tokens), dimensions)
+
+
+def test_variants_of_a_label_are_summed_and_the_mass_is_kept() -> None:
+    (verdict,) = weighed(token("A", A=0.3, _A=0.1, tie=0.1, Tie=0.1, t=0.1, B=0.1, The=0.1))
+    assert verdict.mass == pytest.approx(0.8)
+    assert verdict.p == pytest.approx({"A": 4 / 8, "B": 1 / 8, "tie": 3 / 8})
+
+
+def test_the_label_is_the_likeliest_one_whatever_token_was_drawn() -> None:
+    (verdict,) = weighed(token("A", A=0.4, B=0.3, _B=0.2, tie=0.1))
+    assert verdict.label == "B"
+
+
+def test_a_label_that_is_not_listed_gets_what_the_list_leaves_over() -> None:
+    (verdict,) = weighed(token("A", A=0.9, B=0.08))
+    assert verdict.p is not None
+    assert verdict.p["tie"] == pytest.approx(0.02)
+    assert verdict.mass == pytest.approx(0.98)
+
+
+def test_a_label_that_is_not_listed_is_no_likelier_than_the_least_that_is() -> None:
+    (verdict,) = weighed(token("A", A=0.5, B=0.01))
+    assert verdict.p is not None
+    assert verdict.p["tie"] == pytest.approx(verdict.p["B"])
+
+
+def test_no_probability_is_ever_zero() -> None:
+    (verdict,) = weighed(token("A", A=1.0))
+    assert verdict.p is not None
+    assert all(p > 0 for p in verdict.p.values())
+    assert sum(verdict.p.values()) == pytest.approx(1)
+
+
+def test_little_mass_on_the_labels_is_told() -> None:
+    (verdict,) = weighed(token("A", The=0.9, A=0.04, B=0.01))
+    assert verdict.mass == pytest.approx(0.05)
+
+
+def test_what_was_said_counts_however_it_was_written() -> None:
+    (verdict,) = weighed(token(" b", _b=0.9, _A=0.05))
+    assert verdict.label == "B"
+    assert verdict.mass == pytest.approx(0.95)
+
+
+def test_without_alternatives_there_are_no_probabilities() -> None:
+    (verdict,) = weighed(Token("tie"))
+    assert (verdict.label, verdict.p, verdict.mass) == ("tie", None, None)
+
+
+@pytest.mark.parametrize("comma", [(",", " "), (",", ""), ("", ","), (", ", "")], ids=repr)
+def test_each_label_of_an_answer_is_weighed_at_its_own_token(comma: tuple[str, str]) -> None:
+    apart, together = comma
+    tokens = (
+        [token("A", A=0.7, B=0.2, tie=0.1), Token(apart, ((apart, -0.1),))] if apart else [token("A", A=0.7, B=0.2)]
+    )
+    last = Token(
+        f"{together}B", tuple((f"{together}{x}", math.log(p)) for x, p in (("A", 0.3), ("B", 0.6), ("t", 0.1)))
+    )
+    first, second = weighed(*tokens, last, dimensions=("format", "overall"))
+    assert (first.label, second.label) == ("A", "B")
+    assert first.p is not None
+    assert first.p["A"] == pytest.approx(0.7)
+    assert second.p == pytest.approx({"A": 0.3, "B": 0.6, "tie": 0.1})
+
+
+def test_a_label_behind_words_is_weighed_at_its_own_token() -> None:
+    words = [token(word, A=0.9) for word in ("A", " is", " fine", ".\n", "Verdict", ":")]
+    (verdict,) = weighed(*words, token(" B", _B=0.8, _A=0.2))
+    assert verdict.p is not None
+    assert verdict.p["B"] == pytest.approx(0.8, abs=1e-6)
+
+
+def test_a_label_in_several_tokens_is_weighed_at_the_first() -> None:
+    (verdict,) = weighed(token("t", t=0.6, A=0.4), token("ie", ie=1.0))
+    assert verdict.label == "tie"
+    assert verdict.mass == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("word", ["a", "b", "The", "tied", "", " ", ",", "AB", "to"])
+def test_a_token_that_begins_no_label(word: str) -> None:
+    assert label_of(word) is None
+
+
+# -- pooling ---------------------------------------------------------------------------------------
+
+simplex = (
+    st.lists(st.floats(0.001, 1), min_size=3, max_size=3)
+    .map(lambda weights: [weight / sum(weights) for weight in weights])
+    .map(lambda shares: dict(zip(LABELS, shares, strict=True)))
+)
+quality = st.floats(-5, 5)
+
+
+def soft(p: Mapping[Label, float]) -> Verdict:
+    likeliest: Label = max(LABELS, key=lambda label: p[label])
+    return Verdict("overall", likeliest, p, 1.0)
+
+
+def hard(label: Label) -> Verdict:
+    return Verdict("overall", label)
+
+
+any_verdict = st.one_of(simplex.map(soft), st.sampled_from(LABELS).map(hard))
+
+
+def both(forward: Verdict, swapped: Verdict) -> Finding:
+    return pool("overall", {"forward": forward, "swapped": swapped})
+
+
+def mirrored(p: Mapping[Side, float] | None) -> dict[Side, float]:
+    assert p is not None
+    return {MIRROR[side]: chance for side, chance in p.items()}
+
+
+def shown(one: float, two: float, tie: float, *, bias: float, order: Order) -> Verdict:
+    """What a judge says that sees qualities and leans to the first place by `bias`, in log-odds."""
+    first, second = (one, two) if order == "forward" else (two, one)
+    weights = [math.exp(first + bias), math.exp(second - bias), math.exp(tie)]
+    return soft(dict(zip(LABELS, (weight / sum(weights) for weight in weights), strict=True)))
+
+
+@settings(deadline=None)
+@given(any_verdict, any_verdict)
+def test_exchanging_the_outputs_mirrors_the_finding_exactly(forward: Verdict, swapped: Verdict) -> None:
+    # The pair with its outputs exchanged shows forward what the other showed swapped.
+    here, there = both(forward, swapped), both(swapped, forward)
+    assert here.side is not None
+    assert there.side == MIRROR[here.side]
+    assert there.p == mirrored(here.p)
+    assert there.inconsistent == here.inconsistent
+
+
+@settings(deadline=None)
+@given(quality, quality, quality, st.floats(-3, 3))
+def test_a_leaning_to_one_place_cancels_exactly(one: float, two: float, tie: float, bias: float) -> None:
+    leaning = [shown(one, two, tie, bias=bias, order=order) for order in get_args(Order)]
+    upright = [shown(one, two, tie, bias=0.0, order=order) for order in get_args(Order)]
+    found, expected = both(*leaning).p, both(*upright).p
+    assert found is not None
+    assert expected is not None
+    assert all(math.isclose(found[side], expected[side], abs_tol=1e-9) for side in SIDES)
+    assert math.isclose(log_odds(found), one - two, abs_tol=1e-9)
+
+
+@settings(deadline=None)
+@given(any_verdict, any_verdict)
+def test_pooled_probabilities_sum_to_one_and_bear_out_the_side(forward: Verdict, swapped: Verdict) -> None:
+    finding = both(forward, swapped)
+    assert finding.p is not None
+    assert finding.side is not None
+    assert math.isclose(sum(finding.p.values()), 1)
+    if finding.side != "tie":
+        assert finding.p[finding.side] == max(finding.p.values())
+
+
+@settings(deadline=None)
+@given(any_verdict, st.sampled_from(["unreadable", "empty", "too_long"]), st.booleans())
+def test_one_invalid_order_makes_the_finding_invalid(good: Verdict, reason: str, first: bool) -> None:
+    (bad,) = invalid(["overall"], reason)
+    finding = both(bad, good) if first else both(good, bad)
+    assert (finding.side, finding.p, finding.inconsistent, finding.invalid) == (None, None, False, reason)
+
+
+@pytest.mark.parametrize(
+    ("forward", "swapped", "side", "inconsistent"),
+    [
+        ("A", "B", "1", False),
+        ("B", "A", "2", False),
+        ("tie", "tie", "tie", False),
+        ("A", "A", "tie", True),  # 1 and 2
+        ("B", "B", "tie", True),  # 2 and 1
+        ("A", "tie", "tie", False),
+        ("tie", "A", "tie", False),
+        ("B", "tie", "tie", False),
+        ("tie", "B", "tie", False),
+    ],
+)
+def test_hard_verdicts_must_agree(forward: Label, swapped: Label, side: Side, inconsistent: bool) -> None:
+    finding = both(hard(forward), hard(swapped))
+    assert (finding.side, finding.inconsistent, finding.invalid) == (side, inconsistent, None)
+
+
+def test_soft_verdicts_may_contradict_each_other_and_still_decide() -> None:
+    finding = both(soft({"A": 0.8, "B": 0.1, "tie": 0.1}), soft({"A": 0.5, "B": 0.4, "tie": 0.1}))
+    assert (finding.side, finding.inconsistent) == ("1", True)
+
+
+@pytest.mark.parametrize(
+    ("order", "label", "side"),
+    [
+        ("forward", "A", "1"),
+        ("forward", "B", "2"),
+        ("swapped", "A", "2"),
+        ("swapped", "B", "1"),
+        ("swapped", "tie", "tie"),
+    ],
+)
+def test_a_single_order_is_mapped_to_sides(order: Order, label: Label, side: Side) -> None:
+    finding = pool("overall", {order: hard(label)})
+    assert (finding.side, finding.heard(order), finding.inconsistent) == (side, side, False)
+
+
+def test_a_single_order_keeps_its_probabilities() -> None:
+    finding = pool("overall", {"swapped": soft({"A": 0.7, "B": 0.2, "tie": 0.1})})
+    expected: dict[Side, float] = {"1": 0.2, "2": 0.7, "tie": 0.1}
+    assert finding.p == pytest.approx(expected)
+    assert finding.p_heard("swapped") == expected
+    assert (finding.heard("forward"), finding.p_heard("forward")) == (None, None)
