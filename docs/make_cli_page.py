@@ -72,18 +72,13 @@ def _spelt(item: Any) -> str:
 
 
 def _value(item: Any) -> str:
-    if item.default is False:  # a switch
-        return ""
-    return str(item.metavar or ("N" if isinstance(item.default, int) or _counts(item) else "TEXT"))
-
-
-def _counts(item: Any) -> bool:
-    return item.name in ("limit", "threads", "gpu_layers")
+    is_switch = item.default is False
+    return "" if is_switch else str(item.metavar or "VALUE")
 
 
 def _meaning(item: Any) -> str:
     said = [_cell(_plain(item.help))] if item.help else []
-    if item.default not in (None, False, "", ...) and not item.required:
+    if not item.required and item.default is not False and item.default not in (None, ""):
         said.append(f"Default: `{item.default}`.")
     return " ".join(said)
 

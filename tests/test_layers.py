@@ -18,6 +18,7 @@ LAYERS = (
     "verdict",
     "judge",
     "store",
+    "prices",
     "pace",
     "runner",
     "stats",

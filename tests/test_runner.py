@@ -320,30 +320,6 @@ def test_a_database_that_fills_up_stops_the_run(db: Path) -> None:
         asyncio.run(run())
 
 
-def test_a_commit_that_fails_between_two_answers_is_not_passed_over(db: Path) -> None:
-    """The last answers of a run are committed by the clock, and a commit that fails takes them back."""
-
-    class Failing(Store):
-        failing = False
-
-        def flush(self) -> None:
-            if self._db.in_transaction and self.failing:
-                self.failing = False
-                self._db.execute("ROLLBACK")
-                raise StoreError("the disk is full")
-            super().flush()
-
-    async def run() -> None:
-        store = Failing(db)
-        with store:
-            async for judgment in Run(setup(Scribe(always("A"))), pairs(1), store):
-                store.failing = bool(judgment)
-                await asyncio.sleep(0.3)
-
-    with pytest.raises(StoreError, match="full"):
-        asyncio.run(run())
-
-
 # -- several at once --------------------------------------------------------------------------------------
 
 

@@ -383,7 +383,6 @@ def test_two_stores_of_one_process_keep_out_of_each_others_way(db: Path) -> None
         case = enter(one)
         assert enter(two).held
         one.release(case)
-        one.flush()
         assert not enter(two).held
 
 
@@ -391,7 +390,6 @@ def test_a_complete_hearing_is_not_held(db: Path) -> None:
     with Store(db) as one, Store(db) as two:
         for hearing in enter(one).hearings.values():
             one.record(hearing, 0, Answer("A"), [Verdict("overall", "A")])
-        one.flush()
         assert not enter(two).held
 
 
@@ -503,7 +501,6 @@ def fill(store: Store, answered: list[Pair]) -> None:
         pair = Pair(f"Hi {number}", "x" * 3000, "y")
         for hearing in enter(store, pair).hearings.values():
             store.record(hearing, 0, Answer("A" * 3000), [Verdict("overall", "A")])
-        store.flush()
         answered.append(pair)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +17,9 @@ from evenhand.engines import open_engine
 from evenhand.engines.base import Engine
 from evenhand.engines.catalog import DEFAULT_MODEL
 from evenhand.judge import Judgment, Orders, Setup
+from evenhand.pace import Limits
 from evenhand.pairs import Pair
+from evenhand.prices import Price
 from evenhand.protocol import Protocol
 from evenhand.runner import Run
 from evenhand.store import Store
@@ -49,11 +51,14 @@ class Judge:
         orders: Orders = "both",
         seed: int = 0,
         raw_markup: bool = False,
+        limits: Limits | None = None,
+        price: Price | None = None,
     ) -> None:
         engine = judge if isinstance(judge, Engine) else open_engine(judge)
         template = protocol if isinstance(protocol, Protocol) else Protocol.load(protocol)
         self.setup = Setup(engine, template, raw_markup)
-        self.orders, self.seed = orders, seed
+        self.orders, self.seed, self.limits = orders, seed, limits
+        self.price = price
         self.store = Store(db or ":memory:")
         self._loop = _LoopThread()
 
@@ -94,7 +99,18 @@ class Judge:
 
     def run(self, pairs: Iterable[Pair]) -> Judgments:
         """Begin a run; what comes back is iterated over, and `close` stops it early without losing anything."""
-        return Judgments(Run(self.setup, pairs, self.store, orders=self.orders, seed=self.seed), self._loop)
+        return Judgments(self._run(pairs), self._loop)
+
+    def _run(self, pairs: Iterable[Pair]) -> Run:
+        return Run(
+            self.setup,
+            pairs,
+            self.store,
+            orders=self.orders,
+            seed=self.seed,
+            limits=self.limits,
+            price=self.price,
+        )
 
     def close(self) -> None:
         """Stop what is under way and the engine, and close the database."""
@@ -116,8 +132,7 @@ class Judge:
             self.store.close()
 
     async def _one(self, pair: Pair) -> Judgment:
-        run = Run(self.setup, [pair], self.store, orders=self.orders, seed=self.seed)
-        judgments = [judgment async for judgment in run]  # to its end, so that the run is closed
+        judgments = [judgment async for judgment in self._run([pair])]  # to its end, so that the run is closed
         return judgments.pop()
 
 
@@ -126,8 +141,10 @@ class Judgments:
 
     def __init__(self, run: Run, loop: _LoopThread) -> None:
         self.totals = run.totals
+        self._run = run
         self._stream = aiter(run)
         self._loop = loop
+        self._asked: Future[Judgment | None] | None = None  # the question that a caller is waiting for
         self._taking: asyncio.Task[Judgment | None] | None = None
 
     def __enter__(self) -> Judgments:
@@ -142,11 +159,21 @@ class Judgments:
 
     def take(self) -> Judgment | None:
         """Wait for the next judgment; None at the end of the run."""
-        return self._loop.run(self._take()) if self._loop.running else None
+        if not self._loop.running:
+            return None
+        if self._asked is None or self._asked.cancelled():
+            self._asked = self._loop.submit(self._take())
+        wait([self._asked])  # an interrupt here leaves the question standing, for whoever takes next
+        answered, self._asked = self._asked, None
+        return answered.result()
 
     async def atake(self) -> Judgment | None:
         """Like `take`, for async code."""
         return await asyncio.wrap_future(self._loop.submit(self._take()))
+
+    def stop(self) -> None:
+        """Begin no other pair; those under way still come out."""
+        self._run.stop()
 
     def close(self) -> None:
         """Stop the run, if it is not at its end, and wait until it has stopped; what was answered is kept."""

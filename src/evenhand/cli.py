@@ -17,7 +17,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from evenhand import __version__, console
-from evenhand.api import DEFAULT_PROTOCOL, Judge
+from evenhand.api import DEFAULT_PROTOCOL, Judge, Judgments
 from evenhand.engines import catalog, open_engine
 from evenhand.engines.base import Engine, Usage
 from evenhand.engines.llama import Hardware
@@ -329,11 +329,14 @@ def _run(judge: Judge, pairs: Iterable[Pair], total: int, *, lines: bool = False
     began = time.monotonic()
     with console.watching(total, lines=lines) as watch, judge.run(pairs) as judgments:
         try:
-            for judgment in judgments:
-                summary.add(judgment)
-                watch.judged(judgment, judgments.totals.usage, summary.invalid)
+            _take_all(judgments, summary, watch)
         except KeyboardInterrupt:
-            watch.say(f"stopped after {summary.pairs} of {total} pairs; the same command goes on from here")
+            watch.say("stopping after what is under way; press Ctrl-C again to stop at once")
+            judgments.stop()
+            try:
+                _take_all(judgments, summary, watch)
+            finally:
+                watch.say(f"stopped after {summary.pairs} of {total} pairs; the same command goes on from here")
             raise
     totals = judgments.totals
     facts = {
@@ -346,6 +349,12 @@ def _run(judge: Judge, pairs: Iterable[Pair], total: int, *, lines: bool = False
         "seconds": round(time.monotonic() - began, 3),
     }
     return summary, facts
+
+
+def _take_all(judgments: Judgments, summary: Summary, watch: console.Watch) -> None:
+    for judgment in judgments:
+        summary.add(judgment)
+        watch.judged(judgment, judgments.totals.usage, summary.invalid)
 
 
 def _stored(store: Store, row: JudgeRow) -> tuple[Summary, dict[str, Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, Protocol
@@ -16,11 +16,12 @@ from typing import Literal, Protocol
 from evenhand.engines.base import Answer, Engine, Usage
 from evenhand.errors import EngineError
 from evenhand.pairs import Pair, digest
-from evenhand.protocol import ORDERS, Order
+from evenhand.protocol import ORDERS, Order, Prompt
 from evenhand.protocol import Protocol as Template
 from evenhand.verdict import Finding, Verdict, invalid, pool, read_answer
 
 Orders = Literal["both", "forward", "swapped", "random"]
+Asking = Callable[[Prompt], Awaitable[Answer]]
 ORDER_CHOICES: tuple[Orders, ...] = ("both", "forward", "swapped", "random")
 
 
@@ -113,29 +114,34 @@ def orders_of(pair: Pair, orders: Orders, seed: int = 0) -> tuple[Order, ...]:
     return (orders,)
 
 
-async def hear(setup: Setup, pair: Pair, order: Order, hearing: int, ledger: Ledger) -> Hearing:
-    """Ask what has not been answered yet, keep it, and read all of it."""
+async def hear(
+    setup: Setup, pair: Pair, order: Order, hearing: int, ledger: Ledger, asking: Asking | None = None
+) -> Hearing:
+    """Ask what has not been answered yet, keep it, and read all of it.
+
+    `asking` is the way to the engine; the runner's is a patient one.
+    """
+    ask_engine = asking or setup.engine.answer
     kept = ledger.answers(hearing)
     verdicts: dict[str, Verdict] = {}
     said: list[str] = []
-    answers: list[Answer] = []  # of this run
+    fresh: list[Answer] = []
     notes: set[str] = set()
-    unasked_because = "not_asked"
+    why_unasked = "not_asked"
     for number, ask in enumerate(setup.protocol.asks):
         try:
             if number < len(kept):
                 answer = kept[number]
             else:
-                answer = await setup.engine.answer(
-                    setup.protocol.prompt(pair, order, number, said, raw=setup.raw_markup)
-                )
-                answers.append(answer)
+                prompt = setup.protocol.prompt(pair, order, number, said, raw=setup.raw_markup)
+                answer = await ask_engine(prompt)
+                fresh.append(answer)
         except EngineError as error:
             if error.fatal:
                 raise
             ledger.fail(hearing, number, error)
             read = invalid(ask.dimensions, error.reason, str(error))
-            unasked_because = error.reason  # a failure speaks for all that it kept from being asked
+            why_unasked = error.reason  # a failure speaks for all that it kept from being asked
         else:
             read = read_answer(answer, ask.dimensions)
             notes.update(answer.notes)
@@ -146,6 +152,6 @@ async def hear(setup: Setup, pair: Pair, order: Order, hearing: int, ledger: Led
             break  # what comes next would stand on a verdict that is not there
         said.append(", ".join(str(verdict.label) for verdict in read))
     unasked = [name for name in setup.protocol.dimensions if name not in verdicts]
-    verdicts |= {verdict.dimension: verdict for verdict in invalid(unasked, unasked_because)}
-    usage = sum((answer.usage for answer in answers), Usage())
-    return Hearing(verdicts, usage, len(answers), frozenset(notes))
+    verdicts |= {verdict.dimension: verdict for verdict in invalid(unasked, why_unasked)}
+    usage = sum((answer.usage for answer in fresh), Usage())
+    return Hearing(verdicts, usage, len(fresh), frozenset(notes))

@@ -17,7 +17,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from evenhand.engines.base import Answer, Engine, Usage
-from evenhand.errors import EngineError
+from evenhand.errors import EngineError, InputError
+from evenhand.prices import Price
 from evenhand.protocol import Prompt
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -37,6 +38,7 @@ class Limits:
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
     max_requests: int | None = None
+    max_cost: float | None = None  # in the price's currency; needs a price
     retries: int = 6
 
 
@@ -59,16 +61,21 @@ class Pace:
 
     engine: Engine
     limits: Limits = field(default_factory=Limits)
+    price: Price | None = None
     seed: int = 0
     sleep: Sleep = asyncio.sleep
     requests: int = 0
     retried: int = 0
+    spent: float = 0.0
 
     def __post_init__(self) -> None:
+        if self.limits.max_cost is not None and self.price is None:
+            raise InputError("no price is known for this judge, so --max-cost cannot be kept", hint="give --prices")
         self.most = min(self.limits.concurrency or self.engine.concurrency, self.engine.concurrency)
         self._level = float(min(4, self.most))  # how many at once, now
         self._growing_fast = True  # doubling, until the server first complains
         self._in_flight = 0
+        self._reserved = 0.0  # what the prompts under way will cost at the least
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._random = random.Random(self.seed)
         self._quiet_until = 0.0
@@ -100,7 +107,7 @@ class Pace:
     async def _once(self, prompt: Prompt) -> Answer:
         async with self._place():
             await self._wait_for_limits(prompt)
-            self._spend()
+            reserved = self._spend(prompt)
             began = time.monotonic()
             try:
                 answer = await self.engine.answer(prompt)
@@ -108,14 +115,25 @@ class Pace:
                 if error.overloaded:
                     self._halve(began)
                 raise
+            finally:
+                self._reserved -= reserved
+            self.spent += self.price.of(answer.usage) if self.price else 0.0
             self._went_well(time.monotonic() - began)
             self._windows[1].correct(_tokens(answer.usage) - _guess(prompt))
             return answer
 
-    def _spend(self) -> None:
-        if self.limits.max_requests is not None and self.requests >= self.limits.max_requests:
-            raise BudgetError(f"the budget of {self.limits.max_requests:,} requests is used up")
+    def _spend(self, prompt: Prompt) -> float:
+        """Take from the budget what this prompt is likely to cost, or refuse it."""
+        limits, cost = self.limits, 0.0
+        if limits.max_requests is not None and self.requests >= limits.max_requests:
+            raise BudgetError(f"the budget of {limits.max_requests:,} requests is used up")
+        if self.price is not None:
+            cost = self.price.of(Usage(computed=_guess(prompt), generated=prompt.verdicts))
+        if limits.max_cost is not None and self.spent + self._reserved + cost > limits.max_cost:
+            raise BudgetError(f"the budget of {limits.max_cost:g} is used up: {self.spent:.4f} spent")
         self.requests += 1
+        self._reserved += cost
+        return cost
 
     async def _wait_for_limits(self, prompt: Prompt) -> None:
         while (quiet := self._quiet_until - time.monotonic()) > 0:

@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 
 from evenhand.engines.base import Usage
 from evenhand.judge import Judgment, Orders, Setup, hear, orders_of
+from evenhand.pace import Limits, Pace
 from evenhand.pairs import Pair
-from evenhand.store import COMMIT_SECONDS, Case, Store
+from evenhand.prices import Price
+from evenhand.store import Case, Store
 
 # How often to look whether another process is done with a pair that it holds.
 _HELD_SECONDS = 0.2
@@ -47,10 +49,20 @@ class Run:
     """
 
     def __init__(
-        self, setup: Setup, pairs: Iterable[Pair], store: Store, *, orders: Orders = "both", seed: int = 0
+        self,
+        setup: Setup,
+        pairs: Iterable[Pair],
+        store: Store,
+        *,
+        orders: Orders = "both",
+        seed: int = 0,
+        limits: Limits | None = None,
+        price: Price | None = None,
     ) -> None:
         self.setup, self.store, self.orders, self.seed = setup, store, orders, seed
+        self.pace = Pace(setup.engine, limits or Limits(), price, seed=seed)
         self.totals = Totals()
+        self._stopping = False
         self._pairs: Iterator[Pair] = iter(pairs)
         self._held: deque[Pair] = deque()
         self._waiting = False  # nothing new can be read now
@@ -62,27 +74,27 @@ class Run:
         run = self.store.begin_run(self._judge, settings)
         done: asyncio.Queue[Judgment | None] = asyncio.Queue(maxsize=64)
         workers = asyncio.create_task(self._work(done))
-        saving = asyncio.create_task(self._save_in_time())
         try:
             while (judgment := await done.get()) is not None:
                 self.totals.add(judgment)
                 yield judgment
             await workers  # raises what stopped them
-            if saving.done():
-                saving.result()  # it only ends by a commit that failed
         finally:
-            for task in (workers, saving):
-                task.cancel()
-                with suppress(asyncio.CancelledError, Exception):
-                    await task
+            workers.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await workers
             t = self.totals
             self.store.end_run(run, pairs=t.pairs, asked=t.asked, usage=t.usage)
+
+    def stop(self) -> None:
+        """Begin no other pair; what is under way is brought to its end."""
+        self._stopping = True
 
     async def _work(self, done: asyncio.Queue[Judgment | None]) -> None:
         fault: BaseException | None = None
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(self.setup.engine.concurrency):
+                for _ in range(self.pace.most):
                     group.create_task(self._worker(done))
         except BaseExceptionGroup as faults:
             fault = faults.exceptions[0]
@@ -107,6 +119,8 @@ class Run:
 
     def _next_case(self) -> Case | None:
         """The next pair of the file; at its end, or with many put aside, the pairs that another process held."""
+        if self._stopping:
+            return None
         pair = next(self._pairs, None) if len(self._held) < _HELD_PAIRS else None
         self._waiting = pair is None
         if pair is None and self._held:
@@ -121,10 +135,45 @@ class Run:
         began = time.monotonic()
         hearings = {}
         for order in case.hearings:
-            hearings[order] = await hear(self.setup, case.pair, order, case.hearings[order], self.store)
+            number = case.hearings[order]
+            hearings[order] = await hear(self.setup, case.pair, order, number, self.store, self.pace.ask)
         return Judgment.of(case.pair, hearings, time.monotonic() - began)
 
-    async def _save_in_time(self) -> None:
-        while True:
-            await asyncio.sleep(COMMIT_SECONDS)
-            self.store.flush()
+
+@dataclass
+class Plan:
+    """What a run would take, by a look at the store and at the lengths of the texts; nobody is asked."""
+
+    pairs: int = 0
+    requests: int = 0
+    kept: int = 0  # answers that are in the store already
+    characters: int = 0  # of the prompts that would be sent
+    labels: int = 0  # that would be generated
+
+    @property
+    def usage(self) -> Usage:
+        """About how many tokens that is, at four characters to a token and with nothing cached."""
+        return Usage(computed=self.characters // 4, generated=self.labels)
+
+
+def plan(setup: Setup, pairs: Iterable[Pair], store: Store, *, orders: Orders = "both", seed: int = 0) -> Plan:
+    """Count what a run would ask.
+
+    >>> from evenhand.engines.scripted import ScriptedEngine
+    >>> from evenhand.protocol import Protocol
+    >>> setup = Setup(ScriptedEngine(lambda prompt: "A"), Protocol.load("chained"))
+    >>> plan(setup, [Pair("Hi", "x", "y")], Store(":memory:")).requests
+    8
+    """
+    found, asks = Plan(), setup.protocol.asks
+    for pair in pairs:
+        found.pairs += 1
+        for order in orders_of(pair, orders, seed):
+            left = store.asks_left(setup.key(pair, order), len(asks))
+            found.kept += len(asks) - left
+            for number in range(len(asks) - left, len(asks)):
+                prompt = setup.protocol.prompt(pair, order, number, ["A"] * number)
+                found.requests += 1
+                found.characters += sum(len(turn.text) for turn in prompt.turns)
+                found.labels += prompt.verdicts
+    return found
