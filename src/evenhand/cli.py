@@ -6,10 +6,12 @@ Exit codes: 0 done; 1 the machine or the judge failed; 2 wrong use or wrong inpu
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -20,13 +22,17 @@ from evenhand import __version__, console
 from evenhand.api import DEFAULT_PROTOCOL, Judge, Judgments
 from evenhand.engines import catalog, open_engine
 from evenhand.engines.base import Engine, Usage
+from evenhand.engines.endpoint import EndpointSettings
 from evenhand.engines.llama import Hardware
 from evenhand.errors import EvenhandError, InputError
-from evenhand.judge import ORDER_CHOICES, Orders
+from evenhand.judge import ORDER_CHOICES, Orders, Setup
 from evenhand.markup import render
+from evenhand.pace import BudgetError, Limits
 from evenhand.pairs import Pair, check_pairs, read_pairs, sample_pairs
+from evenhand.prices import Price, find_price
 from evenhand.protocol import Protocol, built_in_names
 from evenhand.report import Summary, judgment_facts, usage_facts
+from evenhand.runner import plan
 from evenhand.store import JudgeRow, Store
 
 DONE, FAILED, WRONG, WITH_FAILURES = 0, 1, 2, 3
@@ -46,8 +52,8 @@ JudgeOption = Annotated[
         "--judge",
         "-j",
         metavar="SPEC",
-        help="A model of the catalog (see [bold]evenhand models[/]), a path "
-        "to a GGUF file, or hf:owner/repo/file.gguf.",
+        help="A model of the catalog (see [bold]evenhand models[/]), a path to a GGUF file, "
+        "hf:owner/repo/file.gguf, an endpoint such as openai:MODEL or vllm:MODEL, or http://host/v1#MODEL.",
     ),
 ]
 ProtocolOption = Annotated[
@@ -58,6 +64,18 @@ OrdersOption = Annotated[
 ]
 DbOption = Annotated[Path, typer.Option("--db", metavar="FILE", help="Where verdicts are kept.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the facts as JSON on standard output.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A setting of a judge behind an endpoint: key_env, mode, effort, max_tokens, temperature, timeout, "
+        "or any other field of the request. May be given several times.",
+    ),
+]
+SamplesOption = Annotated[
+    int, typer.Option("--samples", min=1, help="Answers to share out where an endpoint tells no probabilities.")
+]
 SeedOption = Annotated[int, typer.Option("--seed", help="Decides the order of each pair with --orders random.")]
 RawOption = Annotated[
     bool,
@@ -89,8 +107,8 @@ def judge(
         str,
         typer.Argument(
             metavar="PAIRS",
-            help="A .jsonl, .json or .csv file with the fields "
-            "instruction, output_1, output_2; '-' reads JSONL from standard input.",
+            help="A .jsonl, .json or .csv file with the fields instruction, output_1, output_2; "
+            "'-' reads JSONL from standard input.",
         ),
     ],
     spec: JudgeOption = catalog.DEFAULT_MODEL,
@@ -100,7 +118,22 @@ def judge(
     seed: SeedOption = 0,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Judge only the first so many pairs.")] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Pass over broken rows and say how many.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what the run would take, and ask nobody.")
+    ] = False,
     raw_markup: RawOption = False,
+    settings: SetOption = None,
+    samples: SamplesOption = 1,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", min=1, help="At most so many at once.")
+    ] = None,
+    requests_per_minute: Annotated[float | None, typer.Option("--requests-per-minute", min=0.01)] = None,
+    tokens_per_minute: Annotated[float | None, typer.Option("--tokens-per-minute", min=1)] = None,
+    max_requests: Annotated[int | None, typer.Option("--max-requests", min=1, help="Stop before more.")] = None,
+    max_cost: Annotated[float | None, typer.Option("--max-cost", min=0, help="Stop before it costs more.")] = None,
+    prices: Annotated[
+        Path | None, typer.Option("--prices", metavar="FILE", help="Your own table of prices, as JSON.")
+    ] = None,
     context: ContextOption = None,
     threads: ThreadsOption = None,
     gpu_layers: GpuOption = None,
@@ -110,12 +143,18 @@ def judge(
     count, bad = check_pairs(pairs, skip_bad=skip_bad)
     for fault in bad[:5]:
         console.err.print(f"skipped: {fault.message}", style="yellow", soft_wrap=True, markup=False)
-    template = Protocol.load(protocol)
-    engine = _engine(spec, Hardware(context, threads, gpu_layers))
-    chosen = _orders(orders)
-    with Judge(engine, template, db=db, orders=chosen, seed=seed, raw_markup=raw_markup) as judge:
-        total = min(count, limit or count)
-        summary, facts = _run(judge, islice(read_pairs(pairs, skip_bad=skip_bad), limit), total)
+    template, chosen = Protocol.load(protocol), _orders(orders)
+    price = find_price(spec, prices)
+    limits = Limits(concurrency, requests_per_minute, tokens_per_minute, max_requests, max_cost)
+    engine = _engine(spec, Hardware(context, threads, gpu_layers), _endpoint(settings, samples, concurrency))
+    rows = islice(read_pairs(pairs, skip_bad=skip_bad), limit)
+    if dry_run:
+        _show_plan(Setup(engine, template, raw_markup), rows, db, chosen, seed, price, as_json)
+        return
+    with Judge(
+        engine, template, db=db, orders=chosen, seed=seed, raw_markup=raw_markup, limits=limits, price=price
+    ) as judge:
+        summary, facts = _run(judge, rows, min(count, limit or count))
     facts |= {"db": str(db), "skipped": len(bad)}
     if as_json:
         print(console.facts_to_print(facts))
@@ -124,7 +163,7 @@ def judge(
         if bad:
             console.out.print(f"{len(bad)} broken rows were skipped.", style="yellow")
         console.out.print(f"[dim]kept in {db}; see it again:[/] evenhand results --db {db}", soft_wrap=True)
-    raise typer.Exit(WITH_FAILURES if summary.invalid or bad else DONE)
+    raise typer.Exit(WITH_FAILURES if summary.invalid or bad or facts["stopped"] else DONE)
 
 
 @app.command()
@@ -137,20 +176,26 @@ def compare(
     orders: OrdersOption = "both",
     db: Annotated[Path | None, typer.Option("--db", metavar="FILE", help="Keep the verdict there.")] = None,
     raw_markup: RawOption = False,
+    settings: SetOption = None,
+    samples: SamplesOption = 1,
     context: ContextOption = None,
     threads: ThreadsOption = None,
     gpu_layers: GpuOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Judge one pair on the spot."""
-    engine = _engine(spec, Hardware(context, threads, gpu_layers))
+    engine = _engine(spec, Hardware(context, threads, gpu_layers), _endpoint(settings, samples))
     with Judge(engine, Protocol.load(protocol), db=db, orders=_orders(orders), raw_markup=raw_markup) as judge:
         judgment = judge.compare(instruction, a, b)
     if as_json:
         print(console.facts_to_print(judgment_facts(judgment)))
     else:
         console.out.print(console.comparison(judgment))
-        console.out.print(console.usage_line(judgment.usage, judgment.seconds, judgment.asked), style="dim")
+        for note in sorted(judgment.notes):
+            console.out.print(f"note: {note.replace('_', ' ')}", style="yellow")
+        console.out.print(
+            console.usage_line(judgment.usage, judgment.seconds, judgment.asked), style="dim", soft_wrap=True
+        )
     bad = any(finding.side is None for finding in judgment.findings.values())
     raise typer.Exit(WITH_FAILURES if bad else DONE)
 
@@ -178,6 +223,23 @@ def results(
         return
     for summary, facts in found:
         _show_run(summary, facts, f"{facts['judge']} under {facts['protocol']}")
+
+
+@app.command()
+def reread(db: DbOption = DEFAULT_DB, as_json: JsonOption = False) -> None:
+    """Read every kept answer again with the present reader, without asking anyone."""
+    if not db.is_file():
+        raise InputError(f"no database at {db}", hint="evenhand judge PAIRS writes one")
+    read = changed = 0
+    with Store(db) as store:
+        for row in store.judges():
+            protocol = Protocol.parse(row.template, name=row.protocol)
+            seen, other = store.reread(row, [ask.dimensions for ask in protocol.asks])
+            read, changed = read + seen, changed + other
+    if as_json:
+        print(console.facts_to_print({"verdicts": read, "changed": changed}))
+    else:
+        console.out.print(f"{read:,} verdicts read again, {changed:,} of them came out otherwise")
 
 
 @app.command()
@@ -298,9 +360,9 @@ def _orders(word: str) -> Orders:
     raise InputError(f"--orders {word}", hint=f"one of {', '.join(ORDER_CHOICES)}")
 
 
-def _engine(spec: str, hardware: Hardware | None = None) -> Engine:
+def _engine(spec: str, hardware: Hardware | None = None, endpoint: EndpointSettings | None = None) -> Engine:
     """Open a judge; a model that has to be fetched is announced with its size first."""
-    if catalog.find(spec) is None and spec in catalog.CATALOG:
+    if spec in catalog.CATALOG and catalog.find(spec) is None:
         model = catalog.CATALOG[spec]
         console.err.print(
             f"{spec} is not here yet: fetching {model.size / 1e6:,.0f} MB from {model.source}", soft_wrap=True
@@ -309,9 +371,36 @@ def _engine(spec: str, hardware: Hardware | None = None) -> Engine:
         return open_engine(
             spec,
             hardware,
+            endpoint=endpoint,
             on_progress=progress,
             on_load=lambda: console.err.print(f"loading {spec} …", style="dim"),
+            on_notice=lambda text: console.err.print(f"note: {text}", style="yellow", markup=False, soft_wrap=True),
         )
+
+
+def _endpoint(settings: list[str] | None, samples: int, concurrency: int | None = None) -> EndpointSettings:
+    """Settings of an endpoint out of NAME=VALUE; a name that is none of them is a field of the request."""
+    known = {field.name: field.type for field in fields(EndpointSettings)}
+    given: dict[str, Any] = {"samples": samples, "extra": {}}
+    if concurrency is not None:
+        given["concurrency"] = concurrency
+    for setting in settings or []:
+        name, equals, text = setting.partition("=")
+        if not equals or name in ("base_url", "model", "preset", "extra"):
+            raise InputError(f"--set {setting}", hint="write NAME=VALUE, such as --set effort=low")
+        value = _json_or_text(text) if name not in known or known[name] != "str" else text
+        (given if name in known else given["extra"])[name] = value
+    try:
+        return EndpointSettings(**given)
+    except TypeError as fault:
+        raise InputError(f"--set: {fault}") from None
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 @contextmanager
@@ -324,12 +413,15 @@ def _download() -> Iterator[console.Download]:
 
 
 def _run(judge: Judge, pairs: Iterable[Pair], total: int, *, lines: bool = False) -> tuple[Summary, dict[str, Any]]:
-    """Judge with progress; Ctrl-C stops and says how to go on."""
+    """Judge with progress; Ctrl-C stops after what is under way, a second one at once."""
     summary = Summary(judge.setup.protocol.dimensions)
-    began = time.monotonic()
+    began, stopped = time.monotonic(), ""
     with console.watching(total, lines=lines) as watch, judge.run(pairs) as judgments:
         try:
             _take_all(judgments, summary, watch)
+        except BudgetError as error:
+            stopped = error.message
+            watch.say(f"{error.message}; {summary.pairs} of {total} pairs are done")
         except KeyboardInterrupt:
             watch.say("stopping after what is under way; press Ctrl-C again to stop at once")
             judgments.stop()
@@ -346,9 +438,35 @@ def _run(judge: Judge, pairs: Iterable[Pair], total: int, *, lines: bool = False
         **summary.facts(),
         "asked": totals.asked,
         "tokens": usage_facts(totals.usage),
+        "cost": judge.price.of(totals.usage) if judge.price else None,
+        "stopped": stopped,
         "seconds": round(time.monotonic() - began, 3),
     }
     return summary, facts
+
+
+def _show_plan(
+    setup: Setup, pairs: Iterable[Pair], db: Path, orders: Orders, seed: int, price: Price | None, as_json: bool
+) -> None:
+    """What a run would take."""
+    with Store(db if db.exists() else ":memory:") as store:
+        found = plan(setup, pairs, store, orders=orders, seed=seed)
+    usage = found.usage
+    cost = price.of(usage) if price else None
+    if as_json:
+        facts = {"pairs": found.pairs, "requests": found.requests, "kept": found.kept, "tokens": usage_facts(usage)}
+        print(console.facts_to_print({**facts, "cost": cost, "currency": price.currency if price else None}))
+        return
+    console.out.print(
+        f"{found.pairs:,} pairs: {found.requests:,} requests to make, {found.kept:,} answers kept already.\n"
+        f"About {usage.computed:,} tokens to read and {usage.generated:,} to write, by the lengths of the texts.\n"
+        + (
+            f"About {cost:.2f} {price.currency} at the prices of {price.date}, with nothing cached."
+            if price
+            else "No price is known for this judge; --prices gives one."
+        ),
+        soft_wrap=True,
+    )
 
 
 def _take_all(judgments: Judgments, summary: Summary, watch: console.Watch) -> None:
@@ -382,6 +500,8 @@ def _show_run(summary: Summary, facts: dict[str, Any], title: str) -> None:
         console.out.print(note, soft_wrap=True)
     usage = Usage(**facts["tokens"])
     console.out.print(console.usage_line(usage, facts["seconds"], facts.get("asked")), style="dim", soft_wrap=True)
+    if facts.get("cost") is not None:
+        console.out.print(f"cost: {facts['cost']:.4f} at the table's prices", style="dim")
 
 
 def _protocol_facts(protocol: Protocol) -> dict[str, Any]:
