@@ -48,7 +48,8 @@ def setup_with(protocol: str = "overall", name: str = "script") -> Setup:
 def enter(store: Store, pair: Pair = PAIR, setup: Setup | None = None) -> Case:
     setup = setup or setup_with()
     keys = {order: setup.key(pair, order) for order in BOTH}
-    return store.enter(store.judge(setup), pair, keys, len(setup.protocol.asks))
+    (case,) = store.enter(store.judge(setup), len(setup.protocol.asks), [(pair, keys)])
+    return case
 
 
 def only_judge(store: Store) -> JudgeRow:

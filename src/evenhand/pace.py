@@ -82,10 +82,8 @@ class Pace:
         self._halved = 0.0
         self._best = float("inf")
         self._latency = 0.0
-        self._windows = [
-            _Window(self.limits.requests_per_minute),
-            _Window(self.limits.tokens_per_minute),
-        ]
+        self._requests = _Window(self.limits.requests_per_minute)
+        self._tokens = _Window(self.limits.tokens_per_minute)
 
     @property
     def level(self) -> int:
@@ -119,7 +117,8 @@ class Pace:
                 self._reserved -= reserved
             self.spent += self.price.of(answer.usage) if self.price else 0.0
             self._went_well(time.monotonic() - began)
-            self._windows[1].correct(_tokens(answer.usage) - _guess(prompt))
+            if self._tokens.limited:
+                self._tokens.correct(_tokens(answer.usage) - _guess(prompt))
             return answer
 
     def _spend(self, prompt: Prompt) -> float:
@@ -138,8 +137,8 @@ class Pace:
     async def _wait_for_limits(self, prompt: Prompt) -> None:
         while (quiet := self._quiet_until - time.monotonic()) > 0:
             await self.sleep(quiet)
-        for window, amount in zip(self._windows, (1.0, float(_guess(prompt))), strict=True):
-            delay = window.take(amount)
+        for window, amount in ((self._requests, 1.0), (self._tokens, None)):
+            delay = window.take(_guess(prompt) if amount is None else amount) if window.limited else 0.0
             if delay > 0:
                 await self.sleep(delay)
 
@@ -197,13 +196,12 @@ class _Window:
     """A limit per minute, kept by spacing: what is taken now is paid for by the time until the next."""
 
     def __init__(self, per_minute: float | None) -> None:
-        self._rate = per_minute / 60 if per_minute else 0.0
+        self.limited = per_minute is not None
+        self._rate = (per_minute or 0.0) / 60
         self._free = 0.0  # when the next may go
 
     def take(self, amount: float) -> float:
         """Seconds to wait before this may go."""
-        if not self._rate:
-            return 0.0
         now = time.monotonic()
         begin = max(now, self._free)
         self._free = begin + amount / self._rate
@@ -211,12 +209,11 @@ class _Window:
 
     def correct(self, amount: float) -> None:
         """What was taken turned out to be more, or less."""
-        if self._rate:
-            self._free += amount / self._rate
+        self._free += amount / self._rate
 
 
 def _guess(prompt: Prompt) -> int:
-    return sum(len(turn.text) for turn in prompt.turns) // _CHARACTERS
+    return sum(len(span.text) for turn in prompt.turns for span in turn.spans) // _CHARACTERS
 
 
 def _tokens(usage: Usage) -> int:

@@ -140,6 +140,14 @@ class Protocol:
         return tuple(dimension for ask in self.asks for dimension in ask.dimensions)
 
     @cached_property
+    def _fixed(self) -> tuple[Turn | None, ...]:
+        """The turns that are the same for every pair, made once: a worked example is many of them."""
+        return tuple(
+            Turn(turn.role, _fill(turn.pieces, {}, ())) if all(isinstance(p, str) for p in turn.pieces) else None
+            for turn in self.turns
+        )
+
+    @cached_property
     def fingerprint(self) -> str:
         """The hash of the text and of what this program makes of it.
 
@@ -165,7 +173,10 @@ class Protocol:
         shown_a, shown_b = pair.shown(order)
         texts = dict(zip(SLOTS, (pair.instruction, shown_a, shown_b), strict=True))
         place = self.asks[ask]
-        turns = tuple(Turn(t.role, _fill(t.pieces, texts, answers)) for t in self.turns[: place.turns])
+        turns = tuple(
+            fixed or Turn(turn.role, _fill(turn.pieces, texts, answers))
+            for fixed, turn in zip(self._fixed, self.turns[: place.turns], strict=False)
+        )
         own = _fill(place.raw, texts, answers) if raw else None
         return Prompt(turns, len(place.dimensions), own)
 

@@ -12,18 +12,22 @@ from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 
 from evenhand.engines.base import Usage
 from evenhand.judge import Judgment, Orders, Setup, hear, orders_of
 from evenhand.pace import Limits, Pace
 from evenhand.pairs import Pair
 from evenhand.prices import Price
+from evenhand.protocol import Order
 from evenhand.store import Case, Store
 
 # How often to look whether another process is done with a pair that it holds.
 _HELD_SECONDS = 0.2
 # How many such pairs to put aside before reading on has to wait.
 _HELD_PAIRS = 256
+# How many pairs to enter in the store in one transaction, where so many can be asked at once.
+_TOGETHER = 32
 
 
 @dataclass
@@ -65,6 +69,7 @@ class Run:
         self._stopping = False
         self._pairs: Iterator[Pair] = iter(pairs)
         self._held: deque[Pair] = deque()
+        self._entered: deque[Case] = deque()
         self._waiting = False  # nothing new can be read now
         self._judge = 0
 
@@ -83,6 +88,8 @@ class Run:
             workers.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await workers
+            for case in self._entered:  # claimed and never begun
+                self.store.release(case)
             t = self.totals
             self.store.end_run(run, pairs=t.pairs, asked=t.asked, usage=t.usage)
 
@@ -118,17 +125,23 @@ class Run:
             await done.put(judgment)
 
     def _next_case(self) -> Case | None:
-        """The next pair of the file; at its end, or with many put aside, the pairs that another process held."""
-        if self._stopping:
-            return None
-        pair = next(self._pairs, None) if len(self._held) < _HELD_PAIRS else None
-        self._waiting = pair is None
-        if pair is None and self._held:
-            pair = self._held.popleft()
-        if pair is None:
-            return None
-        keys = {order: self.setup.key(pair, order) for order in orders_of(pair, self.orders, self.seed)}
-        return self.store.enter(self._judge, pair, keys, len(self.setup.protocol.asks))
+        """The next pair, entered in the store together with the few that follow it."""
+        if not self._entered and not self._stopping:
+            asks = len(self.setup.protocol.asks)
+            self._entered.extend(self.store.enter(self._judge, asks, map(self._keyed, self._next_pairs())))
+        return self._entered.popleft() if self._entered else None
+
+    def _next_pairs(self) -> list[Pair]:
+        """What is next in the file; at its end, or with many put aside, a pair that another process held."""
+        room = min(_TOGETHER, self.pace.level, _HELD_PAIRS - len(self._held))
+        pairs = list(islice(self._pairs, max(room, 0)))
+        self._waiting = not pairs
+        if not pairs and self._held:
+            pairs = [self._held.popleft()]
+        return pairs
+
+    def _keyed(self, pair: Pair) -> tuple[Pair, dict[Order, str]]:
+        return pair, {order: self.setup.key(pair, order) for order in orders_of(pair, self.orders, self.seed)}
 
     async def _judge_case(self, case: Case) -> Judgment:
         """Hear a pair; its orders follow each other, so that an engine can reuse what they share."""

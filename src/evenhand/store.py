@@ -19,9 +19,11 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
+
+import orjson
 
 from evenhand.engines.base import Answer, Token, Usage
 from evenhand.errors import EngineError, StoreError
@@ -104,7 +106,7 @@ class Store:
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
         self.worker = f"{socket.gethostname()} {os.getpid()} {time.time_ns()}"
-        self._held: set[int] = set()  # hearings that this process is at work on
+        self._held: dict[int, int] = {}  # hearings that this process is at work on, and their asks to come
         self._closed = False
         with _clearly(self.path):
             self._db = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
@@ -207,67 +209,68 @@ class Store:
                 (time.time(), pairs, asked, usage.computed, usage.reused, usage.generated, run),
             )
 
-    def enter(self, judge: int, pair: Pair, keys: Mapping[Order, str], asks: int) -> Case:
-        """Put a pair on the docket and claim its hearings, unless another live process holds one of them.
+    def enter(self, judge: int, asks: int, cases: Iterable[tuple[Pair, Mapping[Order, str]]]) -> list[Case]:
+        """Put pairs on the docket and claim their hearings, unless another live process holds one of them.
 
         Claims are durable before anyone is asked: that is what keeps two processes from asking twice.
         """
         with self._writing():
-            number = self._pair(pair)
-            hearings = {order: self._hearing(judge, key) for order, key in keys.items()}
-            self._db.executemany(
-                "INSERT INTO docket VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET hearing = excluded.hearing",
-                [(number, judge, order, hearing) for order, hearing in hearings.items()],
-            )
-            left = {hearing for hearing in hearings.values() if not self._complete(hearing, asks)}
-            claimed = {hearing for hearing in left if self._claim(hearing)}
-            if claimed != left:
-                # Holding one order while waiting for the other could wait for ever on somebody who does the same.
-                self._release(claimed)
-                claimed = set()
+            return [self._enter(judge, asks, pair, keys) for pair, keys in cases]
+
+    def _enter(self, judge: int, asks: int, pair: Pair, keys: Mapping[Order, str]) -> Case:
+        number = self._pair(pair)
+        left: dict[int, int] = {}  # asks to come, by hearing
+        hearings = {order: self._hearing(judge, key, asks, left) for order, key in keys.items()}
+        self._db.executemany(
+            "INSERT INTO docket VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET hearing = excluded.hearing",
+            [(number, judge, order, hearing) for order, hearing in hearings.items()],
+        )
+        claimed = {hearing: asks for hearing, asks in left.items() if self._claim(hearing)}
+        if len(claimed) < len(left):
+            # Holding one order while waiting for the other could wait for ever on somebody who does the same.
+            self._let_go(claimed)
+            return Case(pair, hearings, held=True)
         self._held |= claimed
-        return Case(pair, hearings, held=not left <= claimed)
+        return Case(pair, hearings, held=False)
 
     def _pair(self, pair: Pair) -> int:
-        self._db.execute(
+        texts = (pair.instruction, pair.output_1, pair.output_2)
+        about = (orjson.dumps(dict(pair.labels)).decode(), json.dumps(dict(pair.metadata), default=str))
+        (number,) = self._db.execute(
             "INSERT INTO pairs (name, key, instruction, output_1, output_2, model_1, model_2, labels, metadata)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET model_1 = excluded.model_1,"
-            " model_2 = excluded.model_2, labels = excluded.labels, metadata = excluded.metadata",
-            (
-                *(
-                    pair.id,
-                    pair.key,
-                    pair.instruction,
-                    pair.output_1,
-                    pair.output_2,
-                    pair.model_1,
-                    pair.model_2,
-                ),
-                *(json.dumps(dict(pair.labels)), json.dumps(dict(pair.metadata), default=str)),
-            ),
-        )
-        found = self._db.execute("SELECT id FROM pairs WHERE name = ? AND key = ?", (pair.id, pair.key))
-        return int(found.fetchone()[0])
+            " model_2 = excluded.model_2, labels = excluded.labels, metadata = excluded.metadata RETURNING id",
+            (pair.id, pair.key, *texts, pair.model_1, pair.model_2, *about),
+        ).fetchone()
+        return int(number)
 
-    def _hearing(self, judge: int, key: str) -> int:
-        self._db.execute("INSERT INTO hearings (key, judge) VALUES (?, ?) ON CONFLICT DO NOTHING", (key, judge))
-        return int(self._db.execute("SELECT id FROM hearings WHERE key = ?", (key,)).fetchone()[0])
+    def _hearing(self, judge: int, key: str, asks: int, left: dict[int, int]) -> int:
+        """The number of a hearing, entered now if it is new; how many asks it has to come goes into `left`."""
+        new = self._db.execute(
+            "INSERT INTO hearings (key, judge) VALUES (?, ?) ON CONFLICT DO NOTHING RETURNING id", (key, judge)
+        ).fetchone()
+        row = new or self._db.execute("SELECT id FROM hearings WHERE key = ?", (key,)).fetchone()
+        hearing = int(row[0])
+        to_come = asks if new else self._to_come(hearing, asks)
+        if to_come:
+            left[hearing] = to_come
+        return hearing
 
-    def _complete(self, hearing: int, asks: int) -> bool:
-        """Whether no ask is left: all were answered, or one answer was unreadable and ended the hearing."""
+    def _to_come(self, hearing: int, asks: int) -> int:
+        """How many asks are left; none, if an answer was unreadable and ended the hearing."""
         answered, broken = self._db.execute(
             "SELECT (SELECT count(*) FROM answers WHERE hearing = ?),"
-            " (SELECT count(*) FROM verdicts WHERE hearing = ? AND invalid IS NOT NULL)",
+            " EXISTS (SELECT 1 FROM verdicts WHERE hearing = ? AND invalid IS NOT NULL)",
             (hearing, hearing),
         ).fetchone()
-        return bool(answered == asks or broken)
+        return 0 if broken else asks - int(answered)
 
     def asks_left(self, key: str, asks: int) -> int:
         """How many asks of a hearing are still to be answered."""
         row = self._db.execute("SELECT id FROM hearings WHERE key = ?", (key,)).fetchone()
         if row is None:
             return asks
-        return 0 if self._complete(row[0], asks) else asks - len(self.answers(row[0]))
+        return self._to_come(row[0], asks)
 
     def _claim(self, hearing: int) -> bool:
         holder, since = self._db.execute("SELECT worker, claimed FROM hearings WHERE id = ?", (hearing,)).fetchone()
@@ -279,12 +282,14 @@ class Store:
         return True
 
     def release(self, case: Case) -> None:
-        """Let go of a pair's hearings."""
-        with self._writing():
-            self._release(self._held & set(case.hearings.values()))
+        """Let go of a pair's hearings; a claim on one that is complete means nothing and may stay."""
+        held = {hearing: self._held.pop(hearing) for hearing in set(case.hearings.values()) & self._held.keys()}
+        unfinished = [hearing for hearing, left in held.items() if left]
+        if unfinished:
+            with self._writing():
+                self._let_go(unfinished)
 
-    def _release(self, hearings: Iterable[int]) -> None:
-        self._held.difference_update(hearings)
+    def _let_go(self, hearings: Iterable[int]) -> None:
         self._db.executemany("UPDATE hearings SET worker = NULL WHERE id = ?", [(h,) for h in hearings])
 
     # -- the ledger of a hearing -----------------------------------------------------------------
@@ -303,14 +308,15 @@ class Store:
 
         An answer that is there already stays: another worker was quicker, having taken this one for dead.
         """
-        tokens = json.dumps([asdict(token) for token in answer.tokens], ensure_ascii=False)
+        tokens = orjson.dumps([(token.text, token.top) for token in answer.tokens]).decode()
+        more = orjson.dumps(answer.samples).decode(), orjson.dumps(answer.notes).decode()
         usage = answer.usage
         with self._writing():
             entered = self._db.execute(
                 "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 (
                     *(hearing, ask, answer.text, tokens, answer.finish),
-                    *(json.dumps(answer.samples), json.dumps(answer.notes)),
+                    *more,
                     *(usage.computed, usage.reused, usage.generated, time.time()),
                 ),
             )
@@ -319,6 +325,10 @@ class Store:
                 [_verdict_row(hearing, v) for v in verdicts if entered.rowcount],
             )
             self._db.execute("DELETE FROM failures WHERE hearing = ?", (hearing,))
+        if self._held.get(hearing):
+            self._held[hearing] = (
+                0 if any(verdict.label is None for verdict in verdicts) else self._held[hearing] - 1
+            )
 
     def fail(self, hearing: int, ask: int, error: EngineError) -> None:
         """Keep a failure with its reason."""
@@ -411,9 +421,9 @@ def _absent(dimensions: Iterable[str], reason: str | None) -> Iterator[tuple[str
 
 
 def _answer(text: str, tokens: str, finish: str, samples: str, notes: str, *usage: int) -> Answer:
-    parts = tuple(Token(t["text"], tuple((word, p) for word, p in t["top"])) for t in json.loads(tokens))
+    parts = tuple(Token(word, tuple((other, p) for other, p in top)) for word, top in orjson.loads(tokens))
     ending: Literal["stop", "length"] = "length" if finish == "length" else "stop"
-    return Answer(text, parts, Usage(*usage), ending, tuple(json.loads(samples)), tuple(json.loads(notes)))
+    return Answer(text, parts, Usage(*usage), ending, tuple(orjson.loads(samples)), tuple(orjson.loads(notes)))
 
 
 def _verdict_row(hearing: int, verdict: Verdict) -> tuple[Any, ...]:

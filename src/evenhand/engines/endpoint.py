@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
+import orjson
+
 from evenhand.engines.base import Answer, Engine, Usage
 from evenhand.engines.completion import Choice, read_choices, read_usage
 from evenhand.engines.http import JsonClient, Reply, Said
@@ -25,7 +27,7 @@ from evenhand.engines.llama_server import LlamaServerEngine
 from evenhand.engines.presets import ANY, PRESETS, Address, Preset
 from evenhand.engines.vllm import VllmTokeniser
 from evenhand.errors import EngineError, SpecError
-from evenhand.markup import CHATML, DIALECTS, LLAMA3, Dialect, Span, break_up, merge, render
+from evenhand.markup import CHATML, DIALECTS, LLAMA3, Dialect, Span, Turn, break_up, merge, render
 from evenhand.protocol import Prompt
 
 Mode = Literal["auto", "chat", "completions"]
@@ -361,13 +363,30 @@ def _messages(prompt: Prompt) -> _Shown:
             fatal=True,
             hint="use the mode completions, or leave the markup to the server",
         )
-    messages: list[dict[str, str]] = []
+    messages: list[Any] = []
     notes: tuple[str, ...] = ()
     for turn in prompt.turns:
+        if len(turn.spans) == 1 and turn.spans[0].trusted:
+            messages.append(_ready(turn))
+            continue
         content, broken = _string(turn.spans)
         messages.append({"role": turn.role, "content": content})
         notes = notes or broken
     return _Shown("messages", messages, prompt.verdicts, notes)
+
+
+_READY: dict[int, tuple[Turn, orjson.Fragment]] = {}
+
+
+def _ready(turn: Turn) -> orjson.Fragment:
+    """A turn of the template as JSON, written once: a protocol gives the same object for every pair."""
+    known = _READY.get(id(turn))
+    if known is None or known[0] is not turn:
+        if len(_READY) > 1000:
+            _READY.clear()
+        content = {"role": turn.role, "content": turn.text}
+        known = _READY[id(turn)] = (turn, orjson.Fragment(orjson.dumps(content)))
+    return known[1]
 
 
 def _string(spans: tuple[Span, ...]) -> tuple[str, tuple[str, ...]]:
