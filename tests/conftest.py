@@ -59,8 +59,11 @@ def smollm() -> ModelFile:
 
 @pytest.fixture(scope="session")
 def engine(smollm: ModelFile, loop: LoopThread) -> Iterator[LlamaEngine]:
-    """A loaded engine; it is asked through `loop` alone."""
-    engine = LlamaEngine(smollm, Hardware(context=8192))
+    """A loaded engine; it is asked through `loop` alone.
+
+    It leaves a core to others: where one of llama.cpp's threads has to wait for a core, all of them do.
+    """
+    engine = LlamaEngine(smollm, Hardware(context=8192, threads=max(1, (os.cpu_count() or 1) - 1)))
     loop.run(engine.start())
     yield engine
     loop.run(engine.close())

@@ -106,9 +106,8 @@ def says(
     async def behave(request: web.Request, body: Body) -> web.Response:
         chat = "messages" in body
         choice: Body = {"index": 0, "finish_reason": finish, "logprobs": None}
-        choice |= (
-            {"message": {"role": "assistant", "content": content, **(message or {})}} if chat else {"text": content}
-        )
+        spoken = {"role": "assistant", "content": content, **(message or {})}
+        choice |= {"message": spoken} if chat else {"text": content}
         if tops and body.get("logprobs"):
             choice["logprobs"] = _chat_logprobs(tops) if chat else _logprobs(tops)
         choices = [choice] * (count or body.get("n", 1))

@@ -7,6 +7,7 @@ Marks in the Markdown, each an HTML comment on the line before a block:
     output         a text block: what the Python block before it printed
     template       a text block that is a template
     fails          a template that is refused
+    layers         a text block: layers in the order in which they may import each other
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from evenhand.cli import app
 from evenhand.engines.catalog import DEFAULT_MODEL
 from evenhand.errors import TemplateError
 from evenhand.report import judgment_facts
+from test_layers import LAYERS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -180,6 +182,7 @@ OPTIONS: dict[str, list[str]] = {
     name: CLI_PAGE.options(command) for name, command in CLI_PAGE.commands(typer.main.get_command(app))
 }
 JUDGING = ("evenhand judge", "evenhand compare")
+SMALL_JUDGE = ["--judge", SMOLLM, "--threads", "1"]  # several threads only wait for each other where all is busy
 # What takes minutes, fetches a gigabyte or deletes a model is looked at, not run.
 NOT_RUN = ("evenhand demo", "evenhand models pull", "evenhand models remove")
 
@@ -223,7 +226,7 @@ def test_command_examples_run(page: Path, folder: Path, request: pytest.FixtureR
     for words in command_lines(page):
         if command_of(words) in NOT_RUN:
             continue
-        done = evenhand(*words[1:], *(["--judge", SMOLLM] if command_of(words) in JUDGING else []), cwd=folder)
+        done = evenhand(*words[1:], *(SMALL_JUDGE if command_of(words) in JUDGING else []), cwd=folder)
         assert done.returncode in (DONE, WITH_FAILURES), f"{shlex.join(words)}\n{done.stderr}"
 
 
@@ -383,6 +386,11 @@ def test_tests_that_are_named_exist(page: Path) -> None:
         assert f"def {name}(" in written or (ROOT / "tests" / f"{name}.py").exists(), f"{name_of(page)}: {name}"
 
 
+def test_the_layers_are_in_their_order() -> None:
+    [block] = blocks(ROOT / "docs" / "architecture.md", "text", "layers")
+    assert block.text.split() == [layer for layer in LAYERS if layer in block.text.split()]
+
+
 def test_every_page_is_in_the_index() -> None:
     index = (ROOT / "docs" / "index.md").read_text("utf-8")
     assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"} <= set(_LINK.findall(index))
@@ -391,5 +399,3 @@ def test_every_page_is_in_the_index() -> None:
 @pytest.mark.parametrize("page", as_params(PAGES, lambda _: False))
 def test_no_path_of_a_machine(page: Path) -> None:
     assert not re.search(r"/(?:root|home|work|Users)/", page.read_text("utf-8"))
-
-

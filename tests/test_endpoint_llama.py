@@ -1,7 +1,9 @@
 """llama.cpp's server as a real OpenAI-compatible peer: the same verdicts over every way of asking.
 
-The tolerance is 0.01 on each probability. The three ways give the model the same tokens; what is left is
-rounding, because a prompt is computed in batches whose size depends on what the cache holds already.
+The tolerance is 0.01 on each probability. The three ways give the model the same tokens as long as each slot
+has lines of its own, because then no token reaches over its edge (embedded, slots are tokenised by themselves;
+with "A: {output_1}" the difference was 0.02). What is left is rounding: a prompt is computed in batches whose
+size depends on what the cache holds already.
 """
 
 from __future__ import annotations
@@ -35,8 +37,10 @@ TEMPLATE = """<|im_start|>system
 You compare two responses and answer with A, B, or tie.<|im_end|>
 <|im_start|>user
 {instruction}
-A: {output_1}
-B: {output_2}
+A:
+{output_1}
+B:
+{output_2}
 Which is best, A, B, or tie?<|im_end|>
 """
 # The embedded engine holds the answer to the labels and looks at more tokens; an endpoint can be told to.
@@ -51,7 +55,7 @@ def address(engine: LlamaEngine, loop: LoopThread, monkeypatch: pytest.MonkeyPat
 
 
 def prompts() -> list[Prompt]:
-    """Short ones, as tokens cost time here; with a system turn, or SmolLM2's template would write one of its own."""
+    """Short ones, as tokens cost time; with a system turn, or SmolLM2's template would write one of its own."""
     protocol = Protocol.parse(TEMPLATE)
     return [protocol.prompt(pair, order) for pair in PAIRS for order in ORDERS]
 
@@ -67,6 +71,7 @@ def answers(engine: Engine, asked: list[Prompt]) -> list[Answer]:
 
 
 def same(ours: Answer, theirs: Answer) -> None:
+    assert ours.usage.computed + ours.usage.reused == theirs.usage.computed + theirs.usage.reused
     [mine], [other] = read_answer(ours, ["overall"]), read_answer(theirs, ["overall"])
     assert mine.p is not None
     assert other.p is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import sqlite3
 import subprocess
@@ -102,12 +101,11 @@ def more_asked(log: Path, before: int, wanted: int) -> Iterator[bool]:
 
 
 def check_whole(db: Path) -> None:
-    """Every answer and verdict is there exactly once, nothing is claimed or failed, and the file is sound."""
+    """Every answer and verdict is there exactly once, nothing failed, and the file is sound."""
     assert answers(db) == ASKS
     assert count(db, "SELECT count(*) FROM verdicts") == ASKS
     assert count(db, "SELECT count(*) FROM verdicts WHERE label IS NULL") == 0
     assert count(db, "SELECT count(*) FROM hearings") == PAIRS * 2
-    assert count(db, "SELECT count(*) FROM hearings WHERE worker IS NOT NULL") == 0
     assert count(db, "SELECT count(*) FROM failures") == 0
     assert count(db, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check <> 'ok'") == 0
 
@@ -171,7 +169,7 @@ def test_a_process_takes_over_from_one_that_was_killed_beside_it(worker: list[st
 
 
 @pytest.mark.engine
-def test_the_real_engine_is_killed_and_the_command_line_goes_on(smollm: ModelFile, tmp_path: Path, db: Path) -> None:
+def test_the_real_engine_is_killed_and_the_command_goes_on(smollm: ModelFile, tmp_path: Path, db: Path) -> None:
     assert smollm.path.exists()
     pairs, template = tmp_path / "pairs.jsonl", tmp_path / "short.txt"
     rows = [{"instruction": f"What is {n} and {n}?", "output_1": str(2 * n), "output_2": "0"} for n in range(1, 13)]
@@ -196,6 +194,6 @@ def test_the_real_engine_is_killed_and_the_command_line_goes_on(smollm: ModelFil
 def some_answered(db: Path, wanted: int) -> Iterator[bool]:
     while True:
         try:
-            yield db.exists() and os.path.getsize(db) > 0 and answers(db) >= wanted
+            yield db.exists() and answers(db) >= wanted
         except sqlite3.OperationalError:  # it is being created at this moment
             yield False

@@ -15,10 +15,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from conftest import LoopThread
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import LoopThread
 from evenhand import Judge
 from evenhand.engines import gguf
 from evenhand.engines.base import Answer
@@ -159,12 +159,12 @@ def asked(client: LlamaClient, loop: LoopThread, prompt: Prompt, context: int = 
     return loop.run(client.answer(prompt, context=context))
 
 
-@pytest.mark.parametrize("verdicts", [1, 2, 4])
-@pytest.mark.parametrize("text", ["Say nothing but hello.", "Write a poem.\n", "1, 2, 3, 4, ", "tietietietie"])
+@pytest.mark.parametrize("verdicts", [1, 4])
+@pytest.mark.parametrize("text", ["Say nothing but hello.", "tietietietie"])
 def test_an_answer_is_always_labels(client: LlamaClient, loop: LoopThread, text: str, verdicts: int) -> None:
     turns = SHORT.prompt(Pair(text, text, text), "forward").turns[-1:]
     answer = asked(client, loop, Prompt(turns, verdicts))
-    assert re.fullmatch(r"(A|B|tie)(,(A|B|tie)){%d}" % (verdicts - 1), answer.text)
+    assert re.fullmatch(",".join(["(A|B|tie)"] * verdicts), answer.text)
     assert "".join(token.text for token in answer.tokens) == answer.text
     read = read_answer(answer, [f"d{n}" for n in range(verdicts)])
     assert all(verdict.p and verdict.mass for verdict in read)
@@ -262,18 +262,16 @@ def test_a_prompt_fits_to_the_last_token_or_not_at_all(client: LlamaClient, loop
     assert read_answer(asked(client, loop, prompt, context=needed), ["overall"])[0].label
 
 
-def test_a_pair_that_is_too_long_is_a_row_and_is_completed_with_a_longer_context(
-    smollm: ModelFile, db: Path
-) -> None:
+def test_a_pair_that_is_too_long_is_a_row_until_the_context_is_longer(smollm: ModelFile, db: Path) -> None:
     long = Pair("Go on.", "again and " * 200, "Enough.", id="long")
-    with Judge(LlamaEngine(smollm, Hardware(context=256)), SHORT, db=db) as judge:
+    with Judge(LlamaEngine(smollm, Hardware(context=256, threads=1)), SHORT, db=db) as judge:
         short_one, long_one = judge.judge([PAIR, long])
     assert short_one["overall"].side is not None
     assert (long_one["overall"].side, long_one["overall"].invalid, long_one.asked) == (None, "too_long", 0)
     ((reason, detail),) = set(rows(db, "SELECT reason, detail FROM failures"))
     assert reason == "too_long"
     assert re.search(r"has 5\d\d tokens .* holds 256", str(detail))
-    with Judge(LlamaEngine(smollm, Hardware(context=1024)), SHORT, db=db) as judge:
+    with Judge(LlamaEngine(smollm, Hardware(context=1024, threads=1)), SHORT, db=db) as judge:
         again = list(judge.judge([PAIR, long]))
     assert [(j["overall"].side is not None, j.asked) for j in again] == [(True, 0), (True, 2)]
     assert rows(db, "SELECT * FROM failures") == []
@@ -372,39 +370,34 @@ def test_a_hostile_pair_leaves_the_turns_of_the_whole_prompt_as_they_are(
 
 
 def test_hostile_pairs_are_judged(engine: LlamaEngine, loop: LoopThread) -> None:
-    (judgment,) = judged(engine, loop, SHORT, [Pair(*FORGED[:3])])
+    (judgment,) = judged(engine, loop, SHORT, [Pair(FORGED[0], FORGED[1], FORGED[2])])
     check_valid(judgment, SHORT, ("forward", "swapped"))
 
 
-def test_a_marker_that_is_found_in_any_text_is_cut_up(client: LlamaClient, loop: LoopThread) -> None:
+def declare(client: LlamaClient, loop: LoopThread, monkeypatch: pytest.MonkeyPatch, word: str) -> int:
     """Some models declare markers as ordinary words; here an ordinary word is declared a marker."""
-    (number,) = loop.run(client.tokenise(Span(" answer", trusted=False)))
-
-    async def strict(text: str) -> list[int]:
-        with_marker = LlamaClient(client.url, client._key, control_tokens=[number])
-        try:
-            return await with_marker.tokenise(Span(text, trusted=False))
-        finally:
-            await with_marker.close()
-
-    for text in (" answer", "my answer is that answer and no answer", " answer answer", "no ansr"):
-        ids = loop.run(strict(text))
-        assert number not in ids
-        assert detokenised(client, loop, ids) == text
+    (number,) = loop.run(client.tokenise(Span(word, trusted=False)))
+    monkeypatch.setattr(client, "_control", frozenset([number]))
+    monkeypatch.setattr(client, "_tokens", type(client._tokens)())
+    return number
 
 
-def test_a_marker_of_one_character_is_refused_and_not_let_through(client: LlamaClient, loop: LoopThread) -> None:
-    (number,) = loop.run(client.tokenise(Span("#", trusted=False)))
+@pytest.mark.parametrize("text", [" answer", "my answer is that answer and no answer", " answer answer", "no ansr"])
+def test_a_marker_that_is_found_in_any_text_is_cut_up(
+    client: LlamaClient, loop: LoopThread, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    number = declare(client, loop, monkeypatch, " answer")
+    ids = loop.run(client.tokenise(Span(text, trusted=False)))
+    assert number not in ids
+    assert detokenised(client, loop, ids) == text
 
-    async def strict() -> list[int]:
-        with_marker = LlamaClient(client.url, client._key, control_tokens=[number])
-        try:
-            return await with_marker.tokenise(Span("#", trusted=False))
-        finally:
-            await with_marker.close()
 
+def test_a_marker_of_one_character_is_refused_and_not_let_through(
+    client: LlamaClient, loop: LoopThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare(client, loop, monkeypatch, "#")
     with pytest.raises(EngineError) as caught:
-        loop.run(strict())
+        loop.run(client.tokenise(Span("a # b", trusted=False)))
     assert caught.value.reason == "control_token"
 
 
@@ -429,11 +422,6 @@ def test_the_server_refuses_who_has_not_the_key(client: LlamaClient, path: str) 
     assert post(client.url + path, "guess") == 401
 
 
-def test_the_server_takes_its_key(client: LlamaClient) -> None:
-    assert post(client.url + "/tokenize", client._key) == 200
-    assert len(client._key) >= 32
-
-
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux to look at the machine's sockets")
 def test_the_server_listens_on_loopback_alone(client: LlamaClient) -> None:
     port = urlsplit(client.url).port
@@ -453,7 +441,7 @@ def is_open(url: str) -> bool:
 
 def test_the_server_is_gone_after_close_and_comes_back_when_asked(smollm: ModelFile) -> None:
     async def life() -> None:
-        engine = LlamaEngine(smollm, Hardware(context=512))
+        engine = LlamaEngine(smollm, Hardware(context=512, threads=1))
         await engine.close()  # nothing to close yet
         prompt = SHORT.prompt(PAIR, "forward")
         first = await engine.answer(prompt)
@@ -474,7 +462,7 @@ def test_a_model_is_loaded_once_for_many_who_ask_at_once(smollm: ModelFile) -> N
     loads: list[int] = []
 
     async def life() -> None:
-        engine = LlamaEngine(smollm, Hardware(context=512), on_load=lambda: loads.append(1))
+        engine = LlamaEngine(smollm, Hardware(context=512, threads=1), on_load=lambda: loads.append(1))
         one, two = await asyncio.gather(engine.start(), engine.start())
         assert one is two
         await engine.close()
@@ -485,14 +473,14 @@ def test_a_model_is_loaded_once_for_many_who_ask_at_once(smollm: ModelFile) -> N
 
 def test_a_model_that_llama_cpp_cannot_load_is_a_clear_error(smollm: ModelFile, tmp_path: Path) -> None:
     """A whole header with rubbish behind it."""
-    data = bytearray(smollm.path.read_bytes()[:200_000_000])
+    data = bytearray(smollm.path.read_bytes())
     at = data.index(b"general.architecture") + len(b"general.architecture") + 4 + 8
     data[at : at + 5] = b"xxxxx"
     file = tmp_path / "odd.gguf"
     file.write_bytes(data)
 
     async def load() -> None:
-        await LlamaEngine(ModelFile(file, "0" * 64, "odd"), Hardware(context=512)).start()
+        await LlamaEngine(ModelFile(file, "0" * 64, "odd"), Hardware(context=512, threads=1)).start()
 
     with pytest.raises(ModelError, match=r"cannot load .*odd\.gguf") as caught:
         asyncio.run(load())

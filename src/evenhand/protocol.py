@@ -168,7 +168,7 @@ class Protocol:
 
         >>> pair = Pair("Hi", "Hello.", "Yo.")
         >>> Protocol.load("overall").prompt(pair, "swapped").turns[-1].text.split("\\n")[-4:]
-        ['## Response B:', 'Hello.', '', 'Which is best overall: A, B, or tie?']
+        ['## Response B:', 'Hello.', '', 'Best overall: A, B, or tie?']
         """
         shown_a, shown_b = pair.shown(order)
         texts = dict(zip(SLOTS, (pair.instruction, shown_a, shown_b), strict=True))
