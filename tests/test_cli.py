@@ -338,7 +338,17 @@ def test_a_run_repeated_asks_nothing_and_prints_the_table(judged: Judged) -> Non
     assert again["tokens"] == {"computed": 0, "reused": 0, "generated": 0}
     assert again["dimensions"] == judged.facts["dimensions"]
     said = evenhand("judge", judged.pairs, *judged.options).stdout
-    for word in ("overall", "win rate", "95% interval", "label mass", "position lift", "inconsistent", "invalid"):
+    for word in (
+        "overall",
+        "win rate",
+        "95%",
+        "interval",
+        "label",
+        "mass",
+        "lift",
+        "incon",
+        "valid",
+    ):  # may be wrapped
         assert word in said
     assert "0 tokens computed, 0 reused, 0 generated" in said
 
@@ -387,7 +397,7 @@ def test_limit_takes_the_first_pairs(judged: Judged) -> None:
 
 
 @pytest.mark.engine
-def test_compare_tells_every_order_as_json(judged: Judged, tmp_path: Path) -> None:
+def test_compare_tells_every_order_as_json(judged: Judged) -> None:
     row = ROWS[0]
     texts = ["--instruction", row["instruction"], "--a", row["output_1"], "--b", row["output_2"]]
     facts = facts_of(evenhand("compare", *texts, *judged.options, "--json"))
@@ -401,8 +411,9 @@ def test_compare_tells_every_order_as_json(judged: Judged, tmp_path: Path) -> No
         assert {"verdict", "p", "mass"} <= order.keys()
         assert 0 < order["mass"] <= 1
     table = evenhand("compare", *texts, *judged.options).stdout
-    assert "forward" in table
     assert "overall" in table
+    assert "is better" in table or "tie" in table
+    assert "0 answers" in table
 
 
 @pytest.mark.engine

@@ -126,10 +126,14 @@ def test_control_tokens_of_a_pair_are_broken_up_and_that_is_said() -> None:
     ],
 )
 def test_text_of_every_kind_goes_out_and_comes_back(text: str) -> None:
-    prompt = Prompt((Turn("user", (Span(text, False),)),))
-    [answer], [body], _ = ask(says(text.replace("\ud83d", "?")), prompt)
-    assert body["messages"][0]["content"] == text
+    turns = Turn("system", (Span(f"Ours: {text}", True),)), Turn("user", (Span(text, False),))
+    [answer], [body], _ = ask(says(text.replace("\ud83d", "?")), Prompt(turns))
+    assert [message["content"] for message in body["messages"]] == [f"Ours: {text}", text]
     assert answer.text == text.replace("\ud83d", "?")
+
+
+def test_half_a_character_in_an_answer_does_not_spoil_it() -> None:
+    assert one(sends('{"choices": [{"message": {"content": "\\ud83d\\ude00 \\ud83d\\nA"}}]}')).text == "😀 ?\nA"
 
 
 def test_characters_spread_over_tokens_do_not_shift_the_labels_place() -> None:

@@ -24,7 +24,7 @@ from evenhand.protocol import Protocol
 from evenhand.runner import Run
 from evenhand.store import Store
 
-DEFAULT_PROTOCOL = "chained"
+DEFAULT_PROTOCOL = "overall"
 T = TypeVar("T")
 
 

@@ -91,14 +91,19 @@ GpuOption = Annotated[
 ]
 
 
-@app.callback()
-def root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
-) -> None:
-    """A pairwise judge for language-model outputs: which of two responses is better, A, B or tie?"""
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         print(f"evenhand {__version__}")
         raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """A pairwise judge for language-model outputs: which of two responses is better, A, B or tie?"""
 
 
 @app.command()
@@ -184,8 +189,9 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Judge one pair on the spot."""
+    template, chosen = Protocol.load(protocol), _orders(orders)  # before a model is fetched
     engine = _engine(spec, Hardware(context, threads, gpu_layers), _endpoint(settings, samples))
-    with Judge(engine, Protocol.load(protocol), db=db, orders=_orders(orders), raw_markup=raw_markup) as judge:
+    with Judge(engine, template, db=db, orders=chosen, raw_markup=raw_markup) as judge:
         judgment = judge.compare(instruction, a, b)
     if as_json:
         print(console.facts_to_print(judgment_facts(judgment)))

@@ -22,7 +22,7 @@ import orjson
 
 from evenhand.engines.base import Answer, Engine, Usage
 from evenhand.engines.completion import Choice, read_choices, read_usage
-from evenhand.engines.http import JsonClient, Reply, Said
+from evenhand.engines.http import JsonClient, Reply, Said, dump
 from evenhand.engines.llama_server import LlamaServerEngine
 from evenhand.engines.presets import ANY, PRESETS, Address, Preset
 from evenhand.engines.vllm import VllmTokeniser
@@ -385,7 +385,7 @@ def _ready(turn: Turn) -> orjson.Fragment:
         if len(_READY) > 1000:
             _READY.clear()
         content = {"role": turn.role, "content": turn.text}
-        known = _READY[id(turn)] = (turn, orjson.Fragment(orjson.dumps(content)))
+        known = _READY[id(turn)] = (turn, orjson.Fragment(dump(content)))
     return known[1]
 
 

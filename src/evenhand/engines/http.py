@@ -153,7 +153,7 @@ class JsonClient:
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Reply:
         """Send a body as JSON."""
-        return await self._send("POST", path, _dump(body))
+        return await self._send("POST", path, dump(body))
 
     async def get(self, path: str) -> Reply:
         """Fetch a path."""
@@ -227,8 +227,8 @@ class JsonClient:
 
     def _parse(self, status: int, content: bytes) -> Any:
         try:
-            return orjson.loads(content)
-        except orjson.JSONDecodeError:
+            return load(content)
+        except ValueError:
             text = content[:2000].decode("utf-8", "replace")
             if status != 200:
                 return text  # a proxy's page; its status says enough
@@ -291,11 +291,34 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _dump(body: Mapping[str, Any]) -> bytes:
+def dump(body: Mapping[str, Any]) -> bytes:
+    """A body as JSON; it may hold parts that are JSON already, as orjson.Fragment.
+
+    >>> dump({"done": orjson.Fragment(b"[1]"), "half": chr(0xD83D)})
+    b'{"done": [1], "half": "\\\\ud83d"}'
+    """
     try:
         return orjson.dumps(body)
     except TypeError:  # half of a surrogate pair: no UTF-8, but JSON has a way to write it
-        return json.dumps(body).encode()
+        return json.dumps(body, default=lambda part: json.loads(orjson.dumps(part))).encode()
+
+
+def load(content: bytes) -> Any:
+    """Parse JSON; half of a surrogate pair, which no database takes, becomes a question mark.
+
+    >>> load(b'{"half": "\\\\ud83d"}')
+    {'half': '?'}
+    """
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError as fault:
+        if b"\\u" not in content:
+            raise
+        try:
+            loose = json.dumps(json.loads(content), ensure_ascii=False)
+        except RecursionError:
+            raise fault from None
+        return orjson.loads(loose.encode("utf-8", "replace"))
 
 
 def _kind(status: int, said: str) -> _Fault:
