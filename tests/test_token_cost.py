@@ -17,7 +17,7 @@ FIRST = (
 )
 SECOND = (
     "On number {n} of its meetings the committee decided to wait. There was a report to come, and nobody wanted to "
-    "build a new bridge, or to mend the old one, before everyone in the room had had the time to read it carefully. "
+    "build a new bridge, or to mend the old one, before everyone in the room had had time to read it carefully. "
     "They will meet again when the report is there."
 )
 PAIRS = [Pair(f"{INSTRUCTION} Case {n}.", FIRST.format(n=n), SECOND.format(n=n)) for n in range(1, 5)]

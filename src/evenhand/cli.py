@@ -37,6 +37,7 @@ from evenhand.store import JudgeRow, Store
 
 DONE, FAILED, WRONG, WITH_FAILURES = 0, 1, 2, 3
 DEFAULT_DB = Path("evenhand.db")
+DEMO_DB = Path("evenhand-demo.db")
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False
@@ -132,8 +133,12 @@ def judge(
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", min=1, help="At most so many at once.")
     ] = None,
-    requests_per_minute: Annotated[float | None, typer.Option("--requests-per-minute", min=0.01)] = None,
-    tokens_per_minute: Annotated[float | None, typer.Option("--tokens-per-minute", min=1)] = None,
+    requests_per_minute: Annotated[
+        float | None, typer.Option("--requests-per-minute", min=0.01, help="Ask no faster than that.")
+    ] = None,
+    tokens_per_minute: Annotated[
+        float | None, typer.Option("--tokens-per-minute", min=1, help="Use no more than that.")
+    ] = None,
     max_requests: Annotated[int | None, typer.Option("--max-requests", min=1, help="Stop before more.")] = None,
     max_cost: Annotated[float | None, typer.Option("--max-cost", min=0, help="Stop before it costs more.")] = None,
     prices: Annotated[
@@ -250,7 +255,7 @@ def reread(db: DbOption = DEFAULT_DB, as_json: JsonOption = False) -> None:
 
 @app.command()
 def demo(
-    db: Annotated[Path | None, typer.Option("--db", metavar="FILE", help="Keep the verdicts there.")] = None,
+    db: Annotated[Path, typer.Option("--db", metavar="FILE", help="Where verdicts are kept.")] = DEMO_DB,
 ) -> None:
     """Judge the pairs that come with evenhand, and see how often the judge is right."""
     pairs = list(sample_pairs())
@@ -368,6 +373,8 @@ def _orders(word: str) -> Orders:
 
 def _engine(spec: str, hardware: Hardware | None = None, endpoint: EndpointSettings | None = None) -> Engine:
     """Open a judge; a model that has to be fetched is announced with its size first."""
+    if spec.startswith("hf:") and catalog.find(spec) is None:
+        console.err.print(f"{spec} is not here yet: fetching it from Hugging Face", soft_wrap=True)
     if spec in catalog.CATALOG and catalog.find(spec) is None:
         model = catalog.CATALOG[spec]
         console.err.print(

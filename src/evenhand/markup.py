@@ -99,6 +99,18 @@ def weave(turns: Iterable[Turn], frame: Sequence[str]) -> tuple[Span, ...]:
     return merge([*spans, Span(frame[-1], True)])
 
 
+def without_system(turns: Sequence[Turn]) -> list[Turn]:
+    """The same conversation for a model that knows no system turn: the user says it first.
+
+    >>> [turn.text for turn in without_system([Turn("system", (Span("Be brief.", True),)), Turn("user", ())])]
+    ['Be brief.\\n\\n']
+    """
+    if len(turns) < 2 or turns[0].role != "system" or turns[1].role != "user":
+        return list(turns)
+    said = (*turns[0].spans, Span("\n\n", True), *turns[1].spans)
+    return [Turn("user", merge(said)), *turns[2:]]
+
+
 def merge(spans: Iterable[Span]) -> tuple[Span, ...]:
     """Join neighbouring trusted spans, so that they are tokenised as one text, and drop empty ones.
 

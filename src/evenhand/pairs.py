@@ -209,7 +209,11 @@ def _refuse_twins(path: str | Path, hashes: array[int]) -> None:
             continue
         if pair.id in seen:
             first = f"{source.unit} {seen[pair.id]}"
-            raise source.error(where, f"id '{pair.id}' stands already at {first}", hint="ids must differ")
+            raise source.error(
+                where,
+                f"id '{pair.id}' stands already at {first}",
+                hint="give each row an id of its own; without one, the same three texts are the same pair",
+            )
         seen[pair.id] = where
 
 

@@ -67,8 +67,10 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
             reused INTEGER, generated INTEGER)""",
     ),
 )
-# A worker that has not been heard of for so long is taken for dead, if its process cannot be looked at.
-_CLAIM_SECONDS = 600.0
+# After so long a claim counts for nothing. On this machine the process itself is looked at, so only a number that
+# was given to another process needs the limit; a process on another machine cannot be looked at.
+_CLAIM_SECONDS = 86_400.0
+_FAR_CLAIM_SECONDS = 3_600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,15 +391,15 @@ class Store:
     def _hearings(self, judge: JudgeRow, pair: int) -> dict[Order, Hearing]:
         """The verdicts of a pair by order; what is not there is invalid, with the reason that is known."""
         rows = self._db.execute(
-            'SELECT d."order", v.dimension, v.label, v.p_a, v.p_b, v.p_tie, v.mass, v.invalid, f.reason'
+            'SELECT d."order", v.dimension, v.label, v.p_a, v.p_b, v.p_tie, v.mass, v.invalid, f.reason, f.detail'
             " FROM docket d LEFT JOIN verdicts v ON v.hearing = d.hearing"
             " LEFT JOIN failures f ON f.hearing = d.hearing WHERE d.judge = ? AND d.pair = ?"
             ' ORDER BY d."order"',
             (judge.id, pair),
         ).fetchall()
         found: dict[Order, dict[str, Verdict]] = {}
-        for order, dimension, *columns, reason in rows:
-            verdicts = found.setdefault(order, dict(_absent(judge.dimensions, reason)))
+        for order, dimension, *columns, reason, detail in rows:
+            verdicts = found.setdefault(order, _absent(judge.dimensions, reason, detail))
             if dimension is not None:
                 verdicts[dimension] = _verdict(dimension, *columns)
         return {order: Hearing(verdicts) for order, verdicts in found.items()}
@@ -415,9 +417,9 @@ class Store:
         return Usage(computed, reused, generated), float(seconds)
 
 
-def _absent(dimensions: Iterable[str], reason: str | None) -> Iterator[tuple[str, Verdict]]:
-    for verdict in invalid(dimensions, reason or "not_asked"):
-        yield verdict.dimension, verdict
+def _absent(dimensions: Iterable[str], reason: str | None, detail: str | None) -> dict[str, Verdict]:
+    missing = invalid(dimensions, reason or "not_asked", detail or "")
+    return {verdict.dimension: verdict for verdict in missing}
 
 
 def _answer(text: str, tokens: str, finish: str, samples: str, notes: str, *usage: int) -> Answer:
@@ -453,9 +455,10 @@ def _alive(worker: str, since: float) -> bool:
     A claim that has grown old counts for nothing: the process may be gone and its number given to another.
     """
     host, pid, _ = worker.rsplit(" ", 2)
-    if time.time() - since > _CLAIM_SECONDS:
+    far = host != socket.gethostname()
+    if time.time() - since > (_FAR_CLAIM_SECONDS if far else _CLAIM_SECONDS):
         return False
-    if host != socket.gethostname():
+    if far:
         return True
     try:
         os.kill(int(pid), 0)

@@ -15,7 +15,7 @@ from typing import Any
 from evenhand.engines.base import Answer, Token, Usage
 from evenhand.engines.http import JsonClient, Reply
 from evenhand.errors import EngineError, TooLongError
-from evenhand.markup import Role, Span, Turn, merge, weave
+from evenhand.markup import Role, Span, Turn, merge, weave, without_system
 from evenhand.protocol import Prompt
 
 LABELS = ("A", "B", "tie")
@@ -46,6 +46,7 @@ class LlamaClient:
         self._frames: dict[tuple[Role, ...], list[str]] = {}
         self._tokens: OrderedDict[Span, list[int]] = OrderedDict()
         self._answer_tokens: int | None = None
+        self._no_system = False  # whether the model's template refuses a system turn
 
     async def answer(self, prompt: Prompt, *, context: int) -> Answer:
         """One answer, held to the labels by a grammar, with the unconstrained probabilities."""
@@ -125,10 +126,22 @@ class LlamaClient:
         return left + await self._without_control(text[half:], parts[1])
 
     async def _render(self, turns: Sequence[Turn]) -> tuple[Span, ...]:
-        """Write the turns in the model's own chat template, which llama.cpp reads from the model file."""
+        """Write the turns in the model's own chat template, which llama.cpp reads from the model file.
+
+        A template that knows no system turn refuses it; what it says then stands at the head of the user's turn.
+        """
+        if self._no_system:
+            turns = without_system(turns)
         roles = tuple(turn.role for turn in turns)
-        if roles not in self._frames:
-            self._frames[roles] = await self._frame(roles)
+        try:
+            if roles not in self._frames:
+                self._frames[roles] = await self._frame(roles)
+        except EngineError as error:
+            if roles[0] != "system" or error.fatal:
+                raise
+            spans = weave(without_system(turns), await self._frame(roles[1:]))
+            self._no_system = True  # now that it is seen to help
+            return spans
         return weave(turns, self._frames[roles])
 
     async def _frame(self, roles: Sequence[Role]) -> list[str]:

@@ -1,0 +1,76 @@
+"""The client of llama.cpp's server, against a server that answers as one with another chat template would."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from evenhand import EngineError, Pair, Protocol
+from evenhand.engines.llama_client import LlamaClient
+
+PAIR = Pair("Name a colour.", "Red.", "Blue.")
+
+
+def server_without_system(seen: list[list[str]]) -> web.Application:
+    """Its template knows user and assistant, and refuses a system turn as some do."""
+
+    async def apply(request: web.Request) -> web.Response:
+        messages = (await request.json())["messages"]
+        seen.append([message["role"] for message in messages])
+        if messages[0]["role"] == "system":
+            return web.json_response({"error": {"message": "System role not supported", "code": 500}}, status=500)
+        text = "".join(f"<{message['role']}>{message['content']}<end>" for message in messages)
+        return web.json_response({"prompt": f"{text}<assistant>"})
+
+    async def tokenize(request: web.Request) -> web.Response:
+        return web.json_response({"tokens": list((await request.json())["content"].encode())})
+
+    app = web.Application()
+    app.router.add_post("/apply-template", apply)
+    app.router.add_post("/tokenize", tokenize)
+    return app
+
+
+async def rendered(protocol: str, times: int = 1) -> tuple[str, list[list[str]]]:
+    """The text that the client would send, and the roles of every attempt."""
+    seen: list[list[str]] = []
+    runner = web.AppRunner(server_without_system(seen))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    client = LlamaClient(f"http://127.0.0.1:{port}", "key")
+    try:
+        for _ in range(times):
+            ids = await client.tokens(Protocol.load(protocol).prompt(PAIR, "forward"))
+        return bytes(ids).decode(), seen
+    finally:
+        await client.close()
+        await runner.cleanup()
+
+
+def test_a_template_without_a_system_turn_gets_its_words_in_the_users() -> None:
+    text, _ = asyncio.run(rendered("holistic"))
+    assert text.startswith("<user>You compare two responses")
+    assert "<system>" not in text
+    assert "Red." in text
+    assert text.endswith("<end><assistant>")
+
+
+def test_the_refusal_is_met_once() -> None:
+    _, seen = asyncio.run(rendered("holistic", times=3))
+    assert [roles[0] for roles in seen].count("system") == 1
+
+
+def test_a_refusal_of_all_turns_is_an_error() -> None:
+    async def ask() -> None:
+        client = LlamaClient("http://127.0.0.1:9", "key")
+        try:
+            await client.tokens(Protocol.load("holistic").prompt(PAIR, "forward"))
+        finally:
+            await client.close()
+
+    with pytest.raises(EngineError):
+        asyncio.run(ask())
