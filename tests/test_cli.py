@@ -293,7 +293,7 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The options of every run below: a tiny model, a tiny template."""
     template = tmp_path_factory.mktemp("template") / "short.txt"
     template.write_text(SHORT)
-    return ["--judge", "smollm2-135m", "--protocol", str(template), "--context", "512"]
+    return ["--judge", "smollm2-135m", "--protocol", str(template), "--context", "512", "--threads", "1"]
 
 
 class Judged:

@@ -130,9 +130,7 @@ def test_a_run_that_is_killed_again_and_again_loses_only_what_was_under_way(
     assert finish(start(worker)) == f"{VERDICTS}\n"
     check_whole(db)
     assert len(asked(log)) == ASKS
-    # Each worker has one answer on its way, and those of the last tenth of a second may not be committed.
-    uncommitted = CONCURRENCY * (1 + round(0.15 / 0.004))
-    assert asked(log).total() - ASKS <= kills * uncommitted
+    assert asked(log).total() - ASKS <= kills * CONCURRENCY, "each worker has one answer on its way, and no more"
 
 
 def test_what_was_committed_is_never_asked_again(worker: list[str], db: Path, log: Path) -> None:
@@ -178,7 +176,7 @@ def test_the_real_engine_is_killed_and_the_command_goes_on(smollm: ModelFile, tm
         "<|im_start|>user\n{instruction}\nA: {output_1}\nB: {output_2}\nWhich is best, A, B, or tie?<|im_end|>\n"
     )
     command = [sys.executable, "-m", "evenhand", "judge", str(pairs), "--judge", "smollm2-135m", "--json"]
-    command += ["--protocol", str(template), "--db", str(db), "--context", "512"]
+    command += ["--protocol", str(template), "--db", str(db), "--context", "512", "--threads", "1"]
     process = start(command)
     wait_for(some_answered(db, 4), process)
     kill(process)

@@ -356,7 +356,7 @@ def test_a_claim_of_another_machine_holds_until_it_is_old(db: Path, entered: Map
     with Store(db) as store:
         give_to(db, entered["forward"], worker_of(1, "elsewhere"), time.time())
         assert enter(store).held
-        give_to(db, entered["forward"], worker_of(1, "elsewhere"), time.time() - 3600)
+        give_to(db, entered["forward"], worker_of(1, "elsewhere"), time.time() - 7200)
         assert not enter(store).held
 
 

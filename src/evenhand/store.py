@@ -71,6 +71,8 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
 # was given to another process needs the limit; a process on another machine cannot be looked at.
 _CLAIM_SECONDS = 86_400.0
 _FAR_CLAIM_SECONDS = 3_600.0
+# How long to wait for another process that is writing.
+_BUSY_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,9 @@ class Store:
         self._held: dict[int, int] = {}  # hearings that this process is at work on, and their asks to come
         self._closed = False
         with _clearly(self.path):
-            self._db = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
+            self._db = sqlite3.connect(
+                self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
             try:
                 self._prepare()
             except BaseException:
@@ -133,12 +137,25 @@ class Store:
             self._db.execute("UPDATE hearings SET worker = NULL WHERE worker = ?", (self.worker,))
 
     def _prepare(self) -> None:
-        self._db.execute("PRAGMA journal_mode = WAL")
+        self._switch_to_wal()
         # WAL with NORMAL survives the death of the process at any moment; only a power cut may cost the
         # last moments, and never the file.
         self._db.execute("PRAGMA synchronous = NORMAL")
         self._db.execute("PRAGMA foreign_keys = ON")
         self._migrate()
+
+    def _switch_to_wal(self) -> None:
+        """Here SQLite does not wait by itself for another process that is switching the same new file."""
+        deadline = time.monotonic() + _BUSY_SECONDS
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as fault:
+                if "locked" not in str(fault) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
 
     def _migrate(self) -> None:
         """Bring the file to the present form; a step and its mark are one transaction."""
