@@ -263,15 +263,15 @@ def test_a_prompt_fits_to_the_last_token_or_not_at_all(client: LlamaClient, loop
 
 
 def test_a_pair_that_is_too_long_is_a_row_until_the_context_is_longer(smollm: ModelFile, db: Path) -> None:
-    long = Pair("Go on.", "again and " * 200, "Enough.", id="long")
+    long = Pair("Go on.", "again and " * 100, "Enough.", id="long")
     with Judge(LlamaEngine(smollm, Hardware(context=256, threads=1)), SHORT, db=db) as judge:
         short_one, long_one = judge.judge([PAIR, long])
     assert short_one["overall"].side is not None
     assert (long_one["overall"].side, long_one["overall"].invalid, long_one.asked) == (None, "too_long", 0)
     ((reason, detail),) = set(rows(db, "SELECT reason, detail FROM failures"))
     assert reason == "too_long"
-    assert re.search(r"has 5\d\d tokens .* holds 256", str(detail))
-    with Judge(LlamaEngine(smollm, Hardware(context=1024, threads=1)), SHORT, db=db) as judge:
+    assert re.search(r"has 3\d\d tokens .* holds 256", str(detail))
+    with Judge(LlamaEngine(smollm, Hardware(context=512, threads=1)), SHORT, db=db) as judge:
         again = list(judge.judge([PAIR, long]))
     assert [(j["overall"].side is not None, j.asked) for j in again] == [(True, 0), (True, 2)]
     assert rows(db, "SELECT * FROM failures") == []
