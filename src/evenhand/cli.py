@@ -268,10 +268,14 @@ def demo(
     with Judge(_engine(catalog.DEFAULT_MODEL), "chained", db=db) as judge:
         summary, facts = _run(judge, pairs, len(pairs), lines=True)
     _show_run(summary, facts, f"{facts['judge']} under chained")
+    console.out.print(_SMALL, soft_wrap=True)
     console.out.print(console.panel(_NEXT, "what to try next"))
     raise typer.Exit(WITH_FAILURES if summary.invalid else DONE)
 
 
+_SMALL = """
+This is a small judge: it leans to whatever stands first (place lift), so its orders disagree, and it seldom finds
+a tie. What is left after both orders are heard is the column "right side". docs/quality.md says what to expect."""
 _NEXT = """\
 evenhand compare --instruction "Name a prime number." --a "7" --b "8"
 evenhand judge PAIRS.jsonl            your own pairs: instruction, output_1, output_2
