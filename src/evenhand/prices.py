@@ -36,7 +36,7 @@ def find_price(spec: str, table: Path | None = None) -> Price | None:
     """The price of a judge by its name, in the user's own table or the shipped one; None where it has none.
 
     >>> find_price("openai:gpt-4o-mini").date
-    '2025-06-01'
+    '2026-03-21'
     >>> find_price("openai:some-other-model") is None
     True
     """
