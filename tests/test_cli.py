@@ -462,3 +462,15 @@ def wait_for_answers(db: Path, wanted: int, process: subprocess.Popen[str]) -> N
         except sqlite3.OperationalError:  # it is being created at this moment
             pass
         time.sleep(0.02)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("arguments", [["protocols", "show", "chained"], ["protocols", "--json"]])
+def test_output_that_cannot_be_written_is_said_in_a_sentence(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "evenhand", *arguments]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert "No space left" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr

@@ -7,6 +7,7 @@ Exit codes: 0 done; 1 the machine or the judge failed; 2 wrong use or wrong inpu
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -549,8 +550,17 @@ def _model_facts(status: catalog.Status) -> dict[str, Any]:
 def main() -> NoReturn:
     """Run a command; what went wrong is said in a sentence, with the remedy where one is known."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # here, where a full disk can still be said
     except EvenhandError as error:
         console.fail(error.message, error.hint)
         sys.exit(WRONG if isinstance(error, InputError) else FAILED)
+    except OSError as fault:
+        # What is left in the buffer cannot be written; Python would try again at its end, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(fault, BrokenPipeError):
+            console.fail(f"{fault.filename or 'output'}: {fault.strerror}", "what was answered is kept")
+        sys.exit(FAILED)
     sys.exit(DONE)
