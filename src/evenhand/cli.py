@@ -275,8 +275,8 @@ def demo(
 
 
 _SMALL = """
-This is a small judge: it leans to whatever stands first (place lift), so its orders disagree, and it seldom finds
-a tie. What is left after both orders are heard is the column "right side". docs/quality.md says what to expect."""
+This is a small judge: it leans to whatever stands first (place lift), so its orders disagree, and it cannot tell
+ties from other pairs. What is left after both orders are heard is the column "right side"; see docs/quality.md."""
 _NEXT = """\
 evenhand compare --instruction "Name a prime number." --a "7" --b "8"
 evenhand judge PAIRS.jsonl            your own pairs: instruction, output_1, output_2
