@@ -25,6 +25,7 @@ from evenhand.judge import Judgment, Setup
 from evenhand.pairs import Pair
 from evenhand.protocol import Order, Prompt, Protocol
 from evenhand.store import Case, JudgeRow, Store
+from evenhand.store.schema import MIGRATIONS
 from evenhand.verdict import Verdict, invalid
 
 ODD_TEXTS = {
@@ -264,7 +265,7 @@ def test_two_equal_responses_are_one_conversation(db: Path) -> None:
 def test_a_fresh_file_is_brought_to_the_present_form(db: Path) -> None:
     with Store(db):
         pass
-    assert rows(db, "PRAGMA user_version") == [(1,)]
+    assert rows(db, "PRAGMA user_version") == [(len(MIGRATIONS),)]
     assert rows(db, "PRAGMA journal_mode") == [("wal",)]
     assert rows(db, "PRAGMA integrity_check") == [("ok",)]
 
@@ -279,7 +280,7 @@ def test_a_file_of_a_newer_evenhand_is_refused_and_left_alone(db: Path) -> None:
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evenhand.store._MIGRATIONS", (("CREATE TABLE one (x)", "CREATE NONSENSE"),))
+    monkeypatch.setattr("evenhand.store.schema.MIGRATIONS", (("CREATE TABLE one (x)", "CREATE NONSENSE"),))
     with pytest.raises(StoreError):
         Store(db)
     assert rows(db, "SELECT count(*) FROM sqlite_master") == [(0,)]

@@ -45,7 +45,7 @@ err = Console(stderr=True, highlight=False)
 def summary_table(summary: Summary, title: str) -> Table:
     """The table at the end of a run: one row for each dimension."""
     one, two = summary.sides
-    table = _table(title)
+    table = plain_table(title)
     table.add_column("dimension", no_wrap=True)
     for name, style in ((f"{one}\nwins", COLOURS["1"]), ("tie", COLOURS["tie"]), (f"{two}\nwins", COLOURS["2"])):
         table.add_column(name, justify="right", style=style, no_wrap=True)
@@ -63,7 +63,7 @@ def summary_table(summary: Summary, title: str) -> Table:
     return table
 
 
-def _table(title: str | None = None) -> Table:
+def plain_table(title: str | None = None) -> Table:
     """The one look that all tables have."""
     return Table(
         title=title,
@@ -117,7 +117,7 @@ def agreement_table(summary: Summary) -> Table | None:
     known = {name: tally for name, tally in summary.tallies.items() if tally.labelled}
     if not known:
         return None
-    table = _table("Against the known answers")
+    table = plain_table("Against the known answers")
     table.add_column("dimension")
     for name in ("pairs", "same verdict", "decided pairs", "right side"):
         table.add_column(name, justify="right")
@@ -179,7 +179,7 @@ def judgment_line(judgment: Judgment) -> Text:
 
 def comparison(judgment: Judgment) -> Table:
     """One judgment in full: per dimension the verdict, its probabilities, and what each order said."""
-    table = _table()
+    table = plain_table()
     table.add_column("dimension", no_wrap=True)
     table.add_column("verdict")
     for name, side in (("p(1)", "1"), ("p(2)", "2"), ("p(tie)", "tie")):
@@ -216,7 +216,7 @@ def _mass_cell(finding: Finding) -> str:
 
 def protocols_table(protocols: Iterable[Template]) -> Table:
     """The protocols that come with the package."""
-    table = _table()
+    table = plain_table()
     for name in ("name", "asks", "dimensions", "what it is for"):
         table.add_column(name, no_wrap=name == "name")
     for protocol in protocols:
@@ -227,7 +227,7 @@ def protocols_table(protocols: Iterable[Template]) -> Table:
 
 def models_table(statuses: Sequence[Status]) -> Table:
     """The catalog of models."""
-    table = _table()
+    table = plain_table()
     table.add_column("name", no_wrap=True)
     table.add_column("size", justify="right", no_wrap=True)
     for name in ("licence", "on disk"):

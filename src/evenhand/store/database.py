@@ -1,14 +1,4 @@
-"""What is kept: one SQLite file. All SQL of the project is here.
-
-judges    an engine under a protocol, by its fingerprint, with the template's text
-pairs     what was compared
-hearings  one conversation (judge, texts as shown), by the hash of all that made it
-docket    which hearing is which pair in which order; pairs that show the same texts share a hearing
-answers   what the judge said to each ask, word for word, with the probabilities of its tokens
-verdicts  what was read off the answers
-failures  what could not be asked, and why; tried again in the next run
-runs      when, with which settings, at what cost
-"""
+"""The database itself: one SQLite file, opened, written in small transactions, and read back."""
 
 from __future__ import annotations
 
@@ -26,47 +16,14 @@ from typing import Any, Literal, cast
 import orjson
 
 from evenhand.engines.base import Answer, Token, Usage
-from evenhand.errors import EngineError, StoreError
+from evenhand.errors import EngineError
 from evenhand.judge import Hearing, Judgment, Setup
 from evenhand.pairs import Pair
 from evenhand.protocol import Order
+from evenhand.store.labels import LabelBook
+from evenhand.store.schema import clearly, migrate
 from evenhand.verdict import Label, Verdict, invalid, read_answer
 
-_MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    (
-        """CREATE TABLE judges (
-            id INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL UNIQUE, model TEXT NOT NULL,
-            identity TEXT NOT NULL, protocol TEXT NOT NULL, template TEXT NOT NULL,
-            dimensions TEXT NOT NULL, raw_markup INTEGER NOT NULL, created REAL NOT NULL)""",
-        """CREATE TABLE pairs (
-            id INTEGER PRIMARY KEY, name TEXT NOT NULL, key TEXT NOT NULL, instruction TEXT NOT NULL,
-            output_1 TEXT NOT NULL, output_2 TEXT NOT NULL, model_1 TEXT NOT NULL, model_2 TEXT NOT NULL,
-            labels TEXT NOT NULL, metadata TEXT NOT NULL, UNIQUE (name, key))""",
-        """CREATE TABLE hearings (
-            id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, judge INTEGER NOT NULL REFERENCES judges,
-            worker TEXT, claimed REAL)""",
-        """CREATE TABLE docket (
-            pair INTEGER NOT NULL REFERENCES pairs, judge INTEGER NOT NULL REFERENCES judges,
-            "order" TEXT NOT NULL, hearing INTEGER NOT NULL REFERENCES hearings,
-            PRIMARY KEY (judge, pair, "order")) WITHOUT ROWID""",
-        """CREATE TABLE answers (
-            hearing INTEGER NOT NULL REFERENCES hearings, ask INTEGER NOT NULL, text TEXT NOT NULL,
-            tokens TEXT NOT NULL, finish TEXT NOT NULL, samples TEXT NOT NULL, notes TEXT NOT NULL,
-            computed INTEGER NOT NULL, reused INTEGER NOT NULL,
-            generated INTEGER NOT NULL, created REAL NOT NULL, PRIMARY KEY (hearing, ask)) WITHOUT ROWID""",
-        """CREATE TABLE verdicts (
-            hearing INTEGER NOT NULL REFERENCES hearings, dimension TEXT NOT NULL, label TEXT,
-            p_a REAL, p_b REAL, p_tie REAL, mass REAL, invalid TEXT,
-            PRIMARY KEY (hearing, dimension)) WITHOUT ROWID""",
-        """CREATE TABLE failures (
-            hearing INTEGER PRIMARY KEY REFERENCES hearings, ask INTEGER NOT NULL, reason TEXT NOT NULL,
-            detail TEXT NOT NULL, attempts INTEGER NOT NULL, created REAL NOT NULL)""",
-        """CREATE TABLE runs (
-            id INTEGER PRIMARY KEY, judge INTEGER NOT NULL REFERENCES judges, settings TEXT NOT NULL,
-            started REAL NOT NULL, ended REAL, pairs INTEGER, asked INTEGER, computed INTEGER,
-            reused INTEGER, generated INTEGER)""",
-    ),
-)
 # After so long a claim counts for nothing. On this machine the process itself is looked at, so only a number that
 # was given to another process needs the limit; a process on another machine cannot be looked at.
 _CLAIM_SECONDS = 86_400.0
@@ -112,7 +69,7 @@ class Store:
         self.worker = f"{socket.gethostname()} {os.getpid()} {time.time_ns()}"
         self._held: dict[int, int] = {}  # hearings that this process is at work on, and their asks to come
         self._closed = False
-        with _clearly(self.path):
+        with clearly(self.path):
             self._db = sqlite3.connect(
                 self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
@@ -121,6 +78,7 @@ class Store:
             except BaseException:
                 self._db.close()
                 raise
+        self.labels = LabelBook(self._db, self._writing, self.path)
 
     def __enter__(self) -> Store:
         return self
@@ -133,7 +91,7 @@ class Store:
         if self._closed:
             return
         self._closed = True
-        with _clearly(self.path), closing(self._db):
+        with clearly(self.path), closing(self._db):
             self._db.execute("UPDATE hearings SET worker = NULL WHERE worker = ?", (self.worker,))
 
     def _prepare(self) -> None:
@@ -142,7 +100,7 @@ class Store:
         # last moments, and never the file.
         self._db.execute("PRAGMA synchronous = NORMAL")
         self._db.execute("PRAGMA foreign_keys = ON")
-        self._migrate()
+        migrate(self._db, self.path)
 
     def _switch_to_wal(self) -> None:
         """Here SQLite does not wait by itself for another process that is switching the same new file."""
@@ -157,27 +115,13 @@ class Store:
             else:
                 return
 
-    def _migrate(self) -> None:
-        """Bring the file to the present form; a step and its mark are one transaction."""
-        (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        if version > len(_MIGRATIONS):
-            raise StoreError(f"{self.path} was written by a newer evenhand", hint="pip install -U evenhand")
-        for number, steps in enumerate(_MIGRATIONS[version:], version + 1):
-            self._db.execute("BEGIN IMMEDIATE")
-            # Another process may have done it while this one waited for the lock.
-            if self._db.execute("PRAGMA user_version").fetchone()[0] < number:
-                for step in steps:
-                    self._db.execute(step)
-                self._db.execute(f"PRAGMA user_version = {number}")
-            self._db.execute("COMMIT")
-
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """A transaction: all of it is durable when it ends, or none of it, if it fails.
 
         A commit costs some tens of microseconds here, because WAL with NORMAL does not wait for the disk.
         """
-        with _clearly(self.path):
+        with clearly(self.path):
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -383,7 +327,7 @@ class Store:
 
     def judges(self) -> list[JudgeRow]:
         """Every judge that has heard a pair, the newest last."""
-        with _clearly(self.path):
+        with clearly(self.path):
             rows = self._db.execute(
                 "SELECT id, fingerprint, model, identity, protocol, template, dimensions, raw_markup,"
                 " (SELECT count(DISTINCT pair) FROM docket WHERE judge = judges.id) FROM judges ORDER BY id"
@@ -395,7 +339,7 @@ class Store:
 
     def judgments(self, judge: JudgeRow) -> Iterator[Judgment]:
         """Every pair that a judge has heard, with its findings, one after the other."""
-        with _clearly(self.path):
+        with clearly(self.path):
             pairs = self._db.execute(
                 "SELECT p.id, p.name, p.instruction, p.output_1, p.output_2, p.model_1, p.model_2, p.labels,"
                 " p.metadata FROM pairs p WHERE p.id IN (SELECT pair FROM docket WHERE judge = ?) ORDER BY p.id",
@@ -484,22 +428,3 @@ def _alive(worker: str, since: float) -> bool:
     except PermissionError:
         return True  # it runs, and belongs to another user
     return True
-
-
-@contextmanager
-def _clearly(path: str) -> Iterator[None]:
-    """Say what is wrong with the database in one sentence instead of SQLite's own words alone."""
-    try:
-        yield
-    except sqlite3.DatabaseError as fault:
-        said = str(fault)
-        hints = {
-            "not a database": "name another file with --db",
-            "malformed": "what can be read: sqlite3 FILE .recover",
-            "locked": "another program holds the file open for writing; try again when it is done",
-            "full": "the disk is full; make room and run the same command again: it goes on where it stopped",
-            "readonly": "the file or its folder cannot be written to",
-            "unable to open": "does the folder exist, and may you write to it?",
-        }
-        hint = next((text for word, text in hints.items() if word in said), "")
-        raise StoreError(f"the database {path} cannot be used: {said}", hint=hint) from fault

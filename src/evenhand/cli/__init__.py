@@ -1,0 +1,12 @@
+"""The command line: thin commands over the library, one file for each family of them.
+
+Exit codes: 0 done; 1 the machine or the judge failed; 2 wrong use or wrong input; 3 done, but with failures;
+130 stopped by Ctrl-C.
+"""
+
+from evenhand.cli.app import app, main
+
+# Importing a file of commands enters them; --help lists them in this order.
+from evenhand.cli import judge, results, demo, protocols, models  # isort: skip
+
+__all__ = ["app", "demo", "judge", "main", "models", "protocols", "results"]

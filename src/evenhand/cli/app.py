@@ -1,0 +1,52 @@
+"""The program: its name, its exit codes, and what becomes of an error."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from evenhand import __version__, console
+from evenhand.errors import EvenhandError, InputError
+
+DONE, FAILED, WRONG, WITH_FAILURES = 0, 1, 2, 3
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"evenhand {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """A pairwise judge for language-model outputs: which of two responses is better, A, B or tie?"""
+
+
+def main() -> NoReturn:
+    """Run a command; what went wrong is said in a sentence, with the remedy where one is known."""
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # here, where a full disk can still be said
+    except EvenhandError as error:
+        console.fail(error.message, error.hint)
+        sys.exit(WRONG if isinstance(error, InputError) else FAILED)
+    except OSError as fault:
+        # What is left in the buffer cannot be written; Python would try again at its end, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(fault, BrokenPipeError):
+            console.fail(f"{fault.filename or 'output'}: {fault.strerror}", "what was answered is kept")
+        sys.exit(FAILED)
+    sys.exit(DONE)

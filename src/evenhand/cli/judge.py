@@ -1,0 +1,171 @@
+"""evenhand judge, evenhand compare: ask a judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evenhand import console
+from evenhand.api import DEFAULT_PROTOCOL, Judge
+from evenhand.cli.app import DONE, WITH_FAILURES, app
+from evenhand.cli.options import (
+    DEFAULT_DB,
+    ContextOption,
+    DbOption,
+    GpuOption,
+    JsonOption,
+    JudgeOption,
+    OrdersOption,
+    ProtocolOption,
+    RawOption,
+    SamplesOption,
+    SeedOption,
+    SetOption,
+    ThreadsOption,
+    orders_from,
+)
+from evenhand.cli.running import endpoint_settings, open_judge, run_with_progress, show_run
+from evenhand.engines import catalog
+from evenhand.engines.llama import Hardware
+from evenhand.judge import Orders, Setup
+from evenhand.pace import Limits
+from evenhand.pairs import Pair, check_pairs, read_pairs
+from evenhand.prices import Price, find_price
+from evenhand.protocol import Protocol
+from evenhand.report import judgment_facts, usage_facts
+from evenhand.runner import plan
+from evenhand.store import Store
+
+
+@app.command()
+def judge(
+    pairs: Annotated[
+        str,
+        typer.Argument(
+            metavar="PAIRS",
+            help="A .jsonl, .json or .csv file with the fields instruction, output_1, output_2; "
+            "'-' reads JSONL from standard input.",
+        ),
+    ],
+    spec: JudgeOption = catalog.DEFAULT_MODEL,
+    protocol: ProtocolOption = DEFAULT_PROTOCOL,
+    orders: OrdersOption = "both",
+    db: DbOption = DEFAULT_DB,
+    seed: SeedOption = 0,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Judge only the first so many pairs.")] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Pass over broken rows and say how many.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what the run would take, and ask nobody.")
+    ] = False,
+    raw_markup: RawOption = False,
+    settings: SetOption = None,
+    samples: SamplesOption = 1,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", min=1, help="At most so many at once.")
+    ] = None,
+    requests_per_minute: Annotated[
+        float | None, typer.Option("--requests-per-minute", min=0.01, help="Ask no faster than that.")
+    ] = None,
+    tokens_per_minute: Annotated[
+        float | None, typer.Option("--tokens-per-minute", min=1, help="Use no more than that.")
+    ] = None,
+    max_requests: Annotated[int | None, typer.Option("--max-requests", min=1, help="Stop before more.")] = None,
+    max_cost: Annotated[float | None, typer.Option("--max-cost", min=0, help="Stop before it costs more.")] = None,
+    prices: Annotated[
+        Path | None, typer.Option("--prices", metavar="FILE", help="Your own table of prices, as JSON.")
+    ] = None,
+    context: ContextOption = None,
+    threads: ThreadsOption = None,
+    gpu_layers: GpuOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Judge every pair of a file; a run that was stopped goes on where it stopped."""
+    count, bad = check_pairs(pairs, skip_bad=skip_bad)
+    for fault in bad[:5]:
+        console.err.print(f"skipped: {fault.message}", style="yellow", soft_wrap=True, markup=False)
+    template, chosen = Protocol.load(protocol), orders_from(orders)
+    price = find_price(spec, prices)
+    limits = Limits(concurrency, requests_per_minute, tokens_per_minute, max_requests, max_cost)
+    engine = open_judge(
+        spec, Hardware(context, threads, gpu_layers), endpoint_settings(settings, samples, concurrency)
+    )
+    rows = islice(read_pairs(pairs, skip_bad=skip_bad), limit)
+    if dry_run:
+        show_plan(Setup(engine, template, raw_markup), rows, db, chosen, seed, price, as_json)
+        return
+    with Judge(
+        engine, template, db=db, orders=chosen, seed=seed, raw_markup=raw_markup, limits=limits, price=price
+    ) as judge:
+        summary, facts = run_with_progress(judge, rows, min(count, limit or count))
+    facts |= {"db": str(db), "skipped": len(bad)}
+    if as_json:
+        print(console.facts_to_print(facts))
+    else:
+        show_run(summary, facts, f"{facts['judge']} under {template.name}")
+        if bad:
+            console.out.print(f"{len(bad)} broken rows were skipped.", style="yellow")
+        console.out.print(f"[dim]kept in {db}; see it again:[/] evenhand results --db {db}", soft_wrap=True)
+    raise typer.Exit(WITH_FAILURES if summary.invalid or bad or facts["stopped"] else DONE)
+
+
+@app.command()
+def compare(
+    instruction: Annotated[str, typer.Option("--instruction", "-i", help="What was asked.")],
+    a: Annotated[str, typer.Option("--a", help="Response 1.")],
+    b: Annotated[str, typer.Option("--b", help="Response 2.")],
+    spec: JudgeOption = catalog.DEFAULT_MODEL,
+    protocol: ProtocolOption = DEFAULT_PROTOCOL,
+    orders: OrdersOption = "both",
+    db: Annotated[Path | None, typer.Option("--db", metavar="FILE", help="Keep the verdict there.")] = None,
+    raw_markup: RawOption = False,
+    settings: SetOption = None,
+    samples: SamplesOption = 1,
+    context: ContextOption = None,
+    threads: ThreadsOption = None,
+    gpu_layers: GpuOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Judge one pair on the spot."""
+    template, chosen = Protocol.load(protocol), orders_from(orders)  # before a model is fetched
+    engine = open_judge(spec, Hardware(context, threads, gpu_layers), endpoint_settings(settings, samples))
+    with Judge(engine, template, db=db, orders=chosen, raw_markup=raw_markup) as judge:
+        judgment = judge.compare(instruction, a, b)
+    if as_json:
+        print(console.facts_to_print(judgment_facts(judgment)))
+    else:
+        console.out.print(console.comparison(judgment))
+        for note in sorted(judgment.notes):
+            console.out.print(f"note: {note.replace('_', ' ')}", style="yellow")
+        console.out.print(
+            console.usage_line(judgment.usage, judgment.seconds, judgment.asked), style="dim", soft_wrap=True
+        )
+    bad = any(finding.side is None for finding in judgment.findings.values())
+    raise typer.Exit(WITH_FAILURES if bad else DONE)
+
+
+def show_plan(
+    setup: Setup, pairs: Iterable[Pair], db: Path, orders: Orders, seed: int, price: Price | None, as_json: bool
+) -> None:
+    """What a run would take."""
+    with Store(db if db.exists() else ":memory:") as store:
+        found = plan(setup, pairs, store, orders=orders, seed=seed)
+    usage = found.usage
+    cost = price.of(usage) if price else None
+    if as_json:
+        facts = {"pairs": found.pairs, "requests": found.requests, "kept": found.kept, "tokens": usage_facts(usage)}
+        print(console.facts_to_print({**facts, "cost": cost, "currency": price.currency if price else None}))
+        return
+    console.out.print(
+        f"{found.pairs:,} pairs: {found.requests:,} requests to make, {found.kept:,} answers kept already.\n"
+        f"About {usage.computed:,} tokens to read and {usage.generated:,} to write, by the lengths of the texts.\n"
+        + (
+            f"About {cost:.2f} {price.currency} at the prices of {price.date}, with nothing cached."
+            if price
+            else "No price is known for this judge; --prices gives one."
+        ),
+        soft_wrap=True,
+    )

@@ -1,0 +1,65 @@
+"""Options that several commands take, in one wording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evenhand.errors import InputError
+from evenhand.judge import ORDER_CHOICES, Orders
+
+DEFAULT_DB = Path("evenhand.db")
+
+JudgeOption = Annotated[
+    str,
+    typer.Option(
+        "--judge",
+        "-j",
+        metavar="SPEC",
+        help="A model of the catalog (see [bold]evenhand models[/]), a path to a GGUF file, "
+        "hf:owner/repo/file.gguf, an endpoint such as openai:MODEL or vllm:MODEL, or http://host/v1#MODEL.",
+    ),
+]
+ProtocolOption = Annotated[
+    str, typer.Option("--protocol", "-p", metavar="NAME|FILE", help="A built-in protocol or a template file.")
+]
+OrdersOption = Annotated[
+    str, typer.Option("--orders", metavar="|".join(ORDER_CHOICES), help="In which orders each pair is heard.")
+]
+DbOption = Annotated[Path, typer.Option("--db", metavar="FILE", help="Where verdicts are kept.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the facts as JSON on standard output.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A setting of a judge behind an endpoint: key_env, mode, effort, max_tokens, temperature, timeout, "
+        "or any other field of the request. May be given several times.",
+    ),
+]
+SamplesOption = Annotated[
+    int, typer.Option("--samples", min=1, help="Answers to share out where an endpoint tells no probabilities.")
+]
+SeedOption = Annotated[int, typer.Option("--seed", help="Decides the order of each pair with --orders random.")]
+RawOption = Annotated[
+    bool,
+    typer.Option("--raw-markup", help="Send the template's own markup instead of the model's chat template."),
+]
+ContextOption = Annotated[
+    int | None,
+    typer.Option("--context", min=256, metavar="TOKENS", help="The model's context. Default: up to 16384."),
+]
+ThreadsOption = Annotated[int | None, typer.Option("--threads", min=1, help="Default: the machine's cores.")]
+GpuOption = Annotated[
+    int | None, typer.Option("--gpu-layers", min=0, help="Layers on the GPU. Default: llama.cpp decides.")
+]
+
+
+def orders_from(word: str) -> Orders:
+    """The orders that a word names."""
+    for choice in ORDER_CHOICES:
+        if word == choice:
+            return choice
+    raise InputError(f"--orders {word}", hint=f"one of {', '.join(ORDER_CHOICES)}")

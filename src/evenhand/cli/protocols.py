@@ -1,0 +1,79 @@
+"""evenhand protocols: what a judge is asked."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from evenhand import console
+from evenhand.cli.app import app
+from evenhand.cli.options import JsonOption
+from evenhand.markup import render
+from evenhand.pairs import sample_pairs
+from evenhand.protocol import Protocol, built_in_names
+
+protocols_app = typer.Typer(help="The protocols: what a judge is asked.", invoke_without_command=True)
+app.add_typer(protocols_app, name="protocols")
+
+
+@protocols_app.callback()
+def protocols(context: typer.Context, as_json: JsonOption = False) -> None:
+    """List the built-in protocols."""
+    if context.invoked_subcommand:
+        return
+    every = [Protocol.load(name) for name in built_in_names()]
+    if as_json:
+        print(console.facts_to_print({"protocols": [_protocol_facts(protocol) for protocol in every]}))
+    else:
+        console.out.print(console.protocols_table(every))
+
+
+@protocols_app.command("show")
+def protocols_show(
+    name: Annotated[str, typer.Argument(metavar="NAME|FILE")],
+    raw: Annotated[bool, typer.Option("--template", help="Print the template itself, its slots open.")] = False,
+) -> None:
+    """Print a protocol as the judge sees it, with a sample pair; what comes from the pair is marked."""
+    protocol = Protocol.load(name)
+    if raw:
+        sys.stdout.write(protocol.text)
+        return
+    last = len(protocol.asks) - 1
+    pair = next(iter(sample_pairs()))
+    said = [
+        "A" if len(ask.dimensions) == 1 else ", ".join("A" for _ in ask.dimensions) for ask in protocol.asks[:-1]
+    ]
+    prompt = protocol.prompt(pair, "forward", last, said)
+    console.out.print(console.conversation(render(prompt.turns, protocol.dialect)), soft_wrap=True)
+    if last:
+        console.out.print("\n[dim]The earlier answers, here A, are the judge's own in a real hearing.[/]")
+
+
+@protocols_app.command("check")
+def protocols_check(file: Annotated[str, typer.Argument(metavar="FILE")], as_json: JsonOption = False) -> None:
+    """Say what is in a template file, or what is wrong with it."""
+    protocol = Protocol.load(file)
+    facts = _protocol_facts(protocol)
+    if as_json:
+        print(console.facts_to_print(facts))
+        return
+    console.out.print(
+        f"[green]ok[/]  {file}: {protocol.dialect.name}, {len(protocol.turns)} turns,"
+        f" {len(protocol.asks)} {'ask' if len(protocol.asks) == 1 else 'asks'}",
+        soft_wrap=True,
+    )
+    for number, ask in enumerate(protocol.asks, 1):
+        console.out.print(f"    ask {number}: {', '.join(ask.dimensions)}")
+
+
+def _protocol_facts(protocol: Protocol) -> dict[str, Any]:
+    return {
+        "name": protocol.name,
+        "description": protocol.description,
+        "dialect": protocol.dialect.name,
+        "turns": len(protocol.turns),
+        "asks": [list(ask.dimensions) for ask in protocol.asks],
+        "fingerprint": protocol.fingerprint,
+    }

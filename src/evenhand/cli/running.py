@@ -1,0 +1,132 @@
+"""What every command that asks a judge shares: opening it, running it with progress, showing what came out."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Any
+
+from evenhand import console
+from evenhand.api import Judge, Judgments
+from evenhand.engines import catalog, open_engine
+from evenhand.engines.base import Engine, Usage
+from evenhand.engines.endpoint import EndpointSettings
+from evenhand.engines.llama import Hardware
+from evenhand.errors import InputError
+from evenhand.pace import BudgetError
+from evenhand.pairs import Pair
+from evenhand.report import Summary, usage_facts
+
+
+def open_judge(spec: str, hardware: Hardware | None = None, endpoint: EndpointSettings | None = None) -> Engine:
+    """Open a judge; a model that has to be fetched is announced with its size first."""
+    if spec.startswith("hf:") and catalog.find(spec) is None:
+        console.err.print(f"{spec} is not here yet: fetching it from Hugging Face", soft_wrap=True)
+    if spec in catalog.CATALOG and catalog.find(spec) is None:
+        model = catalog.CATALOG[spec]
+        console.err.print(
+            f"{spec} is not here yet: fetching {model.size / 1e6:,.0f} MB from {model.source}", soft_wrap=True
+        )
+    with download() as progress:
+        return open_engine(
+            spec,
+            hardware,
+            endpoint=endpoint,
+            on_progress=progress,
+            on_load=lambda: console.err.print(f"loading {spec} …", style="dim"),
+            on_notice=lambda text: console.err.print(f"note: {text}", style="yellow", markup=False, soft_wrap=True),
+        )
+
+
+def endpoint_settings(settings: list[str] | None, samples: int, concurrency: int | None = None) -> EndpointSettings:
+    """Settings of an endpoint out of NAME=VALUE; a name that is none of them is a field of the request."""
+    known = {field.name: field.type for field in fields(EndpointSettings)}
+    given: dict[str, Any] = {"samples": samples, "extra": {}}
+    if concurrency is not None:
+        given["concurrency"] = concurrency
+    for setting in settings or []:
+        name, equals, text = setting.partition("=")
+        if not equals or name in ("base_url", "model", "preset", "extra"):
+            raise InputError(f"--set {setting}", hint="write NAME=VALUE, such as --set effort=low")
+        value = _json_or_text(text) if name not in known or known[name] != "str" else text
+        (given if name in known else given["extra"])[name] = value
+    try:
+        return EndpointSettings(**given)
+    except TypeError as fault:
+        raise InputError(f"--set: {fault}") from None
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+@contextmanager
+def download() -> Iterator[console.Download]:
+    """A bar for a model on its way here, taken off the screen at the end."""
+    progress = console.Download()
+    try:
+        yield progress
+    finally:
+        progress.stop()
+
+
+def run_with_progress(
+    judge: Judge, pairs: Iterable[Pair], total: int, *, lines: bool = False
+) -> tuple[Summary, dict[str, Any]]:
+    """Judge with progress; Ctrl-C stops after what is under way, a second one at once."""
+    summary = Summary(judge.setup.protocol.dimensions)
+    began, stopped = time.monotonic(), ""
+    with console.watching(total, lines=lines) as watch, judge.run(pairs) as judgments:
+        try:
+            _take_all(judgments, summary, watch)
+        except BudgetError as error:
+            stopped = error.message
+            watch.say(f"{error.message}; {summary.pairs} of {total} pairs are done")
+        except KeyboardInterrupt:
+            watch.say("stopping after what is under way; press Ctrl-C again to stop at once")
+            judgments.stop()
+            try:
+                _take_all(judgments, summary, watch)
+            finally:
+                watch.say(f"stopped after {summary.pairs} of {total} pairs; the same command goes on from here")
+            raise
+    totals = judgments.totals
+    facts = {
+        "judge": judge.setup.engine.identity["model"],
+        "protocol": judge.setup.protocol.name,
+        "fingerprint": judge.setup.fingerprint,
+        **summary.facts(),
+        "asked": totals.asked,
+        "tokens": usage_facts(totals.usage),
+        "cost": judge.price.of(totals.usage) if judge.price else None,
+        "stopped": stopped,
+        "seconds": round(time.monotonic() - began, 3),
+    }
+    return summary, facts
+
+
+def _take_all(judgments: Judgments, summary: Summary, watch: console.Watch) -> None:
+    for judgment in judgments:
+        summary.add(judgment)
+        watch.judged(judgment, judgments.totals.usage, summary.invalid)
+
+
+def show_run(summary: Summary, facts: dict[str, Any], title: str) -> None:
+    """The tables and notes of a run."""
+    console.out.print()
+    console.out.print(console.summary_table(summary, f"{title}: {summary.pairs} pairs"))
+    known = console.agreement_table(summary)
+    if known:
+        console.out.print(known)
+    for note in console.notes(summary):
+        console.out.print(note, soft_wrap=True)
+    usage = Usage(**facts["tokens"])
+    console.out.print(console.usage_line(usage, facts["seconds"], facts.get("asked")), style="dim", soft_wrap=True)
+    if facts.get("cost") is not None:
+        console.out.print(f"cost: {facts['cost']:.4f} at the table's prices", style="dim")

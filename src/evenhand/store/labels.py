@@ -1,0 +1,101 @@
+"""What people said of the pairs, in the same words as the judge: 1, 2 or tie, by dimension and annotator."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import cast
+
+from evenhand.pairs import Side
+from evenhand.protocol import Order
+from evenhand.store.schema import clearly
+
+
+@dataclass(frozen=True, slots=True)
+class HumanLabel:
+    """One person's verdict on one dimension of one pair; a side of None is a pair that was passed over."""
+
+    pair: str  # Pair.key, so that a label belongs to the texts, whatever file they came in
+    dimension: str
+    annotator: str
+    side: Side | None
+    order: Order | None = None  # how the pair was shown, where that is known
+    note: str = ""
+    seconds: float | None = None  # that the person took
+    source: str = ""  # the file it was imported from, or the page
+    created: float = 0.0
+
+
+class LabelBook:
+    """The labels of one store: `store.labels`.
+
+    >>> from evenhand.store import Store
+    >>> with Store(":memory:") as store:
+    ...     store.labels.add([HumanLabel("key", "overall", "ann", "1"), HumanLabel("key", "overall", "ann", "2")])
+    ...     [label.side for label in store.labels.all()]
+    2
+    ['2']
+    """
+
+    def __init__(
+        self, db: sqlite3.Connection, writing: Callable[[], AbstractContextManager[None]], path: str
+    ) -> None:
+        self._db, self._writing, self._path = db, writing, path
+
+    def add(self, labels: Iterable[HumanLabel]) -> int:
+        """Keep labels, durable when this returns; a person's later word replaces the earlier."""
+        rows = [
+            (
+                x.pair,
+                x.dimension,
+                x.annotator,
+                x.side,
+                x.order,
+                x.note,
+                x.seconds,
+                x.source,
+                x.created or time.time(),
+            )
+            for x in labels
+        ]
+        with self._writing():
+            self._db.executemany("INSERT OR REPLACE INTO labels VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        return len(rows)
+
+    def remove(self, pair: str, annotator: str, dimension: str | None = None) -> int:
+        """Forget what a person said of a pair, on one dimension or on all; how many labels that were."""
+        with self._writing():
+            gone = self._db.execute(
+                "DELETE FROM labels WHERE pair = ? AND annotator = ? AND (? IS NULL OR dimension = ?)",
+                (pair, annotator, dimension, dimension),
+            )
+        return gone.rowcount
+
+    def all(self, *, dimension: str | None = None, annotator: str | None = None) -> Iterator[HumanLabel]:
+        """Every label, by pair, dimension and annotator; or only those of one dimension or one person."""
+        with clearly(self._path):
+            rows = self._db.execute(
+                'SELECT pair, dimension, annotator, side, "order", note, seconds, source, created FROM labels'
+                " WHERE (? IS NULL OR dimension = ?) AND (? IS NULL OR annotator = ?)",
+                (dimension, dimension, annotator, annotator),
+            )
+            for pair, name, who, side, order, *rest in rows:
+                yield HumanLabel(pair, name, who, cast("Side | None", side), cast("Order | None", order), *rest)
+
+    def of(self, pair: str) -> list[HumanLabel]:
+        """What everybody said of one pair."""
+        rows = self._db.execute(
+            'SELECT pair, dimension, annotator, side, "order", note, seconds, source, created FROM labels'
+            " WHERE pair = ?",
+            (pair,),
+        )
+        return [HumanLabel(*row) for row in rows]
+
+    def annotators(self) -> dict[str, int]:
+        """Who has labelled, and how many pairs."""
+        return dict(
+            self._db.execute("SELECT annotator, count(DISTINCT pair) FROM labels GROUP BY annotator ORDER BY 1")
+        )

@@ -1,0 +1,86 @@
+"""The tables, and the steps by which an older file comes to have them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from evenhand.errors import StoreError
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE judges (
+            id INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL UNIQUE, model TEXT NOT NULL,
+            identity TEXT NOT NULL, protocol TEXT NOT NULL, template TEXT NOT NULL,
+            dimensions TEXT NOT NULL, raw_markup INTEGER NOT NULL, created REAL NOT NULL)""",
+        """CREATE TABLE pairs (
+            id INTEGER PRIMARY KEY, name TEXT NOT NULL, key TEXT NOT NULL, instruction TEXT NOT NULL,
+            output_1 TEXT NOT NULL, output_2 TEXT NOT NULL, model_1 TEXT NOT NULL, model_2 TEXT NOT NULL,
+            labels TEXT NOT NULL, metadata TEXT NOT NULL, UNIQUE (name, key))""",
+        """CREATE TABLE hearings (
+            id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, judge INTEGER NOT NULL REFERENCES judges,
+            worker TEXT, claimed REAL)""",
+        """CREATE TABLE docket (
+            pair INTEGER NOT NULL REFERENCES pairs, judge INTEGER NOT NULL REFERENCES judges,
+            "order" TEXT NOT NULL, hearing INTEGER NOT NULL REFERENCES hearings,
+            PRIMARY KEY (judge, pair, "order")) WITHOUT ROWID""",
+        """CREATE TABLE answers (
+            hearing INTEGER NOT NULL REFERENCES hearings, ask INTEGER NOT NULL, text TEXT NOT NULL,
+            tokens TEXT NOT NULL, finish TEXT NOT NULL, samples TEXT NOT NULL, notes TEXT NOT NULL,
+            computed INTEGER NOT NULL, reused INTEGER NOT NULL,
+            generated INTEGER NOT NULL, created REAL NOT NULL, PRIMARY KEY (hearing, ask)) WITHOUT ROWID""",
+        """CREATE TABLE verdicts (
+            hearing INTEGER NOT NULL REFERENCES hearings, dimension TEXT NOT NULL, label TEXT,
+            p_a REAL, p_b REAL, p_tie REAL, mass REAL, invalid TEXT,
+            PRIMARY KEY (hearing, dimension)) WITHOUT ROWID""",
+        """CREATE TABLE failures (
+            hearing INTEGER PRIMARY KEY REFERENCES hearings, ask INTEGER NOT NULL, reason TEXT NOT NULL,
+            detail TEXT NOT NULL, attempts INTEGER NOT NULL, created REAL NOT NULL)""",
+        """CREATE TABLE runs (
+            id INTEGER PRIMARY KEY, judge INTEGER NOT NULL REFERENCES judges, settings TEXT NOT NULL,
+            started REAL NOT NULL, ended REAL, pairs INTEGER, asked INTEGER, computed INTEGER,
+            reused INTEGER, generated INTEGER)""",
+    ),
+    (
+        """CREATE TABLE labels (
+            pair TEXT NOT NULL, dimension TEXT NOT NULL, annotator TEXT NOT NULL, side TEXT,
+            "order" TEXT, note TEXT NOT NULL, seconds REAL, source TEXT NOT NULL, created REAL NOT NULL,
+            PRIMARY KEY (pair, dimension, annotator)) WITHOUT ROWID""",
+        "CREATE INDEX pairs_by_key ON pairs (key)",
+    ),
+)
+
+
+def migrate(db: sqlite3.Connection, path: str) -> None:
+    """Bring a file to the present form; a step and its mark are one transaction."""
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version > len(MIGRATIONS):
+        raise StoreError(f"{path} was written by a newer evenhand", hint="pip install -U evenhand")
+    for number, steps in enumerate(MIGRATIONS[version:], version + 1):
+        db.execute("BEGIN IMMEDIATE")
+        # Another process may have done it while this one waited for the lock.
+        if db.execute("PRAGMA user_version").fetchone()[0] < number:
+            for step in steps:
+                db.execute(step)
+            db.execute(f"PRAGMA user_version = {number}")
+        db.execute("COMMIT")
+
+
+@contextmanager
+def clearly(path: str) -> Iterator[None]:
+    """Say what is wrong with the database in one sentence instead of SQLite's own words alone."""
+    try:
+        yield
+    except sqlite3.DatabaseError as fault:
+        said = str(fault)
+        hints = {
+            "not a database": "name another file with --db",
+            "malformed": "what can be read: sqlite3 FILE .recover",
+            "locked": "another program holds the file open for writing; try again when it is done",
+            "full": "the disk is full; make room and run the same command again: it goes on where it stopped",
+            "readonly": "the file or its folder cannot be written to",
+            "unable to open": "does the folder exist, and may you write to it?",
+        }
+        hint = next((text for word, text in hints.items() if word in said), "")
+        raise StoreError(f"the database {path} cannot be used: {said}", hint=hint) from fault
