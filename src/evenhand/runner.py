@@ -85,9 +85,10 @@ class Run:
                 yield judgment
             await workers  # raises what stopped them
         finally:
-            workers.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await workers
+            if not workers.done():  # awaited a second time, a fault would lose the places it came from
+                workers.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await workers
             for case in self._entered:  # claimed and never begun
                 self.store.release(case)
             t = self.totals
