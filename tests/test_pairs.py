@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from evenhand import pairs as module
 from evenhand.errors import InputError, PairError
-from evenhand.pairs import Pair, check_pairs, digest, pair_from, read_label, read_pairs
+from evenhand.pairs import Pair, _parsed, check_pairs, digest, pair_from, read_label, read_pairs
 
 Row = dict[str, Any]
 Write = Callable[[str, str | bytes], Path]
@@ -368,3 +368,19 @@ def test_reading_holds_one_row_at_a_time(tmp_path: Path, form: str) -> None:
 def test_the_first_pairs_come_before_the_rest_is_read(write: Write) -> None:
     file = write("a.jsonl", jsonl(row(1), row(2)) + "nonsense\n")
     assert [pair.instruction for pair in islice(read_pairs(file), 2)] == ["q1", "q2"]
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    )
+)
+def test_the_quick_parser_reads_what_the_plain_one_reads(value: Any) -> None:
+    line = json.dumps(value).encode()
+    assert repr(_parsed(line)) == repr(json.loads(line))
+
+
+@pytest.mark.parametrize("line", [b'{"id": 123456789012345678901234567890}', b"[1e400, NaN]", b'"\\ud83d"'])
+def test_what_the_quick_parser_reads_otherwise_is_left_to_the_plain_one(line: bytes) -> None:
+    assert repr(_parsed(line)) == repr(json.loads(line))

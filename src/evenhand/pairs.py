@@ -20,11 +20,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TextIO, get_args
 
+import orjson
+
 from evenhand.errors import InputError, PairError
 
 Side = Literal["1", "2", "tie"]
 TEXT_FIELDS = ("instruction", "output_1", "output_2")
 _NAMES = ("id", "model_1", "model_2")
+_STRINGS = (*TEXT_FIELDS, *_NAMES)
 DIMENSIONS = ("precision", "correctness", "format", "overall")
 SUFFIXES = (".jsonl", ".json", ".csv")
 
@@ -53,9 +56,10 @@ class Pair:
     model_2: str = ""
     labels: Mapping[str, Side] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    _key: str = field(default="", init=False, repr=False, compare=False)  # made once: it is a hash of all the text
 
     def __post_init__(self) -> None:
-        for name in (*TEXT_FIELDS, *_NAMES):
+        for name in _STRINGS:
             _check_text(name, getattr(self, name))
         for dimension, label in self.labels.items():
             if label not in get_args(Side):
@@ -66,7 +70,9 @@ class Pair:
     @property
     def key(self) -> str:
         """The hash of the three texts: two pairs with the same key are the same question."""
-        return digest(self.instruction, self.output_1, self.output_2)
+        if not self._key:
+            object.__setattr__(self, "_key", digest(self.instruction, self.output_1, self.output_2))
+        return self._key
 
     def shown(self, order: str) -> tuple[str, str]:
         """The texts behind Response A and Response B in this order."""
@@ -79,12 +85,9 @@ def digest(*texts: str) -> str:
     >>> digest("ab", "c") == digest("a", "bc")
     False
     """
-    sha = hashlib.sha256()
-    for text in texts:
-        data = text.encode()
-        sha.update(len(data).to_bytes(8, "big"))
-        sha.update(data)
-    return sha.hexdigest()
+    parts = [text.encode() for text in texts]
+    # One call over all of it takes half the time of one call for each part.
+    return hashlib.sha256(b"".join([len(part).to_bytes(8, "big") + part for part in parts])).hexdigest()
 
 
 def read_label(value: object) -> Side | None:
@@ -161,6 +164,8 @@ def _check_text(name: str, value: object) -> None:
     if not isinstance(value, str):
         kind = "null" if value is None else f"of type {type(value).__name__}"
         raise InputError(f"field '{name}' is {kind}, not text")
+    if value.isascii():  # known without a look at the text
+        return
     try:
         value.encode()
     except UnicodeEncodeError as fault:
@@ -170,6 +175,8 @@ def _check_text(name: str, value: object) -> None:
 def _labels(rest: dict[str, Any]) -> dict[str, Side]:
     """Take `label` (overall) and `labels` (per dimension) out of the row."""
     found = rest.pop("labels", None) or {}
+    if not found and "label" not in rest:
+        return {}
     if isinstance(found, str):  # a CSV cell can only hold text
         found = _object(found.encode(errors="surrogatepass"))
     if not isinstance(found, Mapping):
@@ -300,10 +307,27 @@ _SPOOLED: list[Path] = []
 
 def _object(line: bytes) -> dict[str, Any] | ValueError:
     try:
-        row = json.loads(line)
+        row = _parsed(line)
     except (ValueError, RecursionError) as fault:
         return ValueError(_no_json(fault))
     return row if isinstance(row, dict) else ValueError("the line is not a JSON object")
+
+
+def _parsed(line: bytes) -> Any:
+    """JSON by the quick parser where both read the same; json's word counts, in what it takes and in its faults."""
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return json.loads(line)
+    return row if _is_exact(row) else json.loads(line)
+
+
+def _is_exact(value: Any) -> bool:
+    """Whether no number here can have been an integer that was too long for orjson, which makes it a float."""
+    if isinstance(value, float):
+        return abs(value) < 2**53
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return all(_is_exact(item) for item in items if item.__class__ is not str)  # nearly all of them are text
 
 
 def _not_utf8(path: Path) -> tuple[int, str]:
