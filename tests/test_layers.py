@@ -18,6 +18,7 @@ LAYERS = (
     "verdict",
     "judge",
     "store",
+    "people",
     "prices",
     "pace",
     "runner",

@@ -14,8 +14,9 @@ import shutil
 import sys
 import tempfile
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TextIO, get_args
@@ -140,6 +141,16 @@ def read_pairs(
                 raise error from None
             if skipped is not None:
                 skipped.append(error)
+
+
+def read_rows(path: str | Path) -> Iterator[tuple[Callable[[str], PairError], dict[str, Any] | ValueError]]:
+    """Every row of a JSONL, JSON or CSV file as it stands, with what makes an error of its place.
+
+    A row that cannot be read at all comes out as the ValueError that says why.
+    """
+    source = _Source.open(path)
+    for where, row in source.rows():
+        yield partial(source.error, where), row
 
 
 def check_pairs(path: str | Path, *, skip_bad: bool = False) -> tuple[int, list[PairError]]:

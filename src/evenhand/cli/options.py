@@ -56,6 +56,31 @@ GpuOption = Annotated[
     int | None, typer.Option("--gpu-layers", min=0, help="Layers on the GPU. Default: llama.cpp decides.")
 ]
 
+RenameOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rename",
+        metavar="THEIRS=OURS",
+        help="Labels on a dimension of one name count for another: correctness_topical=correctness. "
+        "May be given several times.",
+    ),
+]
+
+
+def renames_from(words: list[str] | None) -> dict[str, str]:
+    """The names that --rename gives.
+
+    >>> renames_from(["style=format"])
+    {'style': 'format'}
+    """
+    names = {}
+    for word in words or []:
+        theirs, equals, ours = word.partition("=")
+        if not (theirs and equals and ours):
+            raise InputError(f"--rename {word}", hint="write THEIRS=OURS, such as --rename style=format")
+        names[theirs] = ours
+    return names
+
 
 def orders_from(word: str) -> Orders:
     """The orders that a word names."""

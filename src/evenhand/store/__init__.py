@@ -12,6 +12,6 @@ runs      when, with which settings, at what cost
 """
 
 from evenhand.store.database import Case, JudgeRow, Store
-from evenhand.store.labels import HumanLabel, LabelBook
+from evenhand.store.labels import HumanLabel, LabelBook, LabelCount
 
-__all__ = ["Case", "HumanLabel", "JudgeRow", "LabelBook", "Store"]
+__all__ = ["Case", "HumanLabel", "JudgeRow", "LabelBook", "LabelCount", "Store"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -9,7 +10,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import cast
 
-from evenhand.pairs import Side
+import orjson
+
+from evenhand.pairs import Pair, Side
 from evenhand.protocol import Order
 from evenhand.store.schema import clearly
 
@@ -27,6 +30,18 @@ class HumanLabel:
     seconds: float | None = None  # that the person took
     source: str = ""  # the file it was imported from, or the page
     created: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LabelCount:
+    """How often one person said what on one dimension."""
+
+    annotator: str
+    dimension: str
+    wins_1: int
+    wins_2: int
+    ties: int
+    passed: int
 
 
 class LabelBook:
@@ -93,6 +108,34 @@ class LabelBook:
             (pair,),
         )
         return [HumanLabel(*row) for row in rows]
+
+    def any(self) -> bool:
+        """Whether there is a label at all."""
+        return self._db.execute("SELECT 1 FROM labels LIMIT 1").fetchone() is not None
+
+    def counts(self) -> list[LabelCount]:
+        """How many labels each person gave on each dimension."""
+        with clearly(self._path):
+            rows = self._db.execute(
+                "SELECT annotator, dimension, sum(side IS '1'), sum(side IS '2'), sum(side IS 'tie'),"
+                " sum(side IS NULL) FROM labels GROUP BY annotator, dimension ORDER BY annotator, dimension"
+            ).fetchall()
+        return [LabelCount(*row) for row in rows]
+
+    def keys_named(self, name: str) -> list[str]:
+        """The keys of the pairs with this id; several, where files used it for different texts."""
+        rows = self._db.execute("SELECT DISTINCT key FROM pairs WHERE name = ? ORDER BY key", (name,))
+        return [key for (key,) in rows]
+
+    def pairs(self) -> Iterator[Pair]:
+        """Every pair of the database, judged or not; their files may carry votes."""
+        with clearly(self._path):
+            rows = self._db.execute(
+                "SELECT instruction, output_1, output_2, name, model_1, model_2, labels, metadata FROM pairs"
+                " ORDER BY id"
+            )
+            for task, one, two, name, model_1, model_2, labels, metadata in rows:
+                yield Pair(task, one, two, name, model_1, model_2, orjson.loads(labels), json.loads(metadata))
 
     def annotators(self) -> dict[str, int]:
         """Who has labelled, and how many pairs."""

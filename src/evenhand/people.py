@@ -1,0 +1,415 @@
+"""What people said of the pairs: votes in the pairs' own file, votes in files of labels, and what they come to.
+
+Votes are looked for in three places, and count alike:
+
+    the pairs' own file    `human` (a list or an object of votes), `dims` (the same by dimension)
+    the table of labels    imported by `labels import`, or collected by evenhand
+    `label`, `labels`      of the pairs' file, as the one voice of FILE where it gives no votes on that dimension
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from evenhand.errors import InputError, PairError
+from evenhand.pairs import TEXT_FIELDS, Pair, Side, digest, read_label, read_rows
+from evenhand.protocol import Order
+from evenhand.store import HumanLabel, Store
+
+# Who speaks where a file gives a label and does not say whose it is.
+FILE = "file"
+OVERALL = "overall"
+# A dimension that evenhand makes out of others has no labels of its own: people were asked for the whole.
+_ASKED_AS = {"combined": OVERALL}
+_BATCH = 1000
+_EXAMPLES = 5
+# The words for fields in files of single votes.
+_PERSON = ("annotator", "annotator_id", "worker", "rater", "user")
+_SAID = ("label", "side", "verdict", "vote", "winner", "preference")
+_SHOWN: dict[str, Order] = {
+    **dict.fromkeys(("forward", "1 shown first"), "forward"),
+    **dict.fromkeys(("swapped", "2 shown first"), "swapped"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One vote as a file gives it: of a pair that is named by its texts or only by its id."""
+
+    key: str  # of the texts; empty where the file has only an id
+    id: str
+    dimension: str
+    annotator: str
+    side: Side | None
+    order: Order | None = None
+    note: str = ""
+    seconds: float | None = None
+
+    def label(self, key: str, source: str) -> HumanLabel:
+        """The vote as the store keeps it."""
+        return HumanLabel(
+            key, self.dimension, self.annotator, self.side, self.order, self.note, self.seconds, source
+        )
+
+
+Votes = Mapping[str, Mapping[str, Side]]
+
+
+class People:
+    """Who said what of a pair, over all places where votes stand.
+
+    `rename` gives dimensions of the people the names that the judge's have: {"correctness_topical": "correctness"}.
+
+    >>> pair = Pair("Hi", "x", "y", metadata={"human": ["A", "A", "tie"]})
+    >>> with Store(":memory:") as store:
+    ...     people = People(store)
+    ...     people.votes(pair), people.label(pair, "overall"), people.label(pair, "format")
+    ({'overall': {'annotator 1': '1', 'annotator 2': '1', 'annotator 3': 'tie'}}, '1', None)
+    """
+
+    def __init__(self, store: Store, *, rename: Mapping[str, str] | None = None) -> None:
+        self._book = store.labels
+        self._kept = store.labels.any()
+        self._rename = dict(rename or {})
+        self.unreadable = 0  # pairs with a field of votes that holds something else
+
+    def votes(self, pair: Pair) -> dict[str, dict[str, Side]]:
+        """The votes on a pair, by dimension and person; the table has the last word where both places speak."""
+        found: dict[str, dict[str, Side]] = {}
+        try:
+            own = own_votes(pair)
+        except ValueError:
+            own, self.unreadable = [], self.unreadable + 1
+        kept = self._book.of(pair.key) if self._kept else []
+        told = [(vote.dimension, vote.annotator, vote.side) for vote in own]
+        told += [(label.dimension, label.annotator, label.side) for label in kept]
+        for dimension, who, side in told:
+            if side is not None:
+                found.setdefault(self._rename.get(dimension, dimension), {})[who] = side
+        return found
+
+    def label(self, pair: Pair, dimension: str) -> Side | None:
+        """What most people said of one dimension; None without a strict majority."""
+        return label_of(self.votes(pair), dimension)
+
+
+def votes_on(votes: Votes, dimension: str) -> Mapping[str, Side]:
+    """The votes that speak of a dimension; for `combined` those on overall.
+
+    >>> votes_on({"overall": {"ann": "1"}}, "combined")
+    {'ann': '1'}
+    """
+    return votes.get(dimension) or votes.get(_ASKED_AS.get(dimension, dimension), {})
+
+
+def label_of(votes: Votes, dimension: str) -> Side | None:
+    """What most people said of a dimension; None without a strict majority.
+
+    >>> label_of({"overall": {"ann": "1", "ben": "2"}}, "overall") is None
+    True
+    """
+    return majority(votes_on(votes, dimension).values())
+
+
+def majority(sides: Iterable[Side]) -> Side | None:
+    """What more than half of them say; None where no side has so many.
+
+    >>> majority(["1", "tie", "1"]), majority(["1", "2"]), majority([])
+    ('1', None, None)
+    """
+    counts = Counter(sides)
+    if not counts:
+        return None
+    side, most = counts.most_common(1)[0]
+    return side if 2 * most > counts.total() else None
+
+
+def own_votes(pair: Pair) -> list[Said]:
+    """The votes that stand in the pairs' own file; raises ValueError where a field of votes holds something else.
+
+    >>> [(v.annotator, v.side) for v in own_votes(Pair("Hi", "x", "y", labels={"overall": "tie"}))]
+    [('file', 'tie')]
+    """
+    found = list(_row_votes(pair.metadata, pair.key, pair.id))
+    voted = {vote.dimension for vote in found}
+    found += [Said(pair.key, pair.id, d, FILE, side) for d, side in pair.labels.items() if d not in voted]
+    return found
+
+
+# -- fields of votes in a row of pairs --------------------------------------------------------------------
+
+
+def _row_votes(row: Mapping[str, Any], key: str, name: str) -> Iterator[Said]:
+    """`human` and `dims` of a row; `shown` says in which order each person saw the pair."""
+    shown = [_SHOWN.get(str(word)) for word in _parsed(row.get("shown")) or ()]
+    group = str(row.get("source") or "annotator")
+    asked = {OVERALL: row.get("human"), **_by_dimension(_parsed(row.get("dims")))}
+    for dimension, given in asked.items():
+        votes = _parsed(given)
+        if votes is None:
+            continue
+        for place, (who, said) in enumerate(_named(votes, group, dimension)):
+            order = shown[place] if place < len(shown) and isinstance(votes, list) else None
+            yield Said(key, name, dimension, who, _side(said, dimension), order)
+
+
+def _by_dimension(dims: object) -> dict[str, Any]:
+    if dims is None:
+        return {}
+    if not isinstance(dims, Mapping):
+        raise ValueError("field 'dims' is not an object of dimension: votes")
+    return {str(name): _votes_of(part) for name, part in dims.items()}
+
+
+def _votes_of(part: object) -> object:
+    """Votes by themselves, or beside the label that they come to: {"human": [...], "label": ...}."""
+    if not isinstance(part, Mapping) or not {"human", "label"} & part.keys():
+        return part
+    if part.get("human") is not None:
+        return part["human"]
+    return {FILE: part["label"]} if part.get("label") is not None else None
+
+
+def _named(votes: object, group: str, dimension: str) -> list[tuple[str, Any]]:
+    """Votes with who gave them; a bare list has no names, so people are told apart by their places."""
+    if isinstance(votes, Mapping):
+        return [(str(who), said) for who, said in votes.items()]
+    if isinstance(votes, list):
+        return [(f"{group} {place}", said) for place, said in enumerate(votes, 1)]
+    raise ValueError(f"the votes on {dimension} are neither a list nor an object")
+
+
+def _side(said: object, dimension: str) -> Side | None:
+    if isinstance(said, (dict, list)):
+        raise ValueError(f"a vote on {dimension} is of type {type(said).__name__}, not a label")
+    return read_label(said)
+
+
+def _parsed(value: Any) -> Any:
+    """A cell of a CSV file can only hold text; a list or an object in it is JSON."""
+    if isinstance(value, str) and value.strip()[:1] in ("[", "{"):
+        return json.loads(value)  # a JSONDecodeError is a ValueError
+    return None if value == "" else value
+
+
+# -- files of labels --------------------------------------------------------------------------------------
+
+
+def read_votes(row: Mapping[str, Any], annotator: str = FILE) -> list[Said]:
+    """The votes in one row of a file of labels; raises ValueError that says what is missing.
+
+    Each reader knows one form of row and says None to others; the first that knows the row reads it.
+
+    >>> [(v.id, v.annotator, v.side) for v in read_votes({"id": "p1", "annotator": "ann", "label": "B"})]
+    [('p1', 'ann', '2')]
+    """
+    for reader in READERS:
+        found = reader(row, annotator)
+        if found is not None:
+            return found
+    raise ValueError("no votes in this row: neither 'label' nor 'labels', 'human' or 'dims'")
+
+
+def _read_many(row: Mapping[str, Any], annotator: str) -> list[Said] | None:
+    """A pair with the votes of several people: `human`, `dims`."""
+    if row.get("human") in (None, "") and row.get("dims") in (None, ""):
+        return None
+    key, name = _which_pair(row)
+    return list(_row_votes(row, key, name))
+
+
+def _read_one(row: Mapping[str, Any], annotator: str) -> list[Said] | None:
+    """One vote: annotator, dimension, label."""
+    field = next((name for name in _SAID if name in row), None)
+    if field is None:
+        return None
+    key, name = _which_pair(row)
+    dimension = str(row.get("dimension") or OVERALL)
+    who = next((str(row[name]) for name in _PERSON if row.get(name) not in (None, "")), annotator)
+    seconds = row.get("seconds")
+    return [
+        Said(
+            *(key, name, dimension, who, _side(row[field], dimension)),
+            _SHOWN.get(str(row.get("order") or row.get("shown") or "")),
+            str(row.get("note") or ""),
+            None if seconds in (None, "") else float(str(seconds)),
+        )
+    ]
+
+
+def _read_labels(row: Mapping[str, Any], annotator: str) -> list[Said] | None:
+    """One person's labels on several dimensions: {"labels": {"format": "1", ...}}."""
+    labels = _parsed(row.get("labels"))
+    if not isinstance(labels, Mapping):
+        return None
+    key, name = _which_pair(row)
+    who = next((str(row[name]) for name in _PERSON if row.get(name) not in (None, "")), annotator)
+    return [Said(key, name, str(d), who, _side(said, str(d))) for d, said in labels.items()]
+
+
+Reader = Callable[[Mapping[str, Any], str], list[Said] | None]
+READERS: tuple[Reader, ...] = (_read_many, _read_labels, _read_one)
+
+
+def _which_pair(row: Mapping[str, Any]) -> tuple[str, str]:
+    """The key of the texts, where the row has them, and the id."""
+    texts = [row.get(name) for name in TEXT_FIELDS]
+    name = "" if row.get("id") is None else str(row["id"])
+    if all(isinstance(text, str) for text in texts):
+        return digest(*map(str, texts)), name
+    if not name:
+        raise ValueError("the row names no pair: give 'id', or 'instruction', 'output_1' and 'output_2'")
+    return "", name
+
+
+@dataclass
+class Imported:
+    """What an import came to; ids that lead to no pair, or to several, are counted and the first few named."""
+
+    labels: int = 0
+    passed: int = 0  # labels in which a person gave no verdict
+    replaced: int = 0  # labels of somebody who had spoken of the same pair and dimension before
+    unknown: int = 0
+    ambiguous: int = 0
+    pairs: set[str] = field(default_factory=set)
+    annotators: set[str] = field(default_factory=set)
+    dimensions: set[str] = field(default_factory=set)
+    unknown_ids: list[str] = field(default_factory=list)
+    ambiguous_ids: list[str] = field(default_factory=list)
+    bad: list[PairError] = field(default_factory=list)
+
+    def facts(self) -> dict[str, Any]:
+        """The import as plain data."""
+        return {
+            "labels": self.labels,
+            "pairs": len(self.pairs),
+            "annotators": sorted(self.annotators),
+            "dimensions": sorted(self.dimensions),
+            "passed": self.passed,
+            "replaced": self.replaced,
+            "unknown": {"labels": self.unknown, "ids": self.unknown_ids},
+            "ambiguous": {"labels": self.ambiguous, "ids": self.ambiguous_ids},
+            "bad_rows": [str(error) for error in self.bad],
+        }
+
+
+def import_labels(
+    store: Store,
+    path: str | Path,
+    *,
+    annotator: str = FILE,
+    rename: Mapping[str, str] | None = None,
+    skip_bad: bool = False,
+) -> Imported:
+    """Read a file of labels into the store; the whole file is checked before anything is kept.
+
+    A vote on a pair that is named by its id alone needs that pair in the store.
+    """
+    names = rename or {}
+    for _ in _file_votes(path, annotator, [] if skip_bad else None):
+        pass
+    done = Imported()
+    votes = _file_votes(path, annotator, done.bad)
+    while batch := list(islice(votes, _BATCH)):
+        renamed = [replace(vote, dimension=names.get(vote.dimension, vote.dimension)) for vote in batch]
+        _keep(store, renamed, str(path), done)
+    return done
+
+
+def _file_votes(path: str | Path, annotator: str, bad: list[PairError] | None) -> Iterator[Said]:
+    """The votes of a file; a bad row is raised, or put into `bad` if there is such a list."""
+    for error_at, row in read_rows(path):
+        try:
+            if isinstance(row, ValueError):
+                raise row
+            yield from read_votes(row, annotator)
+        except (ValueError, InputError) as fault:
+            error = error_at(str(fault))
+            if bad is None:
+                raise error from None
+            bad.append(error)
+
+
+def _keep(store: Store, votes: Sequence[Said], source: str, done: Imported) -> None:
+    """Find the pairs of some votes and keep what they say."""
+    labels: dict[tuple[str, str, str], HumanLabel] = {}
+    for vote in votes:
+        key = vote.key or _key_named(store, vote.id, done)
+        if key is None:
+            continue
+        label = vote.label(key, source)
+        place = (key, label.dimension, label.annotator)
+        done.replaced += place in labels
+        labels[place] = label
+        done.labels += 1
+        done.passed += label.side is None
+        done.pairs.add(key)
+        done.annotators.add(label.annotator)
+        done.dimensions.add(label.dimension)
+    before = {(x.pair, x.dimension, x.annotator) for key in {k for k, _, _ in labels} for x in store.labels.of(key)}
+    done.replaced += len(before & labels.keys())
+    store.labels.add(labels.values())
+
+
+def _key_named(store: Store, name: str, done: Imported) -> str | None:
+    keys = store.labels.keys_named(name)
+    if len(keys) == 1:
+        return keys[0]
+    if keys:
+        done.ambiguous += 1
+        _mention(done.ambiguous_ids, name)
+    else:
+        done.unknown += 1
+        _mention(done.unknown_ids, name)
+    return None
+
+
+def _mention(names: list[str], name: str) -> None:
+    if len(names) < _EXAMPLES and name not in names:
+        names.append(name)
+
+
+# -- who has labelled -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRow:
+    """How often one person said what on one dimension, and where that stands."""
+
+    annotator: str
+    dimension: str
+    where: str  # "pairs", or "labels" for the table of imported and collected ones
+    wins_1: int
+    wins_2: int
+    ties: int
+    passed: int
+
+    def facts(self) -> dict[str, Any]:
+        """The row as plain data."""
+        return asdict(self)
+
+
+def label_rows(store: Store) -> tuple[list[LabelRow], int]:
+    """Who has labelled what in a database, and how many pairs have a field of votes that holds something else."""
+    counts: Counter[tuple[str, str, Side | None]] = Counter()
+    unreadable = 0
+    for pair in store.labels.pairs():
+        try:
+            counts.update((vote.annotator, vote.dimension, vote.side) for vote in own_votes(pair))
+        except ValueError:
+            unreadable += 1
+    own = [
+        LabelRow(who, dimension, "pairs", *(counts[who, dimension, side] for side in ("1", "2", "tie", None)))
+        for who, dimension in sorted({(who, dimension) for who, dimension, _ in counts})
+    ]
+    kept = [
+        LabelRow(x.annotator, x.dimension, "labels", x.wins_1, x.wins_2, x.ties, x.passed)
+        for x in store.labels.counts()
+    ]
+    return own + kept, unreadable
