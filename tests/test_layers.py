@@ -24,6 +24,7 @@ LAYERS = (
     "runner",
     "stats",
     "report",
+    "plots",
     "api",
     "console",
     "cli",
