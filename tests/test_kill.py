@@ -39,7 +39,7 @@ class Logged(ScriptedEngine):
 engine = Logged(lambda prompt: {{"A": 0.5, "B": 0.3, "tie": 0.1}}, concurrency={CONCURRENCY})
 pairs = (Pair(f"Question {{n}}", "x", "y", id=f"p{{n}}") for n in range({PAIRS}))
 with Judge(engine, "chained", db=sys.argv[1]) as judge:
-    print(sum(finding.side is not None for j in judge.judge(pairs) for finding in j.findings.values()))
+    print(sum(j[name].side is not None for j in judge.judge(pairs) for name in judge.setup.protocol.dimensions))
 """
 VERDICTS = PAIRS * 4
 ASKS = PAIRS * 2 * 4

@@ -87,7 +87,8 @@ def judged(
 
 def check_valid(judgment: Judgment, protocol: Protocol, orders: Sequence[Order]) -> None:
     """Every dimension has a verdict with probabilities and label mass, in every order that was heard."""
-    assert tuple(judgment.findings) == protocol.dimensions
+    together = ("combined",) if len(protocol.dimensions) > 2 else ()
+    assert tuple(judgment.findings) == (*protocol.dimensions, *together)
     for finding in judgment.findings.values():
         assert finding.side is not None
         assert finding.p is not None

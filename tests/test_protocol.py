@@ -474,6 +474,7 @@ BAD: dict[str, tuple[str, int, str, str]] = {
     ),
     "front matter, no dimension": (f"---\nname: x\nasks:\n---\n{USER}", 3, "the dimension ''", "a lower-case word"),
     "front matter, bad dimension": (f"---\nasks: a, B!\n---\n{USER}", 2, "'B!'", "a lower-case word"),
+    "front matter, a reserved name": (f"---\nasks: combined\n---\n{USER}", 2, "'combined'", "worked out"),
     "front matter, dimension twice": (f"---\nasks: a, a\n---\n{USER}", 2, "'a' asked twice", "once"),
     "dimension twice in a question": (
         chatml("user", f"{SLOTS}\nOn format and format: A, B, or tie?"),

@@ -213,7 +213,13 @@ def test_a_chain_goes_on_where_it_stopped(db: Path) -> None:
     engine = Scribe(always("tie"))
     (judgment,) = judged(engine, pairs(1), db, protocol="chained", orders="forward")
     assert engine.asked == 2
-    assert [finding.side for finding in judgment.findings.values()] == ["1", "1", "tie", "tie"]
+    assert {name: finding.side for name, finding in judgment.findings.items()} == {
+        "precision": "1",
+        "correctness": "1",
+        "format": "tie",
+        "overall": "tie",
+        "combined": "1",
+    }
     assert [t.text for t in engine.prompts[0].turns if t.role == "assistant"][-2:] == ["A", "A"]
 
 
@@ -223,7 +229,7 @@ def test_an_unreadable_answer_leaves_the_rest_of_the_chain_unasked(db: Path) -> 
     (judgment,) = judged(engine, pairs(1), db, protocol="chained", orders="forward")
     assert engine.asked == 2
     reasons = [finding.invalid for finding in judgment.findings.values()]
-    assert reasons == [None, "unreadable", "not_asked", "not_asked"]
+    assert reasons == [None, "unreadable", "not_asked", "not_asked", "unreadable"]
     assert judgment["correctness"].orders["forward"].raw == "Both have merit."
     again = Scribe(always("A"))
     judged(again, pairs(1), db, protocol="chained", orders="forward")

@@ -14,7 +14,20 @@ from hypothesis import strategies as st
 from evenhand.engines.base import Answer, Token
 from evenhand.pairs import Side
 from evenhand.protocol import Order
-from evenhand.verdict import LABELS, SIDES, Finding, Label, Verdict, invalid, label_of, log_odds, pool, read_answer
+from evenhand.verdict import (
+    LABELS,
+    SIDES,
+    Finding,
+    Label,
+    Verdict,
+    combine,
+    invalid,
+    known_label,
+    label_of,
+    log_odds,
+    pool,
+    read_answer,
+)
 
 FOUR = ("precision", "correctness", "format", "overall")
 MIRROR: dict[Side, Side] = {"1": "2", "2": "1", "tie": "tie"}
@@ -396,3 +409,43 @@ def test_a_single_order_keeps_its_probabilities() -> None:
     assert finding.p == pytest.approx(expected)
     assert finding.p_heard("swapped") == expected
     assert (finding.heard("forward"), finding.p_heard("forward")) == (None, None)
+
+
+# -- the parts together ----------------------------------------------------------------------------------
+
+
+def said(name: str, a: float, b: float, mass: float = 1.0) -> Verdict:
+    p: dict[Label, float] = {"A": a, "B": b, "tie": 1 - a - b}
+    return Verdict(name, "A" if a > b else "B", p, mass)
+
+
+def test_the_parts_together_have_the_mean_of_their_log_odds_without_overall() -> None:
+    parts = {"precision": said("precision", 0.6, 0.3, 0.9), "format": said("format", 0.2, 0.7, 0.8)}
+    found = combine({**parts, "overall": said("overall", 0.1, 0.8)})
+    assert found is not None
+    assert found.p is not None
+    assert math.log(found.p["A"] / found.p["B"]) == pytest.approx((math.log(0.6 / 0.3) + math.log(0.2 / 0.7)) / 2)
+    assert (found.dimension, found.label, found.mass) == ("combined", "B", 0.8)
+
+
+def test_one_part_alone_has_nothing_to_be_combined_with() -> None:
+    assert combine({"overall": said("overall", 0.6, 0.3)}) is None
+    assert combine({"format": said("format", 0.6, 0.3), "overall": said("overall", 0.6, 0.3)}) is None
+
+
+def test_a_part_that_is_missing_makes_the_whole_invalid_with_its_reason() -> None:
+    found = combine({"format": said("format", 0.6, 0.3), "precision": Verdict("precision", None, invalid="empty")})
+    assert found is not None
+    assert (found.label, found.p, found.invalid) == (None, None, "empty")
+
+
+def test_hard_parts_are_counted() -> None:
+    found = combine({"a": Verdict("a", "A"), "b": Verdict("b", "A"), "c": Verdict("c", "B")})
+    assert found is not None
+    assert (found.label, found.p, found.mass) == ("A", {"A": 2 / 3, "B": 1 / 3, "tie": 0.0}, None)
+
+
+def test_people_answer_overall_where_the_judge_combines() -> None:
+    assert known_label({"overall": "2", "format": "1"}, "combined") == "2"
+    assert known_label({"overall": "2", "format": "1"}, "format") == "1"
+    assert known_label({}, "combined") is None

@@ -27,10 +27,11 @@ from evenhand.engines.base import Usage
 from evenhand.engines.catalog import Status
 from evenhand.judge import Judgment
 from evenhand.markup import Span
+from evenhand.pairs import COMBINED
 from evenhand.protocol import ORDERS, Order
 from evenhand.protocol import Protocol as Template
 from evenhand.report import Summary, Tally
-from evenhand.verdict import SIDES, Finding
+from evenhand.verdict import SIDES, Finding, known_label
 
 # Blue and orange keep apart for every kind of colour blindness; grey is a tie, red is what went wrong.
 COLOURS = {"1": "dodger_blue1", "2": "dark_orange", "tie": "grey62", "invalid": "red"}
@@ -96,8 +97,8 @@ def _cells(tally: Tally) -> list[str | Text]:
 def notes(summary: Summary) -> Iterator[str]:
     """What a reader of the table should know about these very numbers."""
     reasons: dict[str, int] = {}
-    for tally in summary.tallies.values():
-        for reason, count in tally.reasons.items():
+    for name, tally in summary.tallies.items():
+        for reason, count in tally.reasons.items() if name != COMBINED else ():
             reasons[reason] = reasons.get(reason, 0) + count
     if reasons:
         said = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
@@ -169,7 +170,7 @@ def judgment_line(judgment: Judgment) -> Text:
     line = Text(f"{judgment.pair.id[:28]:28} ")
     for name, finding in judgment.findings.items():
         side = finding.side or "invalid"
-        known = judgment.pair.labels.get(name)
+        known = known_label(judgment.pair.labels, name)
         mark = "" if known is None else ("✓" if known == side else "✗")
         line.append(f"  {name} ", style="dim")
         line.append(f"{side:3}", style=COLOURS[side])

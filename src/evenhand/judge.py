@@ -15,10 +15,10 @@ from typing import Literal, Protocol
 
 from evenhand.engines.base import Answer, Engine, Usage
 from evenhand.errors import EngineError
-from evenhand.pairs import Pair, digest
+from evenhand.pairs import COMBINED, Pair, digest
 from evenhand.protocol import ORDERS, Order, Prompt
 from evenhand.protocol import Protocol as Template
-from evenhand.verdict import Finding, Verdict, invalid, pool, read_answer
+from evenhand.verdict import Finding, Verdict, combine, invalid, pool, read_answer
 
 Orders = Literal["both", "forward", "swapped", "random"]
 Asking = Callable[[Prompt], Awaitable[Answer]]
@@ -71,6 +71,8 @@ class Hearing:
 class Judgment:
     """All verdicts on one pair by one judge under one protocol, brought together over the orders.
 
+    Where several dimensions besides overall were asked, what they say together is the finding "combined".
+
     >>> from evenhand.verdict import Verdict
     >>> heard = Hearing({"overall": Verdict("overall", "B")})
     >>> Judgment.of(Pair("Hi", "x", "y"), {"forward": heard})["overall"].side
@@ -95,6 +97,10 @@ class Judgment:
             name: pool(name, {order: hearing.verdicts[name] for order, hearing in hearings.items()})
             for name in dimensions
         }
+        together = {order: combine(hearing.verdicts) for order, hearing in hearings.items()}
+        parts = {order: verdict for order, verdict in together.items() if verdict is not None}
+        if parts:
+            findings[COMBINED] = pool(COMBINED, parts)
         usage = sum((hearing.usage for hearing in hearings.values()), Usage())
         asked = sum(hearing.asked for hearing in hearings.values())
         notes = frozenset().union(*(hearing.notes for hearing in hearings.values()))

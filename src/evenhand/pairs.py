@@ -30,6 +30,8 @@ TEXT_FIELDS = ("instruction", "output_1", "output_2")
 _NAMES = ("id", "model_1", "model_2")
 _STRINGS = (*TEXT_FIELDS, *_NAMES)
 DIMENSIONS = ("precision", "correctness", "format", "overall")
+# The name under which the parts of a judgment come together; people answer the same question as "overall".
+COMBINED = "combined"
 SUFFIXES = (".jsonl", ".json", ".csv")
 
 # Data sets name the winner in many ways; all of them mean a side of the pair as it stands in the file.

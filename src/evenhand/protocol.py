@@ -19,7 +19,7 @@ from typing import Literal
 
 from evenhand.errors import SpecError, TemplateError
 from evenhand.markup import CHATML, DIALECTS, ROLES, Dialect, Role, Span, Turn, merge
-from evenhand.pairs import DIMENSIONS, Pair, digest
+from evenhand.pairs import COMBINED, DIMENSIONS, Pair, digest
 
 Order = Literal["forward", "swapped"]
 ORDERS: tuple[Order, ...] = ("forward", "swapped")
@@ -426,11 +426,10 @@ class _Reader:
             raise self._error(
                 found=f"ask number {index + 1}", expected=f"{len(asks)}, as 'asks' in the front matter says"
             )
-        bad = [name for name in asks[index] if not re.fullmatch(r"[a-z][a-z0-9_]*", name)]
+        bad = [name for name in asks[index] if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name == COMBINED]
         if bad:
-            raise self._error(
-                found=f"the dimension {bad[0]!r}", expected="a lower-case word", line=self.front.lines["asks"]
-            )
+            expected = f"a lower-case word other than '{COMBINED}', which is worked out from the others"
+            raise self._error(found=f"the dimension {bad[0]!r}", expected=expected, line=self.front.lines["asks"])
         return tuple(asks[index])
 
     def _finish(self) -> None:

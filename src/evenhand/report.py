@@ -9,8 +9,9 @@ from typing import Any
 
 from evenhand.engines.base import Usage
 from evenhand.judge import Judgment
+from evenhand.pairs import COMBINED
 from evenhand.stats.winrate import Rate, win_rate
-from evenhand.verdict import SIDES, Finding, log_odds
+from evenhand.verdict import SIDES, Finding, known_label, log_odds
 
 
 @dataclass
@@ -122,12 +123,12 @@ class Summary:
         if len(self.models) < 2:  # only whether all pairs are of the same two models matters
             self.models.add((judgment.pair.model_1, judgment.pair.model_2))
         for dimension, finding in judgment.findings.items():
-            self.tallies[dimension].add(finding, judgment.pair.labels.get(dimension))
+            self.tallies.setdefault(dimension, Tally()).add(finding, known_label(judgment.pair.labels, dimension))
 
     @property
     def invalid(self) -> int:
         """Verdicts that are missing, over all dimensions."""
-        return sum(tally.invalid for tally in self.tallies.values())
+        return sum(tally.invalid for name, tally in self.tallies.items() if name != COMBINED)
 
     @property
     def sides(self) -> tuple[str, str]:

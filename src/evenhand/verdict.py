@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Literal, TypeVar
 
 from evenhand.engines.base import Answer, Token
-from evenhand.pairs import Side
+from evenhand.pairs import COMBINED, Side
 from evenhand.protocol import Order
 
 Label = Literal["A", "B", "tie"]
@@ -142,6 +142,37 @@ def pool(dimension: str, orders: Mapping[Order, Verdict]) -> Finding:
     return Finding(dimension, _choose(p), p, {"1", "2"} <= sides, orders)
 
 
+def combine(verdicts: Mapping[str, Verdict]) -> Verdict | None:
+    """What the parts of a hearing say together: the geometric mean of the probabilities of all but "overall".
+
+    Each part is a noisy view of the same pair, and the mean of their log-odds is steadier than any of them.
+    Overall is left out: asked last, it repeats what was said before it (docs/quality.md has the figures). None
+    where there are fewer than two parts; one invalid part makes the whole invalid.
+
+    >>> half = {"A": 0.5, "B": 0.25, "tie": 0.25}
+    >>> combine({name: Verdict(name, "A", half, 0.9) for name in ("format", "precision")}).p["A"]
+    0.5
+    """
+    parts = [verdict for name, verdict in verdicts.items() if name != "overall"]
+    if len(parts) < 2:
+        return None
+    broken = next((part for part in parts if part.label is None), None)
+    if broken is not None:
+        return Verdict(COMBINED, None, invalid=broken.invalid, raw=broken.raw)
+    p = _mean([_shares(part) for part in parts], geometric=all(part.p is not None for part in parts))
+    masses = [part.mass for part in parts if part.mass is not None]
+    return Verdict(COMBINED, _choose(p), p, min(masses, default=None))
+
+
+def known_label(labels: Mapping[str, Side], dimension: str) -> Side | None:
+    """What people said on a dimension; the parts together are held against their overall word.
+
+    >>> known_label({"overall": "1"}, "combined"), known_label({"overall": "1"}, "format")
+    ('1', None)
+    """
+    return labels.get("overall" if dimension == COMBINED else dimension)
+
+
 def log_odds(p: Mapping[Side, float]) -> float:
     """How far side 1 stands above side 2.
 
@@ -153,17 +184,29 @@ def log_odds(p: Mapping[Side, float]) -> float:
 
 def _pooled(orders: Mapping[Order, Verdict]) -> dict[Side, float]:
     each = [_by_side(order, verdict) for order, verdict in orders.items()]
-    if all(verdict.p is not None for verdict in orders.values()):
-        means = {side: math.exp(sum(math.log(max(p[side], _TINY)) for p in each) / len(each)) for side in SIDES}
+    return _mean(each, geometric=all(verdict.p is not None for verdict in orders.values()))
+
+
+def _mean(each: Sequence[Mapping[_Choice, float]], *, geometric: bool) -> dict[_Choice, float]:
+    """The mean of distributions; hard verdicts have zeros in them, and so no geometric one."""
+    if geometric:
+        means = {
+            choice: math.exp(sum(math.log(max(p[choice], _TINY)) for p in each) / len(each)) for choice in each[0]
+        }
     else:
-        means = {side: sum(p[side] for p in each) / len(each) for side in SIDES}
+        means = {choice: sum(p[choice] for p in each) / len(each) for choice in each[0]}
     total = sum(means.values())
-    return {side: mean / total for side, mean in means.items()}
+    return {choice: mean / total for choice, mean in means.items()}
+
+
+def _shares(verdict: Verdict) -> Mapping[Label, float]:
+    return verdict.p or {label: float(label == verdict.label) for label in LABELS}
 
 
 def _by_side(order: Order, verdict: Verdict) -> dict[Side, float]:
-    p = verdict.p or {label: float(label == verdict.label) for label in LABELS}
-    return {SIDE_OF[order][label]: p[label] for label in LABELS}
+    p = _shares(verdict)
+    found = {SIDE_OF[order][label]: p[label] for label in LABELS}
+    return {side: found[side] for side in SIDES}
 
 
 def _choose(p: Mapping[_Choice, float]) -> _Choice | Literal["tie"]:
