@@ -11,6 +11,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "evenhand"
 LAYERS = (
     "errors",
+    "files",
     "pairs",
     "markup",
     "protocol",

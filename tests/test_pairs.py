@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand import pairs as module
 from evenhand.errors import InputError, PairError
-from evenhand.pairs import Pair, _parsed, check_pairs, digest, pair_from, read_label, read_pairs
+from evenhand.files import finding as module
+from evenhand.files.reading import parse
+from evenhand.pairs import Pair, check_pairs, digest, pair_from, read_label, read_pairs
 
 Row = dict[str, Any]
 Write = Callable[[str, str | bytes], Path]
@@ -264,7 +265,7 @@ def test_good_rows_before_a_fault_are_read(write: Write) -> None:
         next(stream)
 
 
-@pytest.mark.parametrize("name", ["a.parquet.gz", "a.txt", "a"])
+@pytest.mark.parametrize("name", ["a.txt.gz", "a.txt", "a"])
 def test_an_unknown_kind_of_file_is_refused(write: Write, name: str) -> None:
     with pytest.raises(InputError, match=r"unknown kind of file .*use \.jsonl, \.json, \.csv"):
         check_pairs(write(name, GOOD))
@@ -378,9 +379,9 @@ def test_the_first_pairs_come_before_the_rest_is_read(write: Write) -> None:
 )
 def test_the_quick_parser_reads_what_the_plain_one_reads(value: Any) -> None:
     line = json.dumps(value).encode()
-    assert repr(_parsed(line)) == repr(json.loads(line))
+    assert repr(parse(line)) == repr(json.loads(line))
 
 
 @pytest.mark.parametrize("line", [b'{"id": 123456789012345678901234567890}', b"[1e400, NaN]", b'"\\ud83d"'])
 def test_what_the_quick_parser_reads_otherwise_is_left_to_the_plain_one(line: bytes) -> None:
-    assert repr(_parsed(line)) == repr(json.loads(line))
+    assert repr(parse(line)) == repr(json.loads(line))

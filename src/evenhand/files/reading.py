@@ -1,0 +1,134 @@
+"""Rows out of files, one at a time; a row that cannot be read comes out as the fault that says why."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import orjson
+
+from evenhand.errors import PairError
+from evenhand.files.arrow import read_arrow, read_parquet
+from evenhand.files.faults import RowFault
+from evenhand.files.finding import Table
+from evenhand.files.packing import open_bytes
+
+Row = dict[str, Any]
+Rows = Iterator[tuple[int, "Row | RowFault"]]
+_UTF8 = "write the file in UTF-8, such as with: iconv -f latin1 -t utf-8"
+_MARK = b"\xef\xbb\xbf"
+
+
+def read_rows(table: Table) -> Rows:
+    """Every row of a file with its place; a fault of the whole file raises PairError.
+
+    >>> from pathlib import Path
+    >>> sample = Path(__file__).parents[1] / "data" / "sample.jsonl"
+    >>> where, row = next(read_rows(Table(sample, "sample.jsonl", ".jsonl")))
+    >>> where, "instruction" in row
+    (1, True)
+    """
+    readers: dict[str, Callable[[Table], Rows]] = {
+        ".jsonl": _jsonl,
+        ".json": _json,
+        ".csv": _csv,
+        ".parquet": read_parquet,
+        ".arrow": read_arrow,
+    }
+    yield from readers[table.kind](table)
+
+
+def parse_object(line: bytes) -> Row | RowFault:
+    """One JSON object, or why it is none.
+
+    >>> parse_object(b'{"a": 1}'), parse_object(b"[1]")
+    ({'a': 1}, RowFault('the line is not a JSON object'))
+    """
+    try:
+        row = parse(line)
+    except (ValueError, RecursionError) as fault:
+        return _no_json(fault)
+    return row if isinstance(row, dict) else RowFault("the line is not a JSON object")
+
+
+def parse(data: bytes) -> Any:
+    """JSON by the quick parser where both read the same; json's word counts, in what it takes and in its faults."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return json.loads(data)
+    return value if _is_exact(value) else json.loads(data)
+
+
+def _is_exact(value: Any) -> bool:
+    """Whether no number here can have been an integer that was too long for orjson, which makes it a float."""
+    if isinstance(value, float):
+        return abs(value) < 2**53
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return all(_is_exact(item) for item in items if item.__class__ is not str)  # nearly all of them are text
+
+
+def _jsonl(table: Table) -> Rows:
+    with open_bytes(table) as file:
+        for number, line in enumerate(file, 1):
+            if not line.isspace():
+                yield number, parse_object(line.removeprefix(_MARK) if number == 1 else line)
+
+
+def _json(table: Table) -> Rows:
+    with open_bytes(table) as file:
+        raw = file.read().removeprefix(_MARK)
+    try:
+        data = parse(raw)
+    except (ValueError, RecursionError) as fault:
+        told = _no_json(fault)
+        raise PairError(table.name, getattr(fault, "lineno", None), str(told), hint=told.hint) from None
+    if not isinstance(data, list):
+        raise table.error(None, "the file is not a list of objects", hint="one object a line is called .jsonl")
+    for number, item in enumerate(data, 1):
+        yield number, item if isinstance(item, dict) else RowFault("the item is not an object")
+
+
+def _csv(table: Table) -> Rows:
+    csv.field_size_limit(2**31 - 1)
+    begin = 1  # a row may take several lines
+    try:
+        with open_bytes(table) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            header = next(reader, [])
+            begin = reader.line_num + 1
+            for cells in reader:
+                if cells:
+                    yield begin, _csv_row(header, cells)
+                begin = reader.line_num + 1
+    except UnicodeDecodeError:
+        raise _not_utf8(table) from None
+    except csv.Error as fault:
+        raise table.error(begin, f"not CSV: {fault}", hint="close every quote; double one inside a cell") from None
+
+
+def _csv_row(header: list[str], cells: list[str]) -> Row | RowFault:
+    if len(cells) != len(header):
+        more = "more" if len(cells) > len(header) else "fewer"
+        return RowFault(f"{more} cells than the header has fields", hint="quote cells that hold commas")
+    return dict(zip(header, cells, strict=True))
+
+
+def _not_utf8(table: Table) -> PairError:
+    """The first line that is not UTF-8, and what is wrong with it; the file is known to have one."""
+    with open_bytes(table) as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as fault:
+                return table.error(number, str(_no_json(fault)), hint=_UTF8)
+    raise AssertionError(f"{table.name} is UTF-8")
+
+
+def _no_json(fault: Exception) -> RowFault:
+    if isinstance(fault, UnicodeDecodeError):
+        return RowFault(f"not UTF-8 at byte {fault.start}", hint=_UTF8)
+    return RowFault(f"not JSON: {fault}")

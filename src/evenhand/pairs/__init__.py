@@ -1,0 +1,32 @@
+"""What is compared: a Pair, files of pairs, and pairs made out of models' outputs.
+
+A file is read twice: once to check every row before anything is judged, once to stream the pairs. Neither
+pass keeps the pairs in memory; the check keeps eight bytes a row, to find ids that stand twice.
+"""
+
+from evenhand.pairs.pair import (
+    COMBINED,
+    DIMENSIONS,
+    TEXT_FIELDS,
+    Pair,
+    Side,
+    digest,
+    pair_from,
+    read_label,
+)
+from evenhand.pairs.reading import check_pairs, read_pairs, read_rows, sample_pairs
+
+__all__ = [
+    "COMBINED",
+    "DIMENSIONS",
+    "TEXT_FIELDS",
+    "Pair",
+    "Side",
+    "check_pairs",
+    "digest",
+    "pair_from",
+    "read_label",
+    "read_pairs",
+    "read_rows",
+    "sample_pairs",
+]

@@ -1,0 +1,152 @@
+"""A Pair, and a row of a file read into one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from evenhand.errors import InputError
+from evenhand.files import RowFault
+from evenhand.files.reading import parse_object
+
+Side = Literal["1", "2", "tie"]
+TEXT_FIELDS = ("instruction", "output_1", "output_2")
+_NAMES = ("id", "model_1", "model_2")
+_STRINGS = (*TEXT_FIELDS, *_NAMES)
+DIMENSIONS = ("precision", "correctness", "format", "overall")
+# The name under which the parts of a judgment come together; people answer the same question as "overall".
+COMBINED = "combined"
+_SKIP = "--skip-bad leaves such rows out"
+
+# Data sets name the winner in many ways; all of them mean a side of the pair as it stands in the file.
+_LABELS: dict[str, Side] = {
+    **dict.fromkeys(("1", "a", "output_1", "model_1"), "1"),
+    **dict.fromkeys(("2", "b", "output_2", "model_2"), "2"),
+    **dict.fromkeys(("tie", "0", "equal"), "tie"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """An instruction and two responses to it.
+
+    >>> pair = Pair("2 + 2?", "4", "5", labels={"overall": "1"})
+    >>> pair.id, pair.shown("swapped")
+    ('pair-3c1872ddf21e', ('5', '4'))
+    """
+
+    instruction: str
+    output_1: str
+    output_2: str
+    id: str = ""
+    model_1: str = ""
+    model_2: str = ""
+    labels: Mapping[str, Side] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    _key: str = field(default="", init=False, repr=False, compare=False)  # made once: it is a hash of all the text
+
+    def __post_init__(self) -> None:
+        for name in _STRINGS:
+            _check_text(name, getattr(self, name))
+        for dimension, label in self.labels.items():
+            if label not in get_args(Side):
+                raise InputError(f"the label of {dimension} is {label!r}", hint="write '1', '2' or 'tie'")
+        if not self.id:
+            object.__setattr__(self, "id", f"pair-{self.key[:12]}")
+
+    @property
+    def key(self) -> str:
+        """The hash of the three texts: two pairs with the same key are the same question."""
+        if not self._key:
+            object.__setattr__(self, "_key", digest(self.instruction, self.output_1, self.output_2))
+        return self._key
+
+    def shown(self, order: str) -> tuple[str, str]:
+        """The texts behind Response A and Response B in this order."""
+        return (self.output_1, self.output_2) if order == "forward" else (self.output_2, self.output_1)
+
+
+def digest(*texts: str) -> str:
+    """A hash of texts that no other cut between them shares: ("ab", "c") differs from ("a", "bc").
+
+    >>> digest("ab", "c") == digest("a", "bc")
+    False
+    """
+    parts = [text.encode() for text in texts]
+    # One call over all of it takes half the time of one call for each part.
+    return hashlib.sha256(b"".join([len(part).to_bytes(8, "big") + part for part in parts])).hexdigest()
+
+
+def read_label(value: object) -> Side | None:
+    """The side that a data set's label names; None where it names none.
+
+    >>> read_label("A"), read_label(2), read_label("Tie"), read_label(None)
+    ('1', '2', 'tie', None)
+    """
+    if value is None or value == "":
+        return None
+    label = _LABELS.get(str(value).strip().lower())
+    if label is None:
+        raise RowFault(f"label {value!r} is none of 1, 2, A, B, tie", hint=_SKIP)
+    return label
+
+
+def pair_from(row: Mapping[str, Any]) -> Pair:
+    """A Pair out of one row of a file; raises ValueError that says which field is at fault.
+
+    >>> pair_from({"instruction": "Hi", "output_1": "x", "output_2": "y", "label": "B", "topic": "talk"})
+    Pair(instruction='Hi', output_1='x', output_2='y', id='pair-443a17e551bb', model_1='', model_2='',
+    labels={'overall': '2'}, metadata={'topic': 'talk'})
+    """
+    rest = dict(row)
+    for name in TEXT_FIELDS:
+        if name not in rest:
+            raise RowFault(f"no field '{name}'", hint=_remedy(rest))
+    texts = {name: rest.pop(name) for name in TEXT_FIELDS}
+    names = {name: _name(rest, name) for name in _NAMES}
+    labels = _labels(rest)
+    return Pair(**texts, **names, labels=labels, metadata=rest)
+
+
+def _remedy(row: Mapping[str, Any]) -> str:
+    """What to do about a row that is no pair."""
+    if "output" in row or "choices" in row or "messages" in row:
+        return "these look like one model's outputs: give two such files with --candidate and --baseline"
+    return "expected rows with the fields instruction, output_1 and output_2"
+
+
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        kind = "null" if value is None else f"of type {type(value).__name__}"
+        raise InputError(f"field '{name}' is {kind}, not text", hint=f"write it as text, or {_SKIP}")
+    if value.isascii():  # known without a look at the text
+        return
+    try:
+        value.encode()
+    except UnicodeEncodeError as fault:
+        raise InputError(f"field '{name}' holds a lone surrogate at character {fault.start}", hint=_SKIP) from None
+
+
+def _labels(rest: dict[str, Any]) -> dict[str, Side]:
+    """Take `label` (overall) and `labels` (per dimension) out of the row."""
+    found = rest.pop("labels", None) or {}
+    if not found and "label" not in rest:
+        return {}
+    if isinstance(found, str):  # a CSV cell can only hold text
+        found = parse_object(found.encode(errors="surrogatepass"))
+    if not isinstance(found, Mapping):
+        raise RowFault("field 'labels' is not an object of dimension: label")
+    labels = {dimension: read_label(value) for dimension, value in found.items()}
+    if "label" in rest:
+        label = read_label(rest.pop("label"))
+        labels["overall"] = labels.get("overall") or label
+    return {dimension: label for dimension, label in labels.items() if label is not None}
+
+
+def _name(rest: dict[str, Any], key: str) -> str:
+    value = rest.pop(key, "")
+    if isinstance(value, (dict, list, bool)):
+        raise RowFault(f"field '{key}' is of type {type(value).__name__}, not a name", hint="write it as text")
+    return "" if value is None else str(value)
