@@ -2,11 +2,13 @@
 
     python benchmarks/quality.py --data FOLDER --db quality.db --half choose     # to choose a protocol by
     python benchmarks/quality.py --data FOLDER --db quality.db --half report     # to report it on
+    python benchmarks/quality.py --data FOLDER --db quality.db --half fresh      # pairs that nothing was chosen by
     python benchmarks/quality.py --data FOLDER --db quality.db --table           # print what is in the database
 
 FOLDER holds pandalm.jsonl and llmbar.jsonl (fields: instruction, output_1, output_2, label, subset). The pairs
 are a seeded sample of 150 from PandaLM and LLMBar's 100 natural ones, cut into two halves, so that what is
-chosen on one half is reported on the other. Verdicts are kept: a run that is stopped goes on.
+chosen on one half is reported on the other; and 100 further pairs of PandaLM, fresh. Verdicts are kept: a run
+that is stopped goes on. A protocol with several dimensions has two rows: its overall, and its parts combined.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from evenhand import Judgment, Pair, Protocol, Store, Usage
 from evenhand.engines import open_engine
 from evenhand.engines.catalog import DEFAULT_MODEL
 from evenhand.judge import Setup
-from evenhand.pairs import pair_from
+from evenhand.pairs import COMBINED, pair_from
 from evenhand.protocol import ORDERS
 from evenhand.runner import Run
 from evenhand.verdict import log_odds
@@ -33,7 +35,7 @@ from evenhand.verdict import log_odds
 SEED = 0
 PROTOCOLS = ("holistic", "overall", "chained")
 SETS = ("llmbar", "pandalm")
-HALVES = ("choose", "report")
+HALVES = ("choose", "report", "fresh")
 
 
 def load(folder: Path) -> list[tuple[str, str, Pair]]:
@@ -42,12 +44,17 @@ def load(folder: Path) -> list[tuple[str, str, Pair]]:
     def read(name: str) -> list[dict[str, object]]:
         return [json.loads(line) for line in (folder / f"{name}.jsonl").read_text("utf-8").splitlines()]
 
-    panda = random.Random(SEED).sample(read("pandalm"), 150)
+    every = read("pandalm")
+    panda = random.Random(SEED).sample(every, 150)
+    taken = {row["id"] for row in panda}
+    others = [row for row in every if row["id"] not in taken]
+    random.Random(SEED + 2).shuffle(others)
     natural = [row for row in read("llmbar") if row["subset"] == "Natural"]
     random.Random(SEED).shuffle(natural)
     rows = [("pandalm", HALVES[i >= 75], row) for i, row in enumerate(panda)]
     rows += [("llmbar", HALVES[i >= 50], row) for i, row in enumerate(natural)]
     random.Random(SEED + 1).shuffle(rows)  # so that a part of a run says something about both sets
+    rows += [("pandalm", "fresh", row) for row in others[:100]]
     pairs = [(name, half, pair_from(row)) for name, half, row in rows]
     return [(name, half, pair) for name, half, pair in pairs if pair.labels.get("overall") in ("1", "2")]
 
@@ -71,23 +78,23 @@ async def run(pairs: list[Pair], protocols: Iterable[str], db: Path, model: str)
     print(usage, file=sys.stderr)
 
 
-def forward_hard(judgment: Judgment) -> float:
-    return _hit(judgment, judgment["overall"].heard("forward"))
+def forward_hard(judgment: Judgment, dimension: str) -> float:
+    return _hit(judgment, judgment[dimension].heard("forward"))
 
 
-def both_hard(judgment: Judgment) -> float:
+def both_hard(judgment: Judgment, dimension: str) -> float:
     """Orders that contradict each other, or both say tie, are worth one half; one tie leaves the other's say."""
-    said = {judgment["overall"].heard("forward"), judgment["overall"].heard("swapped")} - {"tie"}
+    said = {judgment[dimension].heard("forward"), judgment[dimension].heard("swapped")} - {"tie"}
     return _hit(judgment, said.pop() if len(said) == 1 else None)
 
 
-def pooled(judgment: Judgment) -> float:
-    p = judgment["overall"].p
+def pooled(judgment: Judgment, dimension: str) -> float:
+    p = judgment[dimension].p
     odds = log_odds(p) if p else 0.0
     return _hit(judgment, "1" if odds > 0 else "2" if odds < 0 else None)
 
 
-def longer(judgment: Judgment) -> float:
+def longer(judgment: Judgment, dimension: str) -> float:
     one, two = len(judgment.pair.output_1), len(judgment.pair.output_2)
     return _hit(judgment, "1" if one > two else "2" if two > one else None)
 
@@ -96,7 +103,7 @@ def _hit(judgment: Judgment, side: str | None) -> float:
     return float(side == judgment.pair.labels["overall"]) if side in ("1", "2") else 0.5
 
 
-READINGS: dict[str, Callable[[Judgment], float]] = {
+READINGS: dict[str, Callable[[Judgment, str], float]] = {
     "forward, hard": forward_hard,
     "both orders, hard": both_hard,
     "both orders, pooled": pooled,
@@ -105,30 +112,30 @@ READINGS: dict[str, Callable[[Judgment], float]] = {
 
 
 def table(pairs: list[tuple[str, str, Pair]], db: Path) -> str:
-    """Accuracy on decided pairs, as Markdown."""
-    place = {pair.id: (name, half) for name, half, pair in pairs}
+    """Accuracy on decided pairs with a valid judgment, as Markdown."""
     lines = [
-        "| set | half | protocol | pairs | " + " | ".join(READINGS) + " |",
+        "| set | part | protocol | pairs | " + " | ".join(READINGS) + " |",
         "|---|---|---|--:|" + "--:|" * len(READINGS),
     ]
     with Store(db) as store:
-        for row in store.judges():
-            found = [j for j in store.judgments(row) if j.pair.id in place and "overall" in row.dimensions]
-            for name in SETS:
-                for half in (*HALVES, "both"):
-                    these = [
-                        j for j in found if place[j.pair.id] in [(name, h) for h in HALVES if half in (h, "both")]
-                    ]
-                    if these:
-                        cells = [
-                            f"{sum(map(read, these)) / len(these):.3f}".lstrip("0") for read in READINGS.values()
-                        ]
-                        lines.append(
-                            f"| {name} | {half} | {row.protocol} {row.fingerprint[:6]} | {len(these)} | "
-                            + " | ".join(cells)
-                            + " |"
-                        )
+        heard = [(row, {j.pair.id: j for j in store.judgments(row)}) for row in store.judges()]
+    parts = [(name, half) for name in (*SETS, "both sets") for half in (*HALVES, "all parts")]
+    for name, half in parts:
+        ids = [pair.id for n, h, pair in pairs if name in (n, "both sets") and half in (h, "all parts")]
+        for row, judgments in heard:
+            these = [judgments[i] for i in ids if i in judgments]
+            for dimension in ("overall", COMBINED):
+                valid = [j for j in these if dimension in j.findings and j[dimension].side is not None]
+                if valid:
+                    lines.append(_line(name, half, row.protocol, dimension, valid))
     return "\n".join(lines)
+
+
+def _line(name: str, half: str, protocol: str, dimension: str, judgments: list[Judgment]) -> str:
+    shares = [sum(read(j, dimension) for j in judgments) / len(judgments) for read in READINGS.values()]
+    cells = " | ".join(f"{share:.3f}".lstrip("0") for share in shares)
+    which = f"{protocol}, {dimension}" if dimension != protocol else protocol
+    return f"| {name} | {half} | {which} | {len(judgments)} | {cells} |"
 
 
 def main() -> None:
