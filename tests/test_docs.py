@@ -103,9 +103,12 @@ def as_params(pages: list[Path], needs_model: Callable[[Path], bool]) -> list[An
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty place with the two files that the examples read."""
+    """An empty place with the files that the examples read."""
     lines = "".join(json.dumps(pair) + "\n" for pair in PAIRS)
     (tmp_path / "pairs.jsonl").write_text(lines, encoding="utf-8")
+    for name, side in (("new", "output_1"), ("old", "output_2")):
+        outputs = [json.dumps({"instruction": pair["instruction"], "output": pair[side]}) + "\n" for pair in PAIRS]
+        (tmp_path / f"{name}.jsonl").write_text("".join(outputs), encoding="utf-8")
     template = blocks(ROOT / "docs" / "templates.md", "text", "template")[0]
     (tmp_path / "template.txt").write_text(template.text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -181,7 +184,7 @@ CLI_PAGE = make_cli_page()
 OPTIONS: dict[str, list[str]] = {
     name: CLI_PAGE.options(command) for name, command in CLI_PAGE.commands(typer.main.get_command(app))
 }
-JUDGING = ("evenhand judge", "evenhand compare")
+JUDGING = ("evenhand judge", "evenhand arena", "evenhand compare")
 SMALL_JUDGE = ["--judge", SMOLLM, "--threads", "1"]  # several threads only wait for each other where all is busy
 # What takes minutes, fetches a gigabyte or deletes a model is looked at, not run.
 NOT_RUN = ("evenhand demo", "evenhand models pull", "evenhand models remove")

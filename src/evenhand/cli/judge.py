@@ -12,6 +12,16 @@ import typer
 from evenhand import console
 from evenhand.api import DEFAULT_PROTOCOL, Judge
 from evenhand.cli.app import DONE, WITH_FAILURES, app
+from evenhand.cli.inputs import (
+    BaselineOption,
+    CandidateOption,
+    JoinOnOption,
+    PairsArgument,
+    QuestionsOption,
+    SkipBadOption,
+    TurnOption,
+    find_input,
+)
 from evenhand.cli.options import (
     DEFAULT_DB,
     ContextOption,
@@ -33,7 +43,7 @@ from evenhand.engines import catalog
 from evenhand.engines.llama import Hardware
 from evenhand.judge import Orders, Setup
 from evenhand.pace import Limits
-from evenhand.pairs import Pair, check_pairs, read_pairs
+from evenhand.pairs import Pair, Reading
 from evenhand.prices import Price, find_price
 from evenhand.protocol import Protocol
 from evenhand.report import judgment_facts, usage_facts
@@ -43,21 +53,19 @@ from evenhand.store import Store
 
 @app.command()
 def judge(
-    pairs: Annotated[
-        str,
-        typer.Argument(
-            metavar="PAIRS",
-            help="A .jsonl, .json or .csv file with the fields instruction, output_1, output_2; "
-            "'-' reads JSONL from standard input.",
-        ),
-    ],
+    pairs: PairsArgument = None,
+    candidate: CandidateOption = None,
+    baseline: BaselineOption = None,
+    questions: QuestionsOption = None,
+    turn: TurnOption = 1,
+    join_on: JoinOnOption = "instruction",
     spec: JudgeOption = catalog.DEFAULT_MODEL,
     protocol: ProtocolOption = DEFAULT_PROTOCOL,
     orders: OrdersOption = "both",
     db: DbOption = DEFAULT_DB,
     seed: SeedOption = 0,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Judge only the first so many pairs.")] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Pass over broken rows and say how many.")] = False,
+    skip_bad: SkipBadOption = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what the run would take, and ask nobody.")
     ] = False,
@@ -83,33 +91,32 @@ def judge(
     gpu_layers: GpuOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Judge every pair of a file; a run that was stopped goes on where it stopped."""
-    count, bad = check_pairs(pairs, skip_bad=skip_bad)
-    for fault in bad[:5]:
-        console.err.print(f"skipped: {fault.message}", style="yellow", soft_wrap=True, markup=False)
+    """Judge every pair of a file, or the outputs of two models; a run that was stopped goes on where it stopped."""
+    given = find_input(pairs, candidate, baseline, Reading(questions, turn, join_on, skip_bad))
+    given.say()
     template, chosen = Protocol.load(protocol), orders_from(orders)
     price = find_price(spec, prices)
     limits = Limits(concurrency, requests_per_minute, tokens_per_minute, max_requests, max_cost)
     engine = open_judge(
         spec, Hardware(context, threads, gpu_layers), endpoint_settings(settings, samples, concurrency)
     )
-    rows = islice(read_pairs(pairs, skip_bad=skip_bad), limit)
+    rows = islice(given.read(), limit)
     if dry_run:
         show_plan(Setup(engine, template, raw_markup), rows, db, chosen, seed, price, as_json)
         return
     with Judge(
         engine, template, db=db, orders=chosen, seed=seed, raw_markup=raw_markup, limits=limits, price=price
     ) as judge:
-        summary, facts = run_with_progress(judge, rows, min(count, limit or count))
-    facts |= {"db": str(db), "skipped": len(bad)}
+        summary, facts = run_with_progress(judge, rows, min(given.count, limit or given.count))
+    facts |= {"db": str(db), **given.facts()}
     if as_json:
         print(console.facts_to_print(facts))
     else:
         show_run(summary, facts, f"{facts['judge']} under {template.name}")
-        if bad:
-            console.out.print(f"{len(bad)} broken rows were skipped.", style="yellow")
+        if given.bad:
+            console.out.print(f"{len(given.bad)} broken rows were skipped.", style="yellow")
         console.out.print(f"[dim]kept in {db}; see it again:[/] evenhand results --db {db}", soft_wrap=True)
-    raise typer.Exit(WITH_FAILURES if summary.invalid or bad or facts["stopped"] else DONE)
+    raise typer.Exit(WITH_FAILURES if summary.invalid or given.bad or facts["stopped"] else DONE)
 
 
 @app.command()

@@ -4,6 +4,9 @@ A file is read twice: once to check every row before anything is judged, once to
 pass keeps the pairs in memory; the check keeps eight bytes a row, to find ids that stand twice.
 """
 
+from evenhand.pairs.arena import Arena
+from evenhand.pairs.join import Joined, Reading, Unmatched, join_outputs
+from evenhand.pairs.outputs import Output, read_outputs
 from evenhand.pairs.pair import (
     COMBINED,
     DIMENSIONS,
@@ -20,12 +23,19 @@ __all__ = [
     "COMBINED",
     "DIMENSIONS",
     "TEXT_FIELDS",
+    "Arena",
+    "Joined",
+    "Output",
     "Pair",
+    "Reading",
     "Side",
+    "Unmatched",
     "check_pairs",
     "digest",
+    "join_outputs",
     "pair_from",
     "read_label",
+    "read_outputs",
     "read_pairs",
     "read_rows",
     "sample_pairs",

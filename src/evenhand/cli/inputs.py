@@ -1,0 +1,95 @@
+"""Where pairs come from on the command line: files of pairs, or models' outputs that are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from evenhand import console
+from evenhand.errors import InputError, PairError
+from evenhand.pairs import Pair, Reading, Unmatched, check_pairs, join_outputs, read_pairs
+
+PairsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[PAIRS]...",
+        help="Files with the fields instruction, output_1, output_2: .jsonl, .json, .csv or .parquet, also .gz and"
+        " .zst; a glob in quotes; a folder of Parquet or of Hugging Face datasets; '-' is standard input.",
+    ),
+]
+CandidateOption = Annotated[
+    str | None,
+    typer.Option(
+        "--candidate", metavar="[NAME=]OUTPUTS", help="Outputs of the new model, instead of PAIRS. It is side 1."
+    ),
+]
+BaselineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--baseline", metavar="[NAME=]OUTPUTS", help="Outputs of the old model, joined on the instruction."
+    ),
+]
+QuestionsOption = Annotated[
+    Path | None,
+    typer.Option("--questions", metavar="FILE", help="The questions of MT-Bench or Arena-Hard answers."),
+]
+TurnOption = Annotated[
+    int, typer.Option("--turn", min=1, help="How far into conversations of several turns the outputs are compared.")
+]
+JoinOnOption = Annotated[
+    str, typer.Option("--join-on", metavar="FIELD", help="Join outputs on this field, such as id.")
+]
+SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Pass over broken rows and say how many.")]
+
+
+@dataclass(frozen=True)
+class Input:
+    """Pairs that were checked, every one, before anything is judged."""
+
+    count: int
+    read: Callable[[], Iterator[Pair]]
+    bad: list[PairError]
+    unmatched: list[Unmatched]
+
+    def facts(self) -> dict[str, Any]:
+        """What a run says of its input."""
+        return {"skipped": len(self.bad), "unmatched": [each.facts() for each in self.unmatched]}
+
+    def say(self) -> None:
+        """Tell what was left out, before the run begins."""
+        for fault in self.bad[:5]:
+            console.err.print(f"skipped: {fault.message}", style="yellow", soft_wrap=True, markup=False)
+        for each in self.unmatched:
+            say_unmatched(each)
+
+
+def find_input(pairs: list[str] | None, candidate: str | None, baseline: str | None, reading: Reading) -> Input:
+    """The pairs that a command line names, all of them read once and found good."""
+    if candidate or baseline:
+        if pairs:
+            raise InputError("PAIRS and --candidate are two ways to say what is judged", hint="give one of them")
+        if not candidate or not baseline:
+            missing = "--candidate" if baseline else "--baseline"
+            raise InputError(f"no {missing}", hint="--candidate NEW --baseline OLD are given together")
+        joined = join_outputs(candidate, baseline, reading)
+        return Input(len(joined), lambda: iter(joined), joined.bad, joined.unmatched)
+    if not pairs:
+        raise InputError("nothing to judge", hint="give a file of pairs, or --candidate NEW --baseline OLD")
+    count, bad = check_pairs(pairs, skip_bad=reading.skip_bad)
+    return Input(count, lambda: read_pairs(pairs, skip_bad=reading.skip_bad), bad, [])
+
+
+def say_unmatched(each: Unmatched) -> None:
+    """Count and name the instructions that a model did not answer."""
+    few = "\n  ".join(console.visible(name) for name in each.first)
+    more = f"\n  and {each.count - len(each.first):,} more" if each.count > len(each.first) else ""
+    console.err.print(
+        f"{console.visible(each.model)} has no output for {each.count:,} instructions, left out:\n  {few}{more}",
+        style="yellow",
+        soft_wrap=True,
+        markup=False,
+    )
