@@ -1,0 +1,253 @@
+"""Values that belong together: sums by cluster, and the interval of a share that stands on them.
+
+Two pairs with the same instruction tell less than two with different ones. A cluster counts as one draw; how much
+its pairs repeat each other is measured and not assumed. Sums are made in whole numbers, so that neither the order
+of the rows nor the side that is called 1 can change a digit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+# A value is kept to 2^-32: finer than any verdict means, and 2^31 of them still add up without an error.
+UNIT = 2**32
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How values fall into clusters.
+
+    `kish` is the number of clusters of equal size that would weigh as much (Kish 1965, "Survey Sampling");
+    `freedom` are the degrees of freedom of a variance over them (Satterthwaite 1946, "An approximate distribution
+    of estimates of variance components"). Where all clusters have one size they are the number of clusters, and
+    one less.
+    """
+
+    n: int
+    clusters: int
+    kish: float
+    freedom: float
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """A mean of values between 0 and 1 over clusters, its variance, and the largest mean of a cluster."""
+
+    mean: float
+    variance: float
+    largest: float
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A mean of values between -1 and 1 with its interval; `variance` is that of the mean."""
+
+    mean: float
+    low: float
+    high: float
+    variance: float
+    shape: Shape
+
+
+def group(values: ArrayLike, clusters: ArrayLike | None = None) -> tuple[Ints, Ints]:
+    """The sum (in units of 2^-32) and the number of values of each cluster.
+
+    >>> sums, sizes = group([1, 0.5, 1], ["a", "b", "b"])
+    >>> (sums / UNIT).tolist(), sizes.tolist()
+    ([1.0, 1.5], [1, 2])
+    """
+    fixed = fixed_point(values)
+    if clusters is None or not len(fixed):
+        return fixed, np.ones(len(fixed), dtype=np.int64)
+    place = places(clusters)
+    return _sums(fixed, place), np.bincount(place)
+
+
+def fixed_point(values: ArrayLike) -> Ints:
+    """Values in units of 2^-32, as whole numbers."""
+    return np.rint(np.asarray(values, dtype=np.float64) * UNIT).astype(np.int64)
+
+
+def _sums(fixed: Ints, place: Ints) -> Ints:
+    sums = np.zeros(int(place.max()) + 1, dtype=np.int64)
+    np.add.at(sums, place, fixed)
+    return sums
+
+
+def places(clusters: ArrayLike) -> Ints:
+    """Clusters of any kind as numbers 0, 1, 2 ...
+
+    >>> places(["b", "a", "b"]).tolist()
+    [1, 0, 1]
+    """
+    _, place = np.unique(np.asarray(clusters), return_inverse=True)
+    return place.reshape(-1).astype(np.int64)
+
+
+def shape_of(sizes: Ints) -> Shape:
+    """What the sizes of the clusters come to.
+
+    >>> shape = shape_of(np.array([2, 2, 2]))
+    >>> shape.n, shape.clusters, shape.kish, round(shape.freedom, 9)
+    (6, 3, 3.0, 2.0)
+    """
+    n = int(sizes.sum())
+    whole = int((sizes**2).sum())
+    fourth = ordered_sum((sizes / n) ** 4)
+    return Shape(n, len(sizes), n * n / whole, (whole / n / n) ** 2 / fourth - 1)
+
+
+def moments(sums: Ints, sizes: Ints) -> Moments:
+    """The mean over all values, each weighing the same, and its cluster-robust variance."""
+    shape = shape_of(sizes)
+    mean = int(sums.sum()) / (shape.n * UNIT)
+    parts = _parts(sums, mean, sizes)
+    return Moments(mean, _covariance(parts, parts, sizes, shape), float((sums / sizes).max()) / UNIT, shape)
+
+
+def _parts(sums: Ints, mean: float, sizes: Ints) -> Floats:
+    """What each cluster adds to the mean."""
+    return np.asarray((sums / UNIT - mean * sizes) / sizes.sum(), dtype=np.float64)
+
+
+def _covariance(one: Floats, two: Floats, sizes: Ints, shape: Shape) -> float:
+    """The covariance of two means over clusters.
+
+    Each cluster is divided by 1 - its share of the values: the CR2 correction of Bell & McCaffrey (2002), "Bias
+    reduction in standard errors for linear regression with multi-stage samples". All is scaled by 1 - 1/kish, so
+    that clusters of one yes-or-no value give mean (1 - mean) / n, the variance of as many trials.
+    """
+    if len(sizes) == 1:
+        return 0.0
+    return ordered_sum(one * two / (1 - sizes / shape.n)) * (1 - 1 / shape.kish)
+
+
+def signed_interval(values: ArrayLike, clusters: ArrayLike | None = None, level: float = 0.95) -> Signed:
+    """The mean of values between -1 (lost) and 1 (won) with its interval.
+
+    What was won and what was lost are two shares, each with an interval of its own (`share_interval`), and the
+    mean is their difference. The two intervals are put together by MOVER: Zou & Donner (2008), "Construction of
+    confidence limits about effect measures: a general approach", Statistics in Medicine 27, 1693-1702, after
+    Newcombe (1998), with the correlation measured over clusters. Without ties, won and lost are one thing seen
+    from two sides, and the interval is that of the one share. With nearly all ties, wins and losses are counted
+    like the rare events they are.
+
+    >>> found = signed_interval([1] * 8 + [-1] * 2)
+    >>> round(found.mean, 4), round((1 + found.low) / 2, 4), round((1 + found.high) / 2, 4)
+    (0.6, 0.4439, 0.9748)
+    """
+    fixed = fixed_point(values)
+    place = np.arange(len(fixed)) if clusters is None else places(clusters)
+    sizes = np.bincount(place)
+    won, lost = _sums(np.maximum(fixed, 0), place), _sums(np.maximum(-fixed, 0), place)
+    plus, minus = moments(won, sizes), moments(lost, sizes)
+    together = _covariance(_parts(won, plus.mean, sizes), _parts(lost, minus.mean, sizes), sizes, plus.shape)
+    rho = _correlation(plus, minus, together)
+    mean = (int(won.sum()) - int(lost.sum())) / (plus.shape.n * UNIT)
+    (low_1, high_1), (low_2, high_2) = share_interval(plus, level), share_interval(minus, level)
+    down, up = (
+        _mover(plus.mean - low_1, high_2 - minus.mean, rho),
+        _mover(minus.mean - low_2, high_1 - plus.mean, rho),
+    )
+    variance = max(0.0, plus.variance + minus.variance - 2 * together)
+    return Signed(mean, max(-1.0, mean - down), min(1.0, mean + up), variance, plus.shape)
+
+
+def _mover(a: float, b: float, rho: float) -> float:
+    return math.sqrt(max(0.0, a * a + b * b - 2 * rho * a * b))
+
+
+def _correlation(plus: Moments, minus: Moments, covariance: float) -> float:
+    """The correlation of what was won and lost, with half a cluster of each added, so that none is ever absent."""
+    k = plus.shape.kish
+
+    def raw(value: float, pseudo: float) -> float:
+        return (k * value + pseudo) / (k + 1)
+
+    one, two = raw(plus.mean, 0.5), raw(minus.mean, 0.5)
+    both = raw(k * covariance + plus.mean * minus.mean, 0.0) - one * two
+    spread_1 = raw(k * plus.variance + plus.mean**2, 0.5) - one**2
+    spread_2 = raw(k * minus.variance + minus.mean**2, 0.5) - two**2
+    return max(-1.0, min(1.0, both / math.sqrt(spread_1 * spread_2)))
+
+
+def ordered_sum(terms: Floats) -> float:
+    """A sum that is the same in its last digit however the terms are ordered."""
+    return float(np.sort(terms, axis=None).sum())
+
+
+def share_interval(m: Moments, level: float = 0.95) -> tuple[float, float]:
+    """The interval of a mean of values between 0 and 1.
+
+    It is Clopper & Pearson's (1934) for the effective number of trials of Korn & Graubard (1998), "Confidence
+    intervals for proportions with small expected number of positive counts estimated from survey data", Survey
+    Methodology 24, 193-201: as many independent yes-or-no trials as would have the variance that was measured,
+    fewer by (t/z)^2 because it was measured. Three things are our own; docs/statistics.md says what they are for:
+
+    - A cluster that is all 0 or all 1 is a trial itself, and the variance of trials needs no measuring. So the
+      loss by (t/z)^2 is taken only as far as clusters are not such trials of equal size.
+    - Values that are all the same have no variance. Then it is bounded how many clusters could have been different
+      and gone unseen: a share q with (1 - q)^kish = (1 - level) / 2.
+    - Neither end claims more than that bound would: clusters that differ are not better evidence than clusters
+      that all agree.
+
+    >>> low, high = share_interval(moments(*group([1] * 8 + [0] * 2)))
+    >>> round(low, 4), round(high, 4)
+    (0.4439, 0.9748)
+    """
+    from scipy.special import betaincinv
+
+    tail = (1 - level) / 2
+    unseen = 1 - tail ** (1 / m.shape.kish)
+    trials = effective_trials(m, level)
+    if trials is None:
+        return m.mean * (1 - unseen), m.mean * (1 - unseen) + unseen
+    x = m.mean * trials
+    low = float(betaincinv(x, trials - x + 1, tail)) if m.mean > 0 else 0.0
+    high = float(betaincinv(x + 1, trials - x, 1 - tail)) if m.mean < 1 else 1.0
+    return min(low, 1 - unseen, m.mean), max(high, m.largest * unseen, m.mean)
+
+
+def effective_trials(m: Moments, level: float = 0.95) -> float | None:
+    """The number of independent yes-or-no trials that would tell as much; None where values do not vary.
+
+    >>> round(effective_trials(moments(*group([1, 0, 1, 0]))), 6)
+    4.0
+    """
+    shape = m.shape
+    most = m.mean * (1 - m.mean) / shape.kish
+    part = 1.0 if shape.clusters == 1 else m.variance / most if most > 0 else 0.0
+    if most <= 0 or part < 1e-12:
+        return None
+    inflation = (t_quantile(shape.freedom, level) / z_quantile(level)) ** 2 * shape.kish / max(shape.kish - 1, 0.5)
+    loss = 1 + (1 - (min(part, 1.0) * shape.kish / shape.clusters) ** 2) * (inflation - 1)
+    return max(1.0, shape.kish / (part * loss))
+
+
+def t_quantile(freedom: float, level: float = 0.95) -> float:
+    """Student's t that a share `level` of draws does not exceed in size; at least one degree of freedom is assumed.
+
+    >>> round(t_quantile(9), 3)
+    2.262
+    """
+    from scipy.special import stdtrit
+
+    return float(stdtrit(max(freedom, 1.0), (1 + level) / 2))
+
+
+def z_quantile(level: float = 0.95) -> float:
+    """The same of the normal distribution.
+
+    >>> round(z_quantile(), 3)
+    1.96
+    """
+    from statistics import NormalDist
+
+    return NormalDist().inv_cdf((1 + level) / 2)
