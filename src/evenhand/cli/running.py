@@ -20,6 +20,9 @@ from evenhand.pace import BudgetError
 from evenhand.pairs import Pair
 from evenhand.report import Summary, usage_facts
 
+# What is on the command line is in the shell's history, and a field of the request is kept in the database.
+_SECRETS = ("key", "api_key", "apikey", "api-key", "token", "access_token", "authorization", "password", "secret")
+
 
 def open_judge(spec: str, hardware: Hardware | None = None, endpoint: EndpointSettings | None = None) -> Engine:
     """Open a judge; a model that has to be fetched is announced with its size first."""
@@ -51,6 +54,10 @@ def endpoint_settings(settings: list[str] | None, samples: int, concurrency: int
         name, equals, text = setting.partition("=")
         if not equals or name in ("base_url", "model", "preset", "extra"):
             raise InputError(f"--set {setting}", hint="write NAME=VALUE, such as --set effort=low")
+        if name.lower() in _SECRETS:
+            raise InputError(
+                f"--set {name} is not taken", hint="keys come from the environment: --set key_env=NAME"
+            )
         value = _json_or_text(text) if name not in known or known[name] != "str" else text
         (given if name in known else given["extra"])[name] = value
     try:
