@@ -1,0 +1,108 @@
+"""When the verdicts so far are enough: judgments in the order of the draw, one instruction at a time.
+
+Judgments come out of a run as they are done, and which are done first may depend on what is in them: a short pair is
+quick. A sequence that took them as they come would look at short pairs first. So they are put back into the random
+order in which they were drawn, and count when all before them have been counted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from evenhand.judge import Judgment
+from evenhand.pairs import Pair
+from evenhand.stats.sequence import Bounds, ConfidenceSequence
+from evenhand.verdict import Finding
+
+_SCORES = {"1": 1.0, "tie": 0.5, "2": 0.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What has been counted so far on one dimension: the win rate of side 1, an instruction being the unit."""
+
+    dimension: str
+    rate: Bounds
+    pairs: int
+    invalid: int
+
+    @property
+    def instructions(self) -> int:
+        """How many instructions were counted."""
+        return self.rate.n
+
+    def against(self, rate: float) -> Literal["above", "below"] | None:
+        """On which side of a rate the win rate of side 1 is known to lie; None where it may be either.
+
+        >>> Standing("overall", Bounds(0.8, 0.6, 0.9, 40), 40, 0).against(0.5)
+        'above'
+        """
+        if self.rate.low > rate:
+            return "above"
+        return "below" if self.rate.high < rate else None
+
+
+class Decider:
+    """Counts judgments of a run in the order in which its pairs were drawn.
+
+    The pairs go through `watch` on their way to the judge; those that share an instruction come one after the other.
+    An instruction is one observation: the mean over its pairs, a tie being one half. An invalid pair may be anything.
+
+    >>> from evenhand.api import Judge
+    >>> from evenhand.engines.scripted import ScriptedEngine
+    >>> decider = Decider("overall")
+    >>> with Judge(ScriptedEngine(lambda prompt: "tie")) as judge:
+    ...     for judgment in judge.judge(decider.watch([Pair("Hi", "x", "y"), Pair("Hi", "x", "z")])):
+    ...         decider.add(judgment)
+    >>> decider.standing.rate.value, decider.standing.pairs, decider.standing.instructions
+    (0.5, 2, 1)
+    """
+
+    def __init__(self, dimension: str, *, level: float = 0.95) -> None:
+        self.dimension = dimension
+        self._sequence = ConfidenceSequence(level)
+        self._drawn: deque[tuple[str, bool]] = deque()  # ids in their order, and whether an instruction ends there
+        self._done: dict[str, Finding] = {}  # judged, but something drawn before it is not
+        self._cluster: list[float | None] = []
+        self._pairs = self._invalid = 0
+
+    def watch(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        """The same pairs, with their order noted as they are taken."""
+        before: Pair | None = None
+        for pair in pairs:
+            if before is not None:
+                self._drawn.append((before.id, before.instruction != pair.instruction))
+                yield before
+            before = pair
+        if before is not None:
+            self._drawn.append((before.id, True))
+            yield before
+
+    def add(self, judgment: Judgment) -> None:
+        """One more judgment, in any order."""
+        self._done[judgment.pair.id] = judgment[self.dimension]
+        while self._drawn and self._drawn[0][0] in self._done:
+            name, ends = self._drawn.popleft()
+            self._cluster.append(_score(self._done.pop(name)))
+            if ends:
+                self._count()
+
+    def _count(self) -> None:
+        scores, self._cluster = self._cluster, []
+        known = [score for score in scores if score is not None]
+        lost, n = len(scores) - len(known), len(scores)
+        value = sum(known) / len(known) if known else None
+        self._sequence.add(value, sum(known) / n, (sum(known) + lost) / n)
+        self._pairs, self._invalid = self._pairs + n, self._invalid + lost
+
+    @property
+    def standing(self) -> Standing:
+        """What has been counted so far."""
+        return Standing(self.dimension, self._sequence.bounds, self._pairs, self._invalid)
+
+
+def _score(finding: Finding) -> float | None:
+    return None if finding.side is None else _SCORES[finding.side]

@@ -1,0 +1,168 @@
+"""The gate: is model 2 worse than model 1 by more than a margin, by the verdicts of a judge?
+
+not_worse     model 2's win rate is at least 1/2 less the margin
+worse         it is below that
+undecided     the verdicts that the budget allowed leave both possible
+not_judged    there are no verdicts to speak of: the judge failed, not the model
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from evenhand.decision import Standing
+from evenhand.errors import InputError
+
+Outcome = Literal["not_worse", "worse", "undecided", "not_judged"]
+# After so many pairs without one valid verdict, the rest would fare no better.
+HOPELESS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What has to be shown: that side 2's win rate is not below one half by more than the margin.
+
+    >>> Gate(margin=0.05).bar
+    0.45
+    """
+
+    margin: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.margin < 0.5:
+            raise InputError(f"--margin {self.margin:g}", hint="a share from 0 up to, not including, 0.5")
+
+    @property
+    def bar(self) -> float:
+        """The lowest win rate of side 2 that passes."""
+        return 0.5 - self.margin
+
+    def outcome(self, standing: Standing) -> Outcome:
+        """What the verdicts so far allow to say; an invalid one may have fallen either way.
+
+        >>> from evenhand.stats.sequence import Bounds
+        >>> Gate().outcome(Standing("overall", Bounds(0.3, 0.2, 0.54, 40), pairs=40, invalid=1))
+        'not_worse'
+        """
+        where = standing.against(1 - self.bar)  # of side 1, whose rate is the rest
+        if where is not None:
+            return "not_worse" if where == "below" else "worse"
+        return "not_judged" if standing.pairs and standing.invalid == standing.pairs else "undecided"
+
+    def settled(self, standing: Standing) -> bool:
+        """Whether going on is of no use: it is decided, or nothing comes out of this judge."""
+        outcome = self.outcome(standing)
+        return outcome in ("not_worse", "worse") or (outcome == "not_judged" and standing.pairs >= HOPELESS)
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """A gate that was gone through, with all that a log or a pull request should say."""
+
+    gate: Gate
+    standing: Standing
+    sides: tuple[str, str]
+    pairs: int  # that there were to judge
+    judged: int
+    why: str = ""  # the run ended before all pairs were judged, other than by the decision
+    failure: str = ""  # what kept the judge from judging
+
+    @property
+    def outcome(self) -> Outcome:
+        """What it came to."""
+        found = self.gate.outcome(self.standing)
+        return "not_judged" if found == "undecided" and self.failure else found
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where side 2's win rate lies."""
+        return 1 - self.standing.rate.high, 1 - self.standing.rate.low
+
+    @property
+    def value(self) -> float | None:
+        """Side 2's win rate over the valid verdicts."""
+        return None if self.standing.rate.value is None else 1 - self.standing.rate.value
+
+    @property
+    def saved(self) -> int:
+        """Pairs that did not have to be judged."""
+        return self.pairs - self.judged if self.outcome in ("not_worse", "worse") else 0
+
+    def facts(self) -> dict[str, Any]:
+        """The result as plain data."""
+        rate = self.standing.rate
+        implied = None if rate.least is None or rate.most is None else [1 - rate.most, 1 - rate.least]
+        return {
+            "decision": self.outcome,
+            "dimension": self.standing.dimension,
+            "sides": {"1": self.sides[0], "2": self.sides[1]},
+            "margin": self.gate.margin,
+            "bar": self.gate.bar,
+            "win_rate_2": self.value,
+            "interval": list(self.interval),
+            "interval_level": rate.level,
+            "interval_method": rate.method,
+            "invalid_bounds": implied,
+            "pairs": self.pairs,
+            "judged": self.judged,
+            "counted": self.standing.pairs,
+            "instructions": self.standing.instructions,
+            "invalid": self.standing.invalid,
+            "saved": self.saved,
+            "stopped": self.why,
+            "failure": self.failure,
+        }
+
+    def sentence(self) -> str:
+        """The outcome in a sentence."""
+        one, two = self.names
+        points = f"{100 * self.gate.margin:g} points"
+        return {
+            "not_worse": f"{two} is not worse than {one} by more than {points}",
+            "worse": f"{two} is worse than {one} by more than {points}",
+            "undecided": f"undecided whether {two} is worse than {one} by more than {points}",
+            "not_judged": f"could not judge whether {two} is worse than {one}",
+        }[self.outcome]
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What to call the two models."""
+        one, two = self.sides
+        return ("model 1" if one == "1" else one), ("model 2" if two == "2" else two)
+
+    def details(self) -> Mapping[str, str]:
+        """What stands behind the outcome, in a few lines with names."""
+        low, high = (f"{100 * end:.1f}" for end in self.interval)
+        value = "unknown" if self.value is None else f"{100 * self.value:.1f}%"
+        lines = {
+            f"win rate of {self.names[1]} on {self.standing.dimension}": (
+                f"{value}, between {low} and {high}% ({100 * self.standing.rate.level:g}%, at every moment)"
+            ),
+            "has to be at least": f"{100 * self.gate.bar:g}%",
+            "pairs": f"{self.judged:,} of {self.pairs:,} judged; {self.standing.pairs:,} counted, on "
+            f"{self.standing.instructions:,} instructions",
+        }
+        if self.saved:
+            lines["saved"] = f"{self.saved:,} pairs did not have to be judged"
+        if self.standing.invalid:
+            lines["invalid"] = f"{self.standing.invalid:,} counted pairs; the interval holds whichever way they fell"
+        if self.failure or self.why:
+            lines["ended"] = self.failure or self.why
+        return lines
+
+    def markdown(self) -> str:
+        """The result for a pull request; names from a file stay text."""
+        rows = [f"| {_plain(name)} | {_plain(text)} |" for name, text in self.details().items()]
+        return "\n".join([f"### evenhand gate: {_plain(self.sentence())}", "", "| | |", "|---|---|", *rows, ""])
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown shows as it is.
+
+    >>> _plain("a|b <b>*x*</b>")
+    'a&#124;b &#60;b&#62;&#42;x&#42;&#60;/b&#62;'
+    """
+    return re.sub(r"[|<>*_`\\[\]!&#~@$]", lambda sign: f"&#{ord(sign[0])};", " ".join(text.split()))
