@@ -3,9 +3,9 @@
     python benchmarks/sequence.py                     2,000 repetitions of 500 observations in each case
     python benchmarks/sequence.py --repetitions 100   a quick look
 
-The sequence never takes back what it ruled out, so its last interval holds the truth if and only if every one
-before it did: that is the share in the column "sequence". The column "fixed n" is what becomes of Wilson's 95%
-interval when one looks at it after every observation from the tenth on.
+The column "sequence" is the share of sequences that held the truth at every look, "fixed n" what becomes of
+Wilson's 95% interval when one looks at it after every observation from the tenth on. "decided" is the share that
+excluded one half at some time, "wrongly" those that put it on the wrong side. Widths: the sequence's / Wilson's.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from evenhand.stats.sequence import ConfidenceSequence
-from evenhand.stats.winrate import win_rate
+from evenhand.stats.sequence import _STEPS, ConfidenceSequence, _bets
 
 LENGTH = 500
 LOOKS = (20, 50, 100, 200, 500)
+WIDTHS = 50  # sequences of each case that are gone through one by one, for their widths and as a check
+ENOUGH = np.log(2 / 0.05)
 Floats = NDArray[np.float64]
 # A case gives its observations as three rows: what is known of each (NaN if nothing), its least, its most.
 Draw = Callable[[Generator], tuple[float, Floats]]
@@ -91,56 +93,85 @@ CASES: dict[str, Draw] = {
 class Tally:
     """What many repetitions of one case come to."""
 
-    held: int = 0
-    fixed_held: int = 0
-    decided: list[int] = field(default_factory=list)
-    wrong: int = 0
-    widths: dict[int, list[float]] = field(default_factory=lambda: {n: [] for n in LOOKS})
-    fixed_widths: dict[int, list[float]] = field(default_factory=lambda: {n: [] for n in LOOKS})
+    held: int
+    fixed_held: int
+    decided: Floats  # after how many observations, of those that were
+    wrong: int
+    widths: dict[int, float]
+    fixed_widths: dict[int, float]
 
 
-def wilson(total: float, n: int) -> tuple[float, float]:
-    rate = win_rate(total, 0, n - total)
-    assert rate.low is not None
-    assert rate.high is not None
-    return rate.low, rate.high
+def wilson(totals: Floats, n: Floats) -> tuple[Floats, Floats]:
+    """Wilson's interval of many shares at once."""
+    share, z = totals / n, NormalDist().inv_cdf(0.975)
+    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return np.minimum(share, centre - half), np.maximum(share, centre + half)
 
 
-def repeat(tally: Tally, truth: float, rows: Floats) -> None:
-    """One sequence from its first observation to its last, looked at after each."""
-    sequence, total, known, fixed, decided = ConfidenceSequence(), 0.0, 0, True, 0
-    for n, (value, least, most) in enumerate(rows.T, 1):
-        sequence.add(None if np.isnan(value) else float(value), float(least), float(most))
-        bounds = sequence.bounds
-        if not decided and not bounds.low <= 0.5 <= bounds.high:
-            decided = n
-            tally.wrong += (bounds.low > 0.5) != (truth > 0.5) or truth == 0.5
-        if not np.isnan(value):
-            total, known = total + value, known + 1
-        if n >= 10 or n in LOOKS:
-            low, high = wilson(total, known)
-            fixed = fixed and low <= truth <= high
-            if n in LOOKS:
-                tally.widths[n].append(bounds.high - bounds.low)
-                tally.fixed_widths[n].append(high - low)
-    tally.held += bounds.low <= truth <= bounds.high
-    tally.fixed_held += fixed
-    tally.decided += [decided] if decided else []
+def first_ruled_out(values: Floats, means: Floats) -> Floats:
+    """For many sequences at once: after how many observations a mean is ruled out from below; infinity if never.
+
+    The same game as in evenhand.stats.sequence, for one mean each instead of all; `measure` compares the two.
+    """
+    bets, log_weights = _bets()
+    logs = np.tile(log_weights, (len(values), 1))
+    first = np.full(len(values), np.inf)
+    for n, column in enumerate(np.floor(values * _STEPS).T / _STEPS, 1):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gains = np.where(means > 0, column / means, np.inf) - 1
+        logs += np.log1p(bets * np.where(np.isinf(gains), 0.0, gains)[:, None])
+        capital = np.exp(logs - (most := logs.max(axis=1))[:, None]).sum(axis=1)
+        hit = (most + np.log(capital) >= ENOUGH) & np.isinf(first)
+        first[hit] = n
+    return first
 
 
 def measure(draw: Draw, repetitions: int, seed: int) -> Tally:
-    rng, tally = np.random.default_rng(seed), Tally()
-    for _ in range(repetitions):
-        repeat(tally, *draw(rng))
-    return tally
+    """Many sequences from their first observation to their last, looked at after each."""
+    rng = np.random.default_rng(seed)
+    drawn = [draw(rng) for _ in range(repetitions)]
+    truths, rows = np.array([truth for truth, _ in drawn]), np.stack([rows for _, rows in drawn])
+    known, least, most = rows[:, 0], rows[:, 1], rows[:, 2]
+    missed = np.minimum(first_ruled_out(least, truths), first_ruled_out(1 - most, 1 - truths))
+    above = first_ruled_out(least, np.full(repetitions, 0.5))
+    below = first_ruled_out(1 - most, np.full(repetitions, 0.5))
+    wrong = ((above < below) & (truths <= 0.5)) | ((below < above) & (truths >= 0.5))
+    after = np.minimum(above, below)
+    totals, counts = np.nancumsum(known, axis=1), np.cumsum(~np.isnan(known), axis=1)
+    low, high = wilson(totals, np.maximum(counts, 1))
+    holds = ((low <= truths[:, None]) & (truths[:, None] <= high))[:, 9:].all(axis=1)
+    looks = [n for n in LOOKS if n <= known.shape[1]]
+    widths = check_and_measure(rows[:WIDTHS], truths, missed, after, looks)
+    fixed = {n: float((high - low)[:, n - 1].mean()) for n in looks}
+    return Tally(
+        int(np.isinf(missed).sum()), int(holds.sum()), after[np.isfinite(after)], int(wrong.sum()), widths, fixed
+    )
+
+
+def check_and_measure(
+    rows: Floats, truths: Floats, missed: Floats, after: Floats, looks: list[int]
+) -> dict[int, float]:
+    """The widths of real sequences, which must rule out the same means after the same number of observations."""
+    widths: dict[int, list[float]] = {n: [] for n in looks}
+    for case, truth, first, decided in zip(rows, truths, missed, after, strict=False):
+        sequence, seen, settled = ConfidenceSequence(), np.inf, np.inf
+        for n, (value, least, most) in enumerate(case.T, 1):
+            sequence.add(None if np.isnan(value) else float(value), float(least), float(most))
+            bounds = sequence.bounds
+            if not bounds.low < truth < bounds.high and 0 < truth < 1:
+                seen = min(seen, n)
+            if not bounds.low < 0.5 < bounds.high:
+                settled = min(settled, n)
+            if n in widths:
+                widths[n].append(bounds.high - bounds.low)
+        assert (seen, settled) == (first, decided), "the quick way and the sequence do not say the same"
+    return {n: float(np.mean(found)) for n, found in widths.items()}
 
 
 def row(name: str, tally: Tally, repetitions: int) -> str:
     """One line of the table."""
-    widths = [
-        f"{np.mean(tally.widths[n]):.2f} / {np.mean(tally.fixed_widths[n]):.2f}" if tally.widths[n] else "–"
-        for n in LOOKS
-    ]
+    widths = [f"{tally.widths[n]:.2f} / {tally.fixed_widths[n]:.2f}" if n in tally.widths else "–" for n in LOOKS]
     after = f"{np.median(tally.decided):.0f}" if len(tally.decided) > repetitions / 2 else "–"
     shares = [
         f"{100 * tally.held / repetitions:.1f}%",

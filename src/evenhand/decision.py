@@ -1,19 +1,22 @@
 """When the verdicts so far are enough: judgments in the order of the draw, one instruction at a time.
 
-Judgments come out of a run as they are done, and which are done first may depend on what is in them: a short pair is
-quick. A sequence that took them as they come would look at short pairs first. So they are put back into the random
-order in which they were drawn, and count when all before them have been counted.
+Judgments come out of a run as they are done, and which are done first may depend on what is in them: a short pair
+is quick. A sequence that took them as they come would look at short pairs first. So they are put back into the
+random order in which they were drawn, and count when all before them have been counted.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal
 
 from evenhand.judge import Judgment
 from evenhand.pairs import Pair
+from evenhand.shuffle import place_of
 from evenhand.stats.sequence import Bounds, ConfidenceSequence
 from evenhand.verdict import Finding
 
@@ -48,8 +51,8 @@ class Standing:
 class Decider:
     """Counts judgments of a run in the order in which its pairs were drawn.
 
-    The pairs go through `watch` on their way to the judge; those that share an instruction come one after the other.
-    An instruction is one observation: the mean over its pairs, a tie being one half. An invalid pair may be anything.
+    The pairs go through `watch` on their way to the judge; those that share an instruction follow each other. An
+    instruction is one observation: the mean over its pairs, a tie being one half. An invalid pair may be anything.
 
     >>> from evenhand.api import Judge
     >>> from evenhand.engines.scripted import ScriptedEngine
@@ -86,12 +89,13 @@ class Decider:
         self._done[judgment.pair.id] = judgment[self.dimension]
         while self._drawn and self._drawn[0][0] in self._done:
             name, ends = self._drawn.popleft()
-            self._cluster.append(_score(self._done.pop(name)))
+            self._cluster.append(score_of(self._done.pop(name)))
             if ends:
-                self._count()
+                self.count(self._cluster)
+                self._cluster = []
 
-    def _count(self) -> None:
-        scores, self._cluster = self._cluster, []
+    def count(self, scores: Sequence[float | None]) -> None:
+        """One more instruction, by what side 1 scored on its pairs; None is an invalid one."""
         known = [score for score in scores if score is not None]
         lost, n = len(scores) - len(known), len(scores)
         value = sum(known) / len(known) if known else None
@@ -104,5 +108,35 @@ class Decider:
         return Standing(self.dimension, self._sequence.bounds, self._pairs, self._invalid)
 
 
-def _score(finding: Finding) -> float | None:
+def score_of(finding: Finding) -> float | None:
+    """What side 1 scored: 1 for a win, 1/2 for a tie; None for an invalid finding."""
     return None if finding.side is None else _SCORES[finding.side]
+
+
+def replay(
+    judgments: Iterable[Judgment],
+    decider: Decider,
+    enough: Callable[[], bool],
+    *,
+    seed: int = 0,
+    most: int | None = None,
+) -> None:
+    """Count judgments that are there already, in the random order in which they would have been drawn.
+
+    A pair that was not heard in both orders counts as invalid. Seventeen bytes of each are held.
+    """
+    import numpy as np
+
+    instructions, each, halves = array("Q"), array("Q"), array("b")
+    for judgment in judgments:
+        first, second = place_of(judgment.pair, seed)
+        instructions.append(first)
+        each.append(second)
+        finding = judgment[decider.dimension]
+        score = score_of(finding) if len(finding.orders) == 2 else None
+        halves.append(-1 if score is None else int(2 * score))
+    order = np.lexsort((np.frombuffer(each, dtype=np.uint64), np.frombuffer(instructions, dtype=np.uint64)))
+    for _, rows in groupby(order[:most], key=instructions.__getitem__):
+        decider.count([None if halves[row] < 0 else halves[row] / 2 for row in rows])
+        if enough():
+            return

@@ -148,7 +148,7 @@ class GateResult:
         if self.saved:
             lines["saved"] = f"{self.saved:,} pairs did not have to be judged"
         if self.standing.invalid:
-            lines["invalid"] = f"{self.standing.invalid:,} counted pairs; the interval holds whichever way they fell"
+            lines["invalid"] = f"{self.standing.invalid:,} of the pairs; the interval holds whichever way they fell"
         if self.failure or self.why:
             lines["ended"] = self.failure or self.why
         return lines

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
+from rich.text import Text
+
+from evenhand import console
 from evenhand.decision import Decider, Standing
 from evenhand.errors import InputError
 from evenhand.judge import Judgment
-from evenhand.pairs import Pair
-
-# A dimension that no protocol asks for and that findings may hold: all that it asks for, taken together.
-COMBINED = "combined"
+from evenhand.pairs import COMBINED, Pair
+from evenhand.report import Summary
 
 
 class Until:
@@ -24,9 +26,12 @@ class Until:
         return self.decider.watch(pairs)
 
     def __call__(self, judgment: Judgment) -> bool:
-        if self.decider.dimension not in judgment.findings:
-            raise InputError(f"no verdict on '{self.decider.dimension}' under this protocol")
-        self.decider.add(judgment)
+        """Count a judgment, unless there are enough; True if there are.
+
+        Those that were under way when it was enough do not change the result: it would depend on their number.
+        """
+        if not self.met:
+            self.decider.add(judgment)
         return self.met
 
     @property
@@ -36,10 +41,54 @@ class Until:
 
 
 def dimension_from(word: str, dimensions: Sequence[str]) -> str:
-    """The dimension that decides: the one that is named, else overall, else the only one."""
+    """The dimension that decides: the one that is named, else overall, else the only one.
+
+    >>> dimension_from("", ["precision", "overall"]), dimension_from("", ["format"])
+    ('overall', 'format')
+    """
     if not word and (len(dimensions) == 1 or "overall" in dimensions):
         return dimensions[0] if len(dimensions) == 1 else "overall"
-    known = [*dimensions, *([COMBINED] if len(dimensions) > 1 else [])]
+    parts = [name for name in dimensions if name != "overall"]
+    known = [*dimensions, *([COMBINED] if len(parts) > 1 else [])]
     if word not in known:
         raise InputError(f"--on {word}" if word else "which dimension decides?", hint=f"--on {', '.join(known)}")
     return word
+
+
+def decision_facts(standing: Standing, judged: int, count: int) -> dict[str, Any]:
+    """Whether one side is known to be better, and by what, as plain data."""
+    where, rate = standing.against(0.5), standing.rate
+    return {
+        "dimension": standing.dimension,
+        "better": None if where is None else "1" if where == "above" else "2",
+        "win_rate_1": rate.value,
+        "interval": [rate.low, rate.high],
+        "interval_level": rate.level,
+        "interval_method": rate.method,
+        "counted": standing.pairs,
+        "instructions": standing.instructions,
+        "invalid": standing.invalid,
+        "saved": count - judged if where else 0,
+    }
+
+
+def show_decision(standing: Standing, summary: Summary, count: int) -> None:
+    """The same in a few lines."""
+    facts = decision_facts(standing, summary.pairs, count)
+    low, high = (f"{100 * end:.1f}" for end in facts["interval"])
+    one, two = summary.sides
+    better = one if facts["better"] == "1" else two
+    said = f"decided on {standing.dimension}: {better} is better" if facts["better"] else "not decided"
+    text = Text(console.visible(said), style="bold")
+    text.append(
+        f"; the win rate of {console.visible(one)} is between {low} and {high}% (95%, at every moment), by"
+        f" {standing.pairs:,} pairs on {standing.instructions:,} instructions",
+        style="not bold",
+    )
+    console.out.print(text, soft_wrap=True)
+    if facts["saved"]:
+        console.out.print(
+            f"{facts['saved']:,} pairs did not have to be judged; without --until-decided they are. The interval in"
+            " the table is for a number of pairs that was fixed before: here it is too narrow.",
+            soft_wrap=True,
+        )

@@ -12,6 +12,7 @@ import typer
 from evenhand import console
 from evenhand.api import DEFAULT_PROTOCOL, Judge
 from evenhand.cli.app import DONE, WITH_FAILURES, app
+from evenhand.cli.deciding import Until, decision_facts, dimension_from, show_decision
 from evenhand.cli.inputs import (
     BaselineOption,
     CandidateOption,
@@ -29,6 +30,7 @@ from evenhand.cli.options import (
     GpuOption,
     JsonOption,
     JudgeOption,
+    OnOption,
     OrdersOption,
     ProtocolOption,
     RawOption,
@@ -39,8 +41,10 @@ from evenhand.cli.options import (
     orders_from,
 )
 from evenhand.cli.running import endpoint_settings, open_judge, run_with_progress, show_run
+from evenhand.decision import Decider
 from evenhand.engines import catalog
 from evenhand.engines.llama import Hardware
+from evenhand.errors import InputError
 from evenhand.judge import Orders, Setup
 from evenhand.pace import Limits
 from evenhand.pairs import Pair, Reading
@@ -48,6 +52,7 @@ from evenhand.prices import Price, find_price
 from evenhand.protocol import Protocol
 from evenhand.report import judgment_facts, usage_facts
 from evenhand.runner import plan
+from evenhand.shuffle import Shuffle
 from evenhand.store import Store
 
 
@@ -66,6 +71,14 @@ def judge(
     seed: SeedOption = 0,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Judge only the first so many pairs.")] = None,
     skip_bad: SkipBadOption = False,
+    until_decided: Annotated[
+        bool,
+        typer.Option(
+            "--until-decided",
+            help="Take the pairs in random order, and stop as soon as it is known which side is better.",
+        ),
+    ] = False,
+    on: OnOption = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what the run would take, and ask nobody.")
     ] = False,
@@ -95,24 +108,35 @@ def judge(
     given = find_input(pairs, candidate, baseline, Reading(questions, turn, join_on, skip_bad))
     given.say()
     template, chosen = Protocol.load(protocol), orders_from(orders)
+    if on and not until_decided:
+        raise InputError("--on without --until-decided", hint="add --until-decided")
+    dimension = dimension_from(on, template.dimensions) if until_decided else ""
     price = find_price(spec, prices)
     limits = Limits(concurrency, requests_per_minute, tokens_per_minute, max_requests, max_cost)
     engine = open_judge(
         spec, Hardware(context, threads, gpu_layers), endpoint_settings(settings, samples, concurrency)
     )
-    rows = islice(given.read(), limit)
+    rows: Iterable[Pair] = islice(given.read(), limit)
+    until = None
+    if until_decided and not dry_run:
+        until = Until(Decider(dimension), lambda standing: standing.against(0.5) is not None)
+        rows = until.watch(islice(Shuffle(given.read, seed=seed), limit))
     if dry_run:
         show_plan(Setup(engine, template, raw_markup), rows, db, chosen, seed, price, as_json)
         return
     with Judge(
         engine, template, db=db, orders=chosen, seed=seed, raw_markup=raw_markup, limits=limits, price=price
     ) as judge:
-        summary, facts = run_with_progress(judge, rows, min(given.count, limit or given.count))
+        summary, facts = run_with_progress(judge, rows, min(given.count, limit or given.count), enough=until)
     facts |= {"db": str(db), **given.facts()}
+    if until:
+        facts["until_decided"] = decision_facts(until.decider.standing, summary.pairs, given.count)
     if as_json:
         print(console.facts_to_print(facts))
     else:
         show_run(summary, facts, f"{facts['judge']} under {template.name}")
+        if until:
+            show_decision(until.decider.standing, summary, given.count)
         if given.bad:
             console.out.print(f"{len(given.bad)} broken rows were skipped.", style="yellow")
         console.out.print(f"[dim]kept in {db}; see it again:[/] evenhand results --db {db}", soft_wrap=True)

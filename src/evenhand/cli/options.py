@@ -42,7 +42,19 @@ SetOption = Annotated[
 SamplesOption = Annotated[
     int, typer.Option("--samples", min=1, help="Answers to share out where an endpoint tells no probabilities.")
 ]
-SeedOption = Annotated[int, typer.Option("--seed", help="Decides the order of each pair with --orders random.")]
+SeedOption = Annotated[
+    int,
+    typer.Option(
+        "--seed",
+        help="Decides the orders with --orders random, and which pairs come first with --until-decided.",
+    ),
+]
+OnOption = Annotated[
+    str,
+    typer.Option(
+        "--on", metavar="DIMENSION", help="The dimension that decides. Default: overall, or the only one."
+    ),
+]
 RawOption = Annotated[
     bool,
     typer.Option("--raw-markup", help="Send the template's own markup instead of the model's chat template."),

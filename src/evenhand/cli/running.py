@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
@@ -16,6 +16,7 @@ from evenhand.engines.base import Engine, Usage
 from evenhand.engines.endpoint import EndpointSettings
 from evenhand.engines.llama import Hardware
 from evenhand.errors import InputError
+from evenhand.judge import Judgment
 from evenhand.pace import BudgetError
 from evenhand.pairs import Pair
 from evenhand.report import Summary, usage_facts
@@ -84,14 +85,20 @@ def download() -> Iterator[console.Download]:
 
 
 def run_with_progress(
-    judge: Judge, pairs: Iterable[Pair], total: int, *, lines: bool = False
+    judge: Judge,
+    pairs: Iterable[Pair],
+    total: int,
+    *,
+    lines: bool = False,
+    enough: Callable[[Judgment], bool] | None = None,
+    summary: Summary | None = None,
 ) -> tuple[Summary, dict[str, Any]]:
-    """Judge with progress; Ctrl-C stops after what is under way, a second one at once."""
-    summary = Summary(judge.setup.protocol.dimensions)
+    """Judge with progress until there is enough; Ctrl-C stops after what is under way, a second one at once."""
+    summary = summary or Summary(judge.setup.protocol.dimensions)
     began, stopped = time.monotonic(), ""
     with console.watching(total, lines=lines) as watch, judge.run(pairs) as judgments:
         try:
-            _take_all(judgments, summary, watch)
+            _take_all(judgments, summary, watch, enough)
         except BudgetError as error:
             stopped = error.message
             watch.say(f"{error.message}; {summary.pairs} of {total} pairs are done")
@@ -118,10 +125,17 @@ def run_with_progress(
     return summary, facts
 
 
-def _take_all(judgments: Judgments, summary: Summary, watch: console.Watch) -> None:
+def _take_all(
+    judgments: Judgments,
+    summary: Summary,
+    watch: console.Watch,
+    enough: Callable[[Judgment], bool] | None = None,
+) -> None:
     for judgment in judgments:
         summary.add(judgment)
         watch.judged(judgment, judgments.totals.usage, summary.invalid)
+        if enough and enough(judgment):
+            judgments.stop()  # what is under way is paid for, and comes out
 
 
 def show_run(summary: Summary, facts: dict[str, Any], title: str) -> None:

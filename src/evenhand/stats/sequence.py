@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 # Observations are counted by their value, in so many steps and rounded so as to widen the interval. It keeps the
 # room that a sequence takes the same for ten observations and for ten million; 0, 1/2 and 1 are exact.
 _STEPS = 1000
@@ -100,6 +98,8 @@ class _Floor:
     """The lower end: every mean up to `at` is ruled out."""
 
     def __init__(self, error: float) -> None:
+        import numpy as np  # here and below, because a command that needs no sequence should not wait for it
+
         self.at = 0.0
         self._enough = math.log(1 / error)
         self._counts = np.zeros(_STEPS + 1)
@@ -111,7 +111,7 @@ class _Floor:
         is_new = not self._counts[step]
         self._counts[step] += 1
         if is_new:
-            self._places = np.flatnonzero(self._counts)
+            self._places = self._counts.nonzero()[0]
         if step > self.at * _STEPS:  # else every bet has lost
             self._over += math.log(step / (max(self.at, _SMALLEST) * _STEPS))  # what the boldest bet has won
             if self._over >= 0:
@@ -131,6 +131,8 @@ class _Floor:
 
     def _log_capital(self, m: float) -> tuple[float, float]:
         """The log of what one unit has become in the game against m, less what rules m out; its slope in log m."""
+        import numpy as np
+
         bets, log_weights = _bets()
         often, returns = self._counts[self._places], bets * (self._places[:, None] / (_STEPS * m))
         factors = returns + (1 - bets)
@@ -145,5 +147,7 @@ class _Floor:
 @lru_cache(maxsize=1)
 def _bets() -> tuple[Any, Any]:
     """Shares of the largest bet, 1/m, spread evenly over 0 to 1, and the logarithms of their weights."""
+    import numpy as np
+
     nodes, weights = np.polynomial.legendre.leggauss(_BETS)
     return (nodes + 1) / 2, np.log(weights / 2)

@@ -1,0 +1,222 @@
+"""evenhand gate: for CI, is model 2 worse than model 1 by more than a margin?"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from evenhand import console
+from evenhand.api import DEFAULT_PROTOCOL, Judge
+from evenhand.cli.app import app
+from evenhand.cli.deciding import Until, dimension_from
+from evenhand.cli.options import (
+    DEFAULT_DB,
+    ContextOption,
+    DbOption,
+    GpuOption,
+    JsonOption,
+    OnOption,
+    SamplesOption,
+    SetOption,
+    ThreadsOption,
+)
+from evenhand.cli.running import endpoint_settings, open_judge, run_with_progress
+from evenhand.decision import Decider, replay
+from evenhand.engines import catalog
+from evenhand.engines.llama import Hardware
+from evenhand.errors import EvenhandError, InputError
+from evenhand.gate import Gate, GateResult
+from evenhand.judge import Judgment
+from evenhand.pace import Limits
+from evenhand.pairs import check_pairs, read_pairs
+from evenhand.prices import find_price
+from evenhand.protocol import Protocol
+from evenhand.report import Summary
+from evenhand.shuffle import Shuffle
+from evenhand.store import JudgeRow, Store
+
+# The judge or the machine failed. Elsewhere that is 1, but here 1 is a model that is worse.
+NOT_JUDGED = 4
+CODES = {"not_worse": 0, "worse": 1, "undecided": 3, "not_judged": NOT_JUDGED}
+COLOURS = {"not_worse": "green", "worse": "red", "undecided": "yellow", "not_judged": "red"}
+Facts = dict[str, Any]
+Work = Callable[[], tuple[GateResult, Facts]]
+
+
+@app.command()
+def gate(
+    pairs: Annotated[
+        str,
+        typer.Argument(
+            metavar="PAIRS",
+            help="A file of pairs, output_2 being that of the model on trial; '-' reads JSONL from standard input. "
+            "Without one, the verdicts that --db holds already are looked at.",
+        ),
+    ] = "",
+    spec: Annotated[
+        str,
+        typer.Option(
+            "--judge", "-j", metavar="SPEC", help="As for judge. Without PAIRS: the newest judge of the database."
+        ),
+    ] = "",
+    protocol: Annotated[
+        str,
+        typer.Option(
+            "--protocol", "-p", metavar="NAME|FILE", help=f"As for judge. Default with PAIRS: {DEFAULT_PROTOCOL}."
+        ),
+    ] = "",
+    on: OnOption = "",
+    margin: Annotated[
+        float, typer.Option("--margin", help="Pass down to a win rate of one half less this.")
+    ] = 0.05,
+    level: Annotated[float, typer.Option("--level", help="How sure to be: the level of the interval.")] = 0.95,
+    max_pairs: Annotated[int | None, typer.Option("--max-pairs", min=1, help="Judge no more.")] = None,
+    max_requests: Annotated[int | None, typer.Option("--max-requests", min=1, help="Stop before more.")] = None,
+    max_cost: Annotated[float | None, typer.Option("--max-cost", min=0, help="Stop before it costs more.")] = None,
+    prices: Annotated[
+        Path | None, typer.Option("--prices", metavar="FILE", help="Your own table of prices, as JSON.")
+    ] = None,
+    db: DbOption = DEFAULT_DB,
+    seed: Annotated[int, typer.Option("--seed", help="Decides which pairs come first.")] = 0,
+    markdown: Annotated[
+        Path | None,
+        typer.Option("--markdown", metavar="FILE", help="Write the result there, for a pull request."),
+    ] = None,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", min=1, help="At most so many at once.")
+    ] = None,
+    settings: SetOption = None,
+    samples: SamplesOption = 1,
+    context: ContextOption = None,
+    threads: ThreadsOption = None,
+    gpu_layers: GpuOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Pass or fail a model for CI: exit 0 if model 2 is not worse than model 1 by more than a margin, 1 if it is.
+
+    Exit 3: undecided within the budget. Exit 4: the judge or the machine failed, which says nothing of the model.
+    Exit 2: wrong use. Each pair is heard in both orders; pairs are taken in random order until it is decided.
+    """
+    what = Gate(margin)
+    if not 0 < level < 1:
+        raise InputError(f"--level {level:g}", hint="a share between 0 and 1, such as 0.95")
+    limits = Limits(concurrency, max_requests=max_requests, max_cost=max_cost)
+
+    def judge_them() -> tuple[GateResult, Facts]:
+        template = Protocol.load(protocol or DEFAULT_PROTOCOL)
+        until = Until(Decider(dimension_from(on, template.dimensions), level=level), what.settled)
+        count, _ = check_pairs(pairs)
+        name = spec or catalog.DEFAULT_MODEL
+        price = find_price(name, prices)
+        settled = endpoint_settings(settings, samples, concurrency)
+        engine = open_judge(name, Hardware(context, threads, gpu_layers), settled)
+        shuffled = Shuffle(lambda: read_pairs(pairs), seed=seed)
+        with Judge(engine, template, db=db, seed=seed, limits=limits, price=price) as judge:
+            return go_through(what, until, judge, shuffled, min(count, max_pairs or count))
+
+    def look_up() -> tuple[GateResult, Facts]:
+        if not db.is_file():
+            raise InputError(f"no pairs, and no database at {db}", hint="evenhand gate PAIRS")
+        with Store(db) as store:
+            row = newest(store, spec, protocol, db)
+            until = Until(Decider(dimension_from(on, row.dimensions), level=level), what.settled)
+            return count_stored(what, until, store, row, seed, max_pairs)
+
+    def empty(failure: str) -> GateResult:
+        return GateResult(what, Decider(on or "overall", level=level).standing, ("1", "2"), 0, 0, failure=failure)
+
+    raise typer.Exit(report(judge_them if pairs else look_up, empty, markdown, as_json))
+
+
+def go_through(what: Gate, until: Until, judge: Judge, shuffled: Shuffle, most: int) -> tuple[GateResult, Facts]:
+    """Judge until it is settled; what keeps the judge from judging ends up in the result."""
+    summary, facts, failure = Summary(judge.setup.protocol.dimensions), Facts(), ""
+    try:
+        _, facts = run_with_progress(
+            judge, until.watch(islice(shuffled, most)), most, enough=until, summary=summary
+        )
+    except InputError:
+        raise
+    except EvenhandError as error:
+        failure = "" if until.met else str(error)
+    standing = until.decider.standing
+    why = facts.get("stopped", "")
+    if not why and not failure and most < shuffled.pairs and not until.met:
+        why = f"the budget of {most:,} pairs is used up"
+    result = GateResult(what, standing, summary.sides, shuffled.pairs, summary.pairs, why, failure)
+    names = ("judge", "protocol", "fingerprint", "asked", "tokens", "cost", "seconds")
+    own = {"judge": judge.setup.engine.identity["model"], "protocol": judge.setup.protocol.name}
+    return result, own | {name: facts[name] for name in names if name in facts}
+
+
+def newest(store: Store, spec: str, protocol: str, db: Path) -> JudgeRow:
+    """The judge that was added last, of those that are meant."""
+    rows = [row for row in store.judges() if spec in ("", row.model) and protocol in ("", row.protocol)]
+    if not rows:
+        raise InputError(f"{db} holds no verdicts of that kind", hint="evenhand results shows what it holds")
+    return rows[-1]
+
+
+def count_stored(
+    what: Gate, until: Until, store: Store, row: JudgeRow, seed: int, most: int | None
+) -> tuple[GateResult, Facts]:
+    """Count what a database holds, in random order, until it is settled."""
+    summary = Summary(())
+    replay(counted(store.judgments(row), summary), until.decider, lambda: until.met, seed=seed, most=most)
+    result = GateResult(what, until.decider.standing, summary.sides, summary.pairs, summary.pairs)
+    return result, {"judge": row.model, "protocol": row.protocol, "fingerprint": row.fingerprint}
+
+
+def counted(judgments: Iterable[Judgment], summary: Summary) -> Iterator[Judgment]:
+    """The same judgments, each added to a summary on its way."""
+    for judgment in judgments:
+        summary.add(judgment)
+        yield judgment
+
+
+def report(work: Work, empty: Callable[[str], GateResult], markdown: Path | None, as_json: bool) -> int:
+    """Do the work and show what came of it; the exit code. Whatever breaks, it never reads as a worse model."""
+    try:
+        result, facts = work()
+    except InputError:
+        raise
+    except EvenhandError as error:
+        result, facts = empty(str(error)), Facts()
+    except Exception as error:
+        traceback.print_exc()
+        result, facts = empty(f"{type(error).__name__}: {error}"), Facts()
+    code = CODES[result.outcome]
+    try:
+        show(result, result.facts() | {"exit_code": code} | facts, markdown, as_json)
+    except OSError as fault:
+        if not isinstance(fault, BrokenPipeError):
+            console.fail(
+                f"{fault.filename or 'output'}: {fault.strerror}", f"the decision stands: exit code {code}"
+            )
+        if not fault.filename:  # what is left in the buffer cannot be written; it would be tried again at the end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def show(result: GateResult, facts: Facts, markdown: Path | None, as_json: bool) -> None:
+    """The result for a log or as JSON, and as Markdown where it is wanted."""
+    if as_json:
+        print(console.facts_to_print(facts))
+    else:
+        console.out.print(Text(console.visible(result.sentence()), style=f"bold {COLOURS[result.outcome]}"))
+        for name, text in result.details().items():
+            console.out.print(Text(f"  {console.visible(name)}: {console.visible(text)}"), soft_wrap=True)
+    sys.stdout.flush()
+    if markdown:
+        # GitHub's summary of a step is one file for all that the step runs; any other file is this command's own.
+        mode = "a" if str(markdown) == os.environ.get("GITHUB_STEP_SUMMARY") else "w"
+        with markdown.open(mode, encoding="utf-8") as file:
+            file.write(result.markdown())

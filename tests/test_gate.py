@@ -1,0 +1,413 @@
+"""The gate and --until-decided, by the real entry point, with a judge behind real HTTP on this machine."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conftest import LoopThread
+from evenhand import Judge, Pair, ScriptedEngine
+from evenhand.decision import Decider, Standing, replay
+from evenhand.engines.catalog import ModelFile
+from evenhand.errors import InputError
+from evenhand.gate import HOPELESS, Gate, GateResult
+from evenhand.judge import Judgment
+from evenhand.stats.sequence import Bounds
+from misbehaving_server import Behaviour, Body, Server, fails, says
+from test_cli import SHORT, evenhand, facts_of
+
+PASSED, WORSE, WRONG, UNDECIDED, NOT_JUDGED = 0, 1, 2, 3, 4
+
+
+async def prefers_good(request: web.Request, body: Body) -> web.StreamResponse:
+    """Says which response is GOOD, where one is; two EVEN ones are a tie, and MUDDLE cannot be read."""
+    text = body["messages"][-1]["content"]
+    if "MUDDLE" in text:
+        return await says("Who knows.")(request, body)
+    if "GOOD" not in text:
+        return await says("tie")(request, body)
+    return await says("A" if text.index("GOOD") < text.index("POOR") else "B")(request, body)
+
+
+@pytest.fixture
+def serve(loop: LoopThread) -> Iterator[Callable[[Behaviour], Server]]:
+    servers: list[Server] = []
+
+    def start(behave: Behaviour) -> Server:
+        servers.append(Server(behave))
+        return loop.run(servers[-1].__aenter__())
+
+    yield start
+    for server in servers:
+        loop.run(server.__aexit__())
+
+
+def rows_of(one: int = 0, two: int = 0, ties: int = 0, broken: int = 0, **more: str) -> list[dict[str, str]]:
+    """So many pairs that model 1 wins, model 2 wins, neither, or that cannot be judged."""
+    kinds = [("GOOD", "POOR")] * one + [("POOR", "GOOD")] * two
+    kinds += [("EVEN", "EVEN ")] * ties + [("MUDDLE", "")] * broken
+    random.Random(1).shuffle(kinds)
+    return [
+        {"id": f"p{i}", "instruction": f"Question {i}", "output_1": a, "output_2": b, **more}
+        for i, (a, b) in enumerate(kinds)
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "short.txt").write_text(SHORT)
+    return tmp_path
+
+
+def run_gate(
+    folder: Path, server: Server | str, rows: Sequence[dict[str, str]], code: int, *more: str | Path, **env: str
+) -> subprocess.CompletedProcess[str]:
+    file = folder / "pairs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    url = server if isinstance(server, str) else server.url
+    where: list[Any] = ["--judge", f"{url}#judge", "--protocol", folder / "short.txt", "--db", folder / "gate.db"]
+    return evenhand("gate", file, *where, *more, code=code, **env)
+
+
+# -- exit codes --------------------------------------------------------------------------------------------
+
+
+def test_a_better_model_passes_and_pairs_are_saved(folder: Path, serve: Callable[[Behaviour], Server]) -> None:
+    server = serve(prefers_good)
+    rows = rows_of(one=10, two=190, model_1="old", model_2="new")
+    said = run_gate(folder, server, rows, PASSED, "--concurrency", "2").stdout
+    assert "new is not worse than old by more than 5 points" in said
+    assert "pairs did not have to be judged" in said
+    facts = facts_of(run_gate(folder, server, rows, PASSED, "--concurrency", "2", "--json"))
+    assert (facts["decision"], facts["exit_code"]) == ("not_worse", 0)
+    assert facts["judged"] + facts["saved"] == facts["pairs"] == 200
+    assert facts["saved"] > 150
+    assert len(server.bodies) == 2 * facts["judged"]
+    assert facts["interval"][0] > facts["bar"] == 0.45
+
+
+def test_a_worse_model_fails(folder: Path, serve: Callable[[Behaviour], Server]) -> None:
+    done = run_gate(folder, serve(prefers_good), rows_of(one=60, two=5), WORSE)
+    assert "model 2 is worse than model 1 by more than 5 points" in done.stdout
+
+
+def test_equal_models_are_undecided_with_few_pairs_and_pass_with_a_wide_margin(
+    folder: Path, serve: Callable[[Behaviour], Server]
+) -> None:
+    server, rows = serve(prefers_good), rows_of(one=20, two=20)
+    facts = facts_of(run_gate(folder, server, rows, UNDECIDED, "--json"))
+    assert (facts["decision"], facts["judged"], facts["saved"]) == ("undecided", 40, 0)
+    assert facts["win_rate_2"] == 0.5
+    run_gate(folder, server, rows, PASSED, "--margin", "0.3")
+
+
+def test_ties_alone_pass(folder: Path, serve: Callable[[Behaviour], Server]) -> None:
+    """Two models that are always tied are as good as each other: the sequence closes in on one half."""
+    facts = facts_of(run_gate(folder, serve(prefers_good), rows_of(ties=150), PASSED, "--json"))
+    assert facts["win_rate_2"] == 0.5
+
+
+@pytest.mark.parametrize("budget", [("--max-pairs", "3"), ("--max-requests", "7")])
+def test_a_small_budget_leaves_it_undecided(
+    folder: Path, serve: Callable[[Behaviour], Server], budget: tuple[str, str]
+) -> None:
+    server = serve(prefers_good)
+    one = ("--concurrency", "1", "--json")
+    facts = facts_of(run_gate(folder, server, rows_of(two=30), UNDECIDED, *budget, *one))
+    assert facts["judged"] == 3
+    assert "budget" in facts["stopped"]
+    assert run_gate(folder, server, rows_of(two=30), PASSED).stdout  # what was judged is not lost
+    assert max(Counter(json.dumps(body["messages"]) for body in server.bodies).values()) == 1
+
+
+def test_a_budget_of_money(folder: Path, serve: Callable[[Behaviour], Server]) -> None:
+    server = serve(prefers_good)
+    table = {"currency": "USD", "date": "2026-01-01", "per": 1, "models": {}}
+    table["models"] = {f"{server.url}#judge": {"input": 1, "output": 1}}
+    prices = folder / "prices.json"
+    prices.write_text(json.dumps(table))
+    facts = facts_of(
+        run_gate(folder, server, rows_of(two=30), UNDECIDED, "--max-cost", "500", "--prices", prices, "--json")
+    )
+    assert facts["cost"] > 0
+    assert "budget of 500" in facts["stopped"]
+    assert "no price" in run_gate(folder, server, rows_of(two=3), WRONG, "--max-cost", "5").stderr
+
+
+def test_invalid_verdicts_are_undecided_unless_it_holds_either_way(
+    folder: Path, serve: Callable[[Behaviour], Server]
+) -> None:
+    server = serve(prefers_good)
+    facts = facts_of(run_gate(folder, server, rows_of(two=60, broken=3), PASSED, "--json"))
+    assert facts["decision"] == "not_worse"
+    done = run_gate(folder, server, rows_of(two=60, broken=60), UNDECIDED, "--json", "--seed", "1")
+    facts = facts_of(done)
+    assert (facts["win_rate_2"], facts["invalid"]) == (1.0, 60)
+    assert facts["invalid_bounds"] == [0.5, 1.0]
+
+
+# -- the judge fails, not the model ------------------------------------------------------------------------
+
+
+def test_a_judge_that_refuses_is_not_a_worse_model(folder: Path, serve: Callable[[Behaviour], Server]) -> None:
+    done = run_gate(folder, serve(fails(401, "wrong key")), rows_of(two=5), NOT_JUDGED, "--json")
+    facts = facts_of(done)
+    assert (facts["decision"], facts["exit_code"]) == ("not_judged", NOT_JUDGED)
+    assert "does not accept the key" in facts["failure"]
+
+
+def test_a_judge_that_never_makes_sense_is_given_up_on(folder: Path, serve: Callable[[Behaviour], Server]) -> None:
+    server = serve(says("I would rather talk of the weather."))
+    facts = facts_of(run_gate(folder, server, rows_of(two=100), NOT_JUDGED, "--concurrency", "1", "--json"))
+    assert (facts["decision"], facts["invalid"]) == ("not_judged", HOPELESS)
+    assert facts["judged"] < 100
+
+
+def test_no_model_and_a_broken_database_are_not_a_worse_model(folder: Path, tmp_path: Path) -> None:
+    empty = {"EVENHAND_CACHE": str(tmp_path / "empty"), "PIP_NO_INDEX": "1"}
+    pairs = folder / "pairs.jsonl"
+    pairs.write_text(json.dumps(rows_of(two=1)[0]) + "\n")
+    said = evenhand("gate", pairs, "--db", folder / "a.db", code=NOT_JUDGED, **empty)
+    assert "could not judge" in said.stdout
+    (folder / "bad.db").write_bytes(b"no database at all" * 100)
+    report = folder / "report.md"
+    evenhand("gate", "--db", folder / "bad.db", "--markdown", report, code=NOT_JUDGED)
+    assert "could not judge" in report.read_text()
+
+
+def test_output_that_cannot_be_written_does_not_change_the_decision(
+    folder: Path, serve: Callable[[Behaviour], Server]
+) -> None:
+    server, rows = serve(prefers_good), rows_of(two=40)
+    done = run_gate(folder, server, rows, PASSED, "--markdown", folder / "no" / "such" / "folder.md")
+    assert "the decision stands" in done.stderr
+    words: list[Any] = [
+        sys.executable,
+        "-m",
+        "evenhand",
+        "gate",
+        folder / "pairs.jsonl",
+        "--judge",
+        f"{server.url}#judge",
+    ]
+    more: list[Any] = ["--protocol", folder / "short.txt", "--db", folder / "gate.db"]
+    with Path("/dev/full").open("w") as full:
+        assert (
+            subprocess.run([*words, *more], stdout=full, stderr=subprocess.PIPE, check=False).returncode == PASSED
+        )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["gate", "none.jsonl"], "no file of pairs"),
+        (["gate", "--db", "none.db"], "no database"),
+        (["gate", "pairs.jsonl", "--margin", "0.5"], "--margin"),
+        (["gate", "pairs.jsonl", "--margin", "-0.1"], "--margin"),
+        (["gate", "pairs.jsonl", "--level", "95"], "--level"),
+        (["gate", "pairs.jsonl", "--on", "charm"], "--on charm"),
+        (["gate", "pairs.jsonl", "--protocol", "four", "--on", "combine"], "combined"),
+        (["gate", "bad.jsonl"], "bad.jsonl:1"),
+        (["judge", "pairs.jsonl", "--on", "overall"], "--until-decided"),
+    ],
+)
+def test_wrong_use(folder: Path, words: list[str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "pairs.jsonl").write_text(json.dumps(rows_of(two=1)[0]) + "\n")
+    (folder / "bad.jsonl").write_text("{}\n")
+    assert said in evenhand(*words, code=WRONG).stderr
+
+
+# -- what is written ---------------------------------------------------------------------------------------
+
+
+def test_markdown_for_a_pull_request(folder: Path, serve: Callable[[Behaviour], Server]) -> None:
+    server = serve(prefers_good)
+    rows = rows_of(two=40, model_1="a|b", model_2="<img src=x>\n# @you")
+    report, step = folder / "report.md", folder / "step.md"
+    for _ in range(2):
+        run_gate(folder, server, rows, PASSED, "--markdown", report)
+        run_gate(folder, server, rows, PASSED, "--markdown", step, GITHUB_STEP_SUMMARY=str(step))
+    text = report.read_text()
+    assert text.startswith("### evenhand gate: &#60;img src=x&#62; &#35; &#64;you is not worse than a&#124;b")
+    assert "| has to be at least | 45% |" in text
+    assert step.read_text() == 2 * text  # GitHub's is added to, any other is written anew
+
+
+# -- verdicts that are there already -----------------------------------------------------------------------
+
+
+def test_stored_verdicts_come_to_the_same(folder: Path, serve: Callable[[Behaviour], Server]) -> None:
+    rows = rows_of(one=12, two=60, ties=8)
+    asked = facts_of(run_gate(folder, serve(prefers_good), rows, PASSED, "--json", "--concurrency", "1"))
+    stored = facts_of(evenhand("gate", "--db", folder / "gate.db", "--json"))
+    same = ("decision", "win_rate_2", "interval", "counted", "instructions", "invalid", "dimension")
+    assert {name: stored[name] for name in same} == {name: asked[name] for name in same}
+    assert stored["saved"] == 0
+    assert "no verdicts of that kind" in evenhand("gate", "--db", folder / "gate.db", "-j", "x", code=WRONG).stderr
+
+
+def test_one_order_is_half_a_hearing(folder: Path) -> None:
+    pairs = [Pair(f"Question {i}", "x", "y") for i in range(40)]
+    with Judge(ScriptedEngine(lambda _: "B"), "overall", db=folder / "half.db", orders="forward") as judge:
+        list(judge.judge(pairs))
+    facts = facts_of(evenhand("gate", "--db", folder / "half.db", "--json", code=NOT_JUDGED))
+    assert facts["invalid"] == HOPELESS
+
+
+# -- judge --until-decided ---------------------------------------------------------------------------------
+
+
+def test_judging_stops_when_it_is_decided_and_goes_on_without_the_flag(
+    folder: Path, serve: Callable[[Behaviour], Server]
+) -> None:
+    server, file = serve(prefers_good), folder / "pairs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows_of(one=110, two=10)))
+    words: list[Any] = ["judge", file, "--judge", f"{server.url}#judge", "--protocol", folder / "short.txt"]
+    words += ["--db", folder / "a.db", "--concurrency", "2"]
+    said = evenhand(*words, "--until-decided").stdout
+    assert "decided on overall: 1 is better" in said
+    facts = facts_of(evenhand(*words, "--until-decided", "--json"))
+    decided = facts["until_decided"]
+    assert decided["better"] == "1"
+    assert decided["saved"] == 120 - facts["pairs"] > 80
+    assert decided["interval"][0] > 0.5
+    rest = facts_of(evenhand(*words, "--json"))
+    assert (rest["pairs"], rest["asked"]) == (120, 2 * (120 - facts["pairs"]))
+    assert "until_decided" not in rest
+
+
+def test_judging_to_the_end_without_a_decision(folder: Path, serve: Callable[[Behaviour], Server]) -> None:
+    server, file = serve(prefers_good), folder / "pairs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows_of(one=10, two=10)))
+    words: list[Any] = ["judge", file, "--judge", f"{server.url}#judge", "--protocol", folder / "short.txt"]
+    said = evenhand(*words, "--db", folder / "a.db", "--until-decided").stdout
+    assert "not decided" in said
+
+
+@pytest.mark.engine
+def test_a_real_model_goes_through_the_gate(folder: Path, smollm: ModelFile) -> None:
+    """The small model is no judge; what it says must come out as one of the four answers, and be kept."""
+    file = folder / "pairs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows_of(one=2, two=2)))
+    words: list[Any] = [
+        "--judge",
+        smollm.path,
+        "--protocol",
+        folder / "short.txt",
+        "--threads",
+        "1",
+        "--db",
+        folder / "a.db",
+    ]
+    facts = facts_of(evenhand("gate", file, *words, "--json", code=UNDECIDED))
+    assert (facts["decision"], facts["judged"], facts["asked"]) == ("undecided", 4, 8)
+    again = facts_of(evenhand("gate", file, *words, "--json", code=UNDECIDED))
+    assert (again["asked"], again["interval"]) == (0, facts["interval"])
+
+
+# -- the parts ---------------------------------------------------------------------------------------------
+
+
+def judged(pairs: Sequence[Pair], sides: Callable[[Pair], str]) -> list[Judgment]:
+    """Judgments by a judge that hears both orders alike."""
+
+    def script(prompt: Any) -> str:
+        text = prompt.turns[-1].text
+        pair = next(p for p in pairs if f"<{p.id}>" in text)
+        side = sides(pair)
+        first = text.index(pair.output_1) < text.index(pair.output_2)
+        return "tie" if side == "tie" else "nothing" if side == "?" else "A" if (side == "1") == first else "B"
+
+    with Judge(ScriptedEngine(script), "overall") as judge:
+        return list(judge.judge(pairs))
+
+
+def cases(sizes: Sequence[int], sides: Sequence[str]) -> tuple[list[Pair], dict[str, str]]:
+    pairs, said, turn = [], {}, 0
+    for cluster, size in enumerate(sizes):
+        for _ in range(size):
+            name = f"p{turn}"
+            pairs.append(Pair(f"Question {cluster}", f"<{name}> one", f"<{name}> two", id=name))
+            said[name] = sides[turn % len(sides)]
+            turn += 1
+    return pairs, said
+
+
+def standing_of(pairs: Sequence[Pair], judgments: Sequence[Judgment]) -> Standing:
+    decider = Decider("overall")
+    list(decider.watch(pairs))
+    for judgment in judgments:
+        decider.add(judgment)
+    return decider.standing
+
+
+@settings(deadline=None)
+@given(st.randoms())
+def test_the_order_in_which_judgments_come_does_not_matter(dice: random.Random) -> None:
+    pairs, said = cases([2, 1, 3, 1], ["1", "2", "tie", "?", "1", "1", "2"])
+    judgments = _judge_once(pairs, said)
+    mixed = list(judgments)
+    dice.shuffle(mixed)
+    assert standing_of(pairs, mixed) == standing_of(pairs, judgments)
+    assert standing_of(pairs, judgments).instructions == 4
+
+
+_JUDGED: list[Judgment] = []
+
+
+def _judge_once(pairs: Sequence[Pair], said: dict[str, str]) -> list[Judgment]:
+    if not _JUDGED:
+        _JUDGED.extend(judged(pairs, lambda p: said[p.id]))
+    return _JUDGED
+
+
+def test_nothing_counts_before_what_was_drawn_before_it() -> None:
+    pairs, said = cases([1, 1, 1], ["1"])
+    judgments = judged(pairs, lambda p: said[p.id])
+    decider = Decider("overall")
+    list(decider.watch(pairs))
+    for judgment, expected in zip(reversed(judgments), (0, 0, 3), strict=True):
+        decider.add(judgment)
+        assert decider.standing.instructions == expected
+
+
+def test_an_instruction_counts_once_whatever_the_number_of_its_pairs() -> None:
+    """Twins in the cluster change nothing."""
+    pairs, said = cases([1] * 12, ["1", "1", "2", "tie"])
+    others = [Pair(p.instruction, f"<{p.id}'> one", f"<{p.id}'> two", id=f"{p.id}'") for p in pairs]
+    twins = [pair for both in zip(pairs, others, strict=True) for pair in both]
+    alone = standing_of(pairs, judged(pairs, lambda p: said[p.id]))
+    double = standing_of(twins, judged(twins, lambda p: said[p.id.rstrip("'")]))
+    assert alone.rate == double.rate
+    assert (alone.pairs, double.pairs) == (12, 24)
+
+
+def test_a_replay_in_any_order_of_rows_is_the_same() -> None:
+    pairs, said = cases([2, 1, 3, 1, 1], ["1", "2", "tie", "?"])
+    judgments = judged(pairs, lambda p: said[p.id])
+    found = []
+    for rows in (judgments, judgments[::-1]):
+        decider = Decider("overall")
+        replay(rows, decider, lambda: False, seed=3)
+        found.append(decider.standing)
+    assert found[0] == found[1]
+    assert (found[0].pairs, found[0].instructions) == (8, 5)
+
+
+def test_a_margin_is_a_share_below_one_half() -> None:
+    with pytest.raises(InputError):
+        Gate(0.5)
+    result = GateResult(Gate(0.0), Standing("overall", Bounds(None, 0, 1, 0), 0, 0), ("1", "2"), 5, 0)
+    assert (result.outcome, result.value, result.saved) == ("undecided", None, 0)
