@@ -184,7 +184,7 @@ CLI_PAGE = make_cli_page()
 OPTIONS: dict[str, list[str]] = {
     name: CLI_PAGE.options(command) for name, command in CLI_PAGE.commands(typer.main.get_command(app))
 }
-JUDGING = ("evenhand judge", "evenhand arena", "evenhand compare")
+JUDGING = ("evenhand judge", "evenhand arena", "evenhand compare", "evenhand gate")
 SMALL_JUDGE = ["--judge", SMOLLM, "--threads", "1"]  # several threads only wait for each other where all is busy
 # What takes minutes, fetches a gigabyte or deletes a model is looked at, not run.
 NOT_RUN = ("evenhand demo", "evenhand models pull", "evenhand models remove")
@@ -339,6 +339,14 @@ def test_the_facts_of_a_database_are_those_on_the_page(scripted_db: Path) -> Non
     facts["judges"] = []  # the same again
     [shown] = json_blocks("judging.md", "results --json")
     assert shape(shown) == shape(facts)
+
+
+def test_the_facts_of_a_gate_are_those_on_the_page(scripted_db: Path) -> None:
+    done = evenhand("gate", "--db", str(scripted_db), "--json", cwd=scripted_db.parent)
+    [shown] = json_blocks("gate.md", "gate --json")
+    facts = json.loads(done.stdout)
+    assert shape(shown) == shape(facts)
+    assert shown["interval"] == pytest.approx(facts["interval"])
 
 
 def test_every_other_json_block_is_json() -> None:

@@ -27,7 +27,6 @@ LAYERS = (
     "stats",
     "decision",
     "gate",
-    "suggest",
     "report",
     "plots",
     "api",

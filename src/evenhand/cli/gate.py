@@ -17,6 +17,7 @@ from evenhand import console
 from evenhand.api import DEFAULT_PROTOCOL, Judge
 from evenhand.cli.app import app
 from evenhand.cli.deciding import Until, dimension_from
+from evenhand.cli.inputs import BaselineOption, Input, JoinOnOption, find_input
 from evenhand.cli.options import (
     DEFAULT_DB,
     ContextOption,
@@ -36,7 +37,7 @@ from evenhand.errors import EvenhandError, InputError
 from evenhand.gate import Gate, GateResult
 from evenhand.judge import Judgment
 from evenhand.pace import Limits
-from evenhand.pairs import check_pairs, read_pairs
+from evenhand.pairs import Reading
 from evenhand.prices import find_price
 from evenhand.protocol import Protocol
 from evenhand.report import Summary
@@ -54,13 +55,21 @@ Work = Callable[[], tuple[GateResult, Facts]]
 @app.command()
 def gate(
     pairs: Annotated[
-        str,
+        list[str] | None,
         typer.Argument(
-            metavar="PAIRS",
-            help="A file of pairs, output_2 being that of the model on trial; '-' reads JSONL from standard input. "
-            "Without one, the verdicts that --db holds already are looked at.",
+            metavar="[PAIRS]...",
+            help="Files of pairs, as for judge; output_2 is that of the model on trial. Without any, the verdicts "
+            "that --db holds already are looked at.",
         ),
-    ] = "",
+    ] = None,
+    candidate: Annotated[
+        str | None,
+        typer.Option(
+            "--candidate", metavar="[NAME=]OUTPUTS", help="Outputs of the model on trial, instead of PAIRS."
+        ),
+    ] = None,
+    baseline: BaselineOption = None,
+    join_on: JoinOnOption = "instruction",
     spec: Annotated[
         str,
         typer.Option(
@@ -113,14 +122,14 @@ def gate(
     def judge_them() -> tuple[GateResult, Facts]:
         template = Protocol.load(protocol or DEFAULT_PROTOCOL)
         until = Until(Decider(dimension_from(on, template.dimensions), level=level), what.settled)
-        count, _ = check_pairs(pairs)
+        given = find_pairs(pairs, candidate, baseline, join_on)
         name = spec or catalog.DEFAULT_MODEL
         price = find_price(name, prices)
         settled = endpoint_settings(settings, samples, concurrency)
         engine = open_judge(name, Hardware(context, threads, gpu_layers), settled)
-        shuffled = Shuffle(lambda: read_pairs(pairs), seed=seed)
+        shuffled = Shuffle(given.read, seed=seed)
         with Judge(engine, template, db=db, seed=seed, limits=limits, price=price) as judge:
-            return go_through(what, until, judge, shuffled, min(count, max_pairs or count))
+            return go_through(what, until, judge, shuffled, min(given.count, max_pairs or given.count))
 
     def look_up() -> tuple[GateResult, Facts]:
         if not db.is_file():
@@ -133,7 +142,16 @@ def gate(
     def empty(failure: str) -> GateResult:
         return GateResult(what, Decider(on or "overall", level=level).standing, ("1", "2"), 0, 0, failure=failure)
 
-    raise typer.Exit(report(judge_them if pairs else look_up, empty, markdown, as_json))
+    raise typer.Exit(report(judge_them if pairs or candidate or baseline else look_up, empty, markdown, as_json))
+
+
+def find_pairs(pairs: list[str] | None, candidate: str | None, baseline: str | None, join_on: str) -> Input:
+    """The pairs, all of them read once; where outputs are joined, those of the model on trial are output_2."""
+    if not pairs and not (candidate and baseline):
+        raise InputError("--candidate NEW --baseline OLD are given together")
+    given = find_input(pairs, baseline, candidate, Reading(join_on=join_on))
+    given.say()
+    return given
 
 
 def go_through(what: Gate, until: Until, judge: Judge, shuffled: Shuffle, most: int) -> tuple[GateResult, Facts]:
