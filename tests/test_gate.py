@@ -411,3 +411,16 @@ def test_a_margin_is_a_share_below_one_half() -> None:
         Gate(0.5)
     result = GateResult(Gate(0.0), Standing("overall", Bounds(None, 0, 1, 0), 0, 0), ("1", "2"), 5, 0)
     assert (result.outcome, result.value, result.saved) == ("undecided", None, 0)
+
+
+def test_outputs_of_two_models_are_joined_and_the_candidate_is_on_trial(
+    folder: Path, serve: Callable[[Behaviour], Server]
+) -> None:
+    for name, word in (("old", "POOR"), ("new", "GOOD")):
+        rows = [{"instruction": f"Question {i}", "output": word} for i in range(30)]
+        (folder / f"{name}.json").write_text(json.dumps(rows))
+    words: list[Any] = ["gate", "--candidate", f"new={folder / 'new.json'}", "--protocol", folder / "short.txt"]
+    words += ["--judge", f"{serve(prefers_good).url}#judge", "--db", folder / "gate.db"]
+    facts = facts_of(evenhand(*words, "--baseline", f"old={folder / 'old.json'}", "--json"))
+    assert (facts["decision"], facts["sides"]) == ("not_worse", {"1": "old", "2": "new"})
+    assert "given together" in evenhand(*words, code=WRONG).stderr
