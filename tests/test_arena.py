@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import combinations
@@ -18,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from command import evenhand
 from evenhand.errors import InputError, PairError
 from evenhand.pairs import Arena, Pair, Reading, join_outputs, read_pairs
 from misbehaving_server import Server, says
@@ -366,20 +365,6 @@ def test_too_few_pairs_and_islands_are_refused(four: list[Path], write: Write) -
 # -- the commands ------------------------------------------------------------------------------------------
 
 
-def evenhand(*words: str | Path, code: int = 0, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "evenhand", *map(str, words)],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    return done
-
-
 @pytest.fixture
 def judge(loop: Any) -> Iterator[str]:
     """A judge on loopback that always prefers what is shown first a little."""
@@ -413,7 +398,10 @@ def test_judge_joins_two_models(write: Write, tmp_path: Path, judge: str) -> Non
     assert json.loads(evenhand(*words).stdout)["asked"] == 0
 
 
-def test_judge_reads_outputs_from_standard_input(write: Write, tmp_path: Path, judge: str) -> None:
+def test_judge_reads_outputs_from_standard_input(
+    write: Write, tmp_path: Path, judge: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evenhand.files.finding._SPOOLED", [])
     lines = "".join(json.dumps(row) + "\n" for row in PLAIN)
     old = write("old.jsonl", PLAIN)
     words: list[str | Path] = [

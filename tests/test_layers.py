@@ -28,6 +28,7 @@ LAYERS = (
     "decision",
     "gate",
     "report",
+    "export",
     "plots",
     "api",
     "console",

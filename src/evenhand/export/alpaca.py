@@ -1,0 +1,126 @@
+"""AlpacaEval's own files: annotations.json and leaderboard.csv.
+
+There output_1 is the reference and output_2 the model; in evenhand the candidate is side 1. Sides are therefore
+exchanged on the way: AlpacaEval's output_2 is evenhand's output_1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from evenhand.judge import Judgment
+from evenhand.verdict import Finding
+
+Row = dict[str, Any]
+ANNOTATIONS = {
+    "instruction": "text",
+    "output_1": "text",
+    "generator_1": "text",
+    "output_2": "text",
+    "generator_2": "text",
+    "dataset": "text",
+    "annotator": "text",
+    "preference": "number",
+}
+LEADERBOARD = {
+    "model": "text",
+    "win_rate": "number",
+    "standard_error": "number",
+    "n_wins": "integer",
+    "n_wins_base": "integer",
+    "n_draws": "integer",
+    "n_total": "integer",
+    "discrete_win_rate": "number",
+    "mode": "text",
+    "avg_length": "integer",
+}
+_HARD = {"1": 2.0, "2": 1.0, "tie": 1.5}
+
+
+def annotation_rows(
+    judgments: Iterable[Judgment], dimension: str, annotator: str, *, hard: bool = False
+) -> Iterator[Row]:
+    """A row for each pair; an invalid finding has no preference."""
+    for judgment in judgments:
+        pair = judgment.pair
+        yield {
+            "instruction": pair.instruction,
+            "output_1": pair.output_2,
+            "generator_1": pair.model_2,
+            "output_2": pair.output_1,
+            "generator_2": pair.model_1,
+            "dataset": str(pair.metadata.get("dataset", "")),
+            "annotator": annotator,
+            "preference": preference(judgment[dimension], hard=hard),
+        }
+
+
+def preference(finding: Finding, *, hard: bool = False) -> float | None:
+    """From 1, the reference is better, to 2, the model is; 1.5 is a tie.
+
+    With probabilities it is 1 + p(model) + p(tie) / 2, the expected value of the hard one.
+    """
+    if finding.side is None:
+        return None
+    if hard or finding.p is None:
+        return _HARD[finding.side]
+    return 1.0 + finding.p["1"] + finding.p["tie"] / 2
+
+
+@dataclass
+class _Standing:
+    """What one model comes to, in the room of a few numbers."""
+
+    wins: int = 0
+    losses: int = 0
+    draws: int = 0
+    mean: float = 0.0
+    squares: float = 0.0  # the sum of squared distances from the mean
+    length: int = 0
+
+    @property
+    def n(self) -> int:
+        return self.wins + self.losses + self.draws
+
+    def add(self, side: str, value: float, length: int) -> None:
+        """Count one annotation; mean and variance by Welford (1962)."""
+        self.wins, self.losses, self.draws = (
+            self.wins + (side == "1"),
+            self.losses + (side == "2"),
+            self.draws + (side == "tie"),
+        )
+        gap = value - self.mean
+        self.mean += gap / self.n
+        self.squares += gap * (value - self.mean)
+        self.length += length
+
+    def row(self, model: str) -> Row:
+        error = math.sqrt(self.squares / (self.n - 1) / self.n) if self.n > 1 else None
+        return {
+            "model": model,
+            "win_rate": 100 * self.mean,
+            "standard_error": None if error is None else 100 * error,
+            "n_wins": self.wins,
+            "n_wins_base": self.losses,
+            "n_draws": self.draws,
+            "n_total": self.n,
+            "discrete_win_rate": 100 * (self.wins + self.draws / 2) / self.n,
+            "mode": "community",
+            "avg_length": round(self.length / self.n),
+        }
+
+
+def leaderboard_rows(judgments: Iterable[Judgment], dimension: str, *, hard: bool = False) -> list[Row]:
+    """One row for each model that stands as side 1, the best first."""
+    standings: dict[str, _Standing] = {}
+    for judgment in judgments:
+        finding, pair = judgment[dimension], judgment.pair
+        value = preference(finding, hard=hard)
+        if value is not None and finding.side is not None:
+            standing = standings.setdefault(pair.model_1 or "1", _Standing())
+            standing.add(finding.side, value - 1, len(pair.output_1))
+    rows = [standing.row(model) for model, standing in standings.items()]
+    return sorted(rows, key=lambda row: -row["win_rate"])
