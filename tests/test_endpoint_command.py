@@ -363,6 +363,28 @@ def test_no_price_means_no_guess(serve: Serve, file: Path, db: Path) -> None:
     assert server.bodies == []
 
 
+def test_a_budget_of_requests_stops_in_time(serve: Serve, file: Path, db: Path) -> None:
+    server = serve(GOOD)
+    done = run(command(server, file, db, "--max-requests", "13", "--json"), 3)
+    assert "budget of 13 requests" in facts_of(done)["stopped"]
+    assert "budget of 13 requests" in done.stderr
+    assert len(server.bodies) == answers(db) == 13
+    assert facts_of(run(command(server, file, db, "--json")))["asked"] == 27
+    assert len(server.bodies) == 40
+
+
+def test_a_budget_of_money_stops_in_time(serve: Serve, file: Path, db: Path, prices: Prices) -> None:
+    server = serve(GOOD)
+    dry = facts_of(run([*command(server, file, db, "--dry-run", "--json"), *prices(server)]))
+    usage = {"prompt_tokens": dry["tokens"]["computed"] // 40, "completion_tokens": 1}
+    limit = dry["cost"] / 4
+    server.behave = slow(0.02, says("A", tops=TOPS, usage=usage))
+    done = run([*command(server, file, db, "--max-cost", f"{limit}", "--json"), *prices(server)], 3)
+    facts = facts_of(done)
+    assert "is used up" in facts["stopped"]
+    assert answers(db) == len(server.bodies) == pytest.approx(10, abs=1), "a quarter, and nothing paid for is lost"
+
+
 def test_the_last_table_says_what_was_used(serve: Serve, file: Path, db: Path, prices: Prices) -> None:
     server = serve(GOOD)
     shown = run([*command(server, file, db), *prices(server)]).stdout

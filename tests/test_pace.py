@@ -187,3 +187,42 @@ def test_a_cancelled_prompt_gives_its_place_back() -> None:
         return server.served
 
     assert asyncio.run(main()) == 2
+
+
+def test_what_was_asked_before_the_budget_was_used_up_is_waited_for() -> None:
+    server = Server(room=10, concurrency=4, seconds=0.05)
+    pace = Pace(server, Limits(max_requests=3))
+
+    async def main() -> list[Answer | BaseException]:
+        return await asyncio.gather(*(pace.ask(PROMPT) for _ in range(4)), return_exceptions=True)
+
+    began = time.monotonic()
+    *answers, refused = asyncio.run(main())
+    assert [type(answer) for answer in answers] == [Answer] * 3
+    assert isinstance(refused, BudgetError)
+    assert time.monotonic() - began >= 0.05
+
+    async def stopped_by_the_first() -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(4):
+                group.create_task(pace.ask(PROMPT))
+
+    pace.requests = 0
+    with pytest.raises(ExceptionGroup):
+        asyncio.run(stopped_by_the_first())
+    assert server.served == 6
+
+
+def test_a_budget_does_not_wait_for_prompts_that_a_limit_holds_back() -> None:
+    pace = Pace(Server(room=10, concurrency=4), Limits(max_requests=1, requests_per_minute=2))
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(4):
+                group.create_task(pace.ask(PROMPT))
+
+    pace.limits = Limits(max_requests=0)
+    began = time.monotonic()
+    with pytest.raises(ExceptionGroup):
+        asyncio.run(main())
+    assert time.monotonic() - began < 5, "not the minute and a half that the last would wait"

@@ -28,6 +28,8 @@ _SLOWER = 2.0
 _QUICK = 0.05
 # Characters of English text to a token, for limits that must be kept before the server has counted.
 _CHARACTERS = 4
+# Why a run stops that has been answered until now: the user's own budget, or the account's.
+_OUT_OF_MONEY = ("budget", "no_credit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ class Pace:
         self._level = float(min(4, self.most))  # how many at once, now
         self._growing_fast = True  # doubling, until the server first complains
         self._in_flight = 0
+        self._held_back = 0  # of those, how many wait for a limit and have not been asked
         self._reserved = 0.0  # what the prompts under way will cost at the least
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._random = random.Random(self.seed)
@@ -96,6 +99,8 @@ class Pace:
             try:
                 return await self._once(prompt)
             except EngineError as error:
+                if error.reason in _OUT_OF_MONEY:
+                    await self._emptied()
                 if error.fatal or not error.retryable or attempt == self.limits.retries:
                     raise
                 self.retried += 1
@@ -134,13 +139,22 @@ class Pace:
         self._reserved += cost
         return cost
 
+    async def _emptied(self) -> None:
+        """Wait for what has been asked already: its answers are paid for, and whoever stops now would lose them."""
+        while self._in_flight > self._held_back:  # noqa: ASYNC110 (once in a run, and then for moments)
+            await asyncio.sleep(0.01)
+
     async def _wait_for_limits(self, prompt: Prompt) -> None:
-        while (quiet := self._quiet_until - time.monotonic()) > 0:
-            await self.sleep(quiet)
-        for window, amount in ((self._requests, 1.0), (self._tokens, None)):
-            delay = window.take(_guess(prompt) if amount is None else amount) if window.limited else 0.0
-            if delay > 0:
-                await self.sleep(delay)
+        self._held_back += 1
+        try:
+            while (quiet := self._quiet_until - time.monotonic()) > 0:
+                await self.sleep(quiet)
+            for window, amount in ((self._requests, 1.0), (self._tokens, None)):
+                delay = window.take(_guess(prompt) if amount is None else amount) if window.limited else 0.0
+                if delay > 0:
+                    await self.sleep(delay)
+        finally:
+            self._held_back -= 1
 
     async def _back_off(self, error: EngineError, attempt: int) -> None:
         """Wait, longer each time and never in step with the others."""
