@@ -9,9 +9,28 @@ verdicts  what was read off the answers
 failures  what could not be asked, and why; tried again in the next run
 labels    what people said, each in their own name
 runs      when, with which settings, at what cost
+
+findings, briefs, facets, stale   what verdicts come to, kept ready for lists
+annotators, tasks                 who labels on the web page, and which pairs are put before them
 """
 
 from evenhand.store.database import Case, JudgeRow, Store
+from evenhand.store.desk import Annotator, Conflict, Task
 from evenhand.store.labels import HumanLabel, LabelBook, LabelCount
+from evenhand.store.pages import Counts, Place, Row, View
 
-__all__ = ["Case", "HumanLabel", "JudgeRow", "LabelBook", "LabelCount", "Store"]
+__all__ = [
+    "Annotator",
+    "Case",
+    "Conflict",
+    "Counts",
+    "HumanLabel",
+    "JudgeRow",
+    "LabelBook",
+    "LabelCount",
+    "Place",
+    "Row",
+    "Store",
+    "Task",
+    "View",
+]

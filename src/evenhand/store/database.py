@@ -20,7 +20,10 @@ from evenhand.errors import EngineError
 from evenhand.judge import Hearing, Judgment, Setup
 from evenhand.pairs import Pair
 from evenhand.protocol import Order
+from evenhand.store.desk import Desk
+from evenhand.store.findings import FindingBook
 from evenhand.store.labels import LabelBook
+from evenhand.store.pages import PageBook
 from evenhand.store.schema import clearly, migrate
 from evenhand.verdict import Label, Verdict, invalid, read_answer
 
@@ -79,6 +82,9 @@ class Store:
                 self._db.close()
                 raise
         self.labels = LabelBook(self._db, self._writing, self.path)
+        self.findings = FindingBook(self._db, self._writing, self._hearings)
+        self.pages = PageBook(self._db, self.path)
+        self.desk = Desk(self._db, self._writing, self.path)
 
     def __enter__(self) -> Store:
         return self
@@ -347,20 +353,30 @@ class Store:
             )
             for number, name, task, one, two, model_1, model_2, labels, metadata in pairs:
                 pair = Pair(task, one, two, name, model_1, model_2, json.loads(labels), json.loads(metadata))
-                yield Judgment.of(pair, self._hearings(judge, number))
+                yield Judgment.of(pair, self._hearings(judge.id, judge.dimensions, number))
 
-    def _hearings(self, judge: JudgeRow, pair: int) -> dict[Order, Hearing]:
+    def judgment(self, judge: JudgeRow, number: int, pair: Pair) -> Judgment | None:
+        """One pair, by its number, with the findings of a judge; None, if that judge has not heard it."""
+        with clearly(self.path):
+            hearings = self._hearings(judge.id, judge.dimensions, number)
+        return Judgment.of(pair, hearings) if hearings else None
+
+    def flush_each(self) -> None:
+        """From now on wait for the disk at each commit: what a person said shall outlast a power cut, too."""
+        self._db.execute("PRAGMA synchronous = FULL")
+
+    def _hearings(self, judge: int, dimensions: Sequence[str], pair: int) -> dict[Order, Hearing]:
         """The verdicts of a pair by order; what is not there is invalid, with the reason that is known."""
         rows = self._db.execute(
             'SELECT d."order", v.dimension, v.label, v.p_a, v.p_b, v.p_tie, v.mass, v.invalid, f.reason, f.detail'
             " FROM docket d LEFT JOIN verdicts v ON v.hearing = d.hearing"
             " LEFT JOIN failures f ON f.hearing = d.hearing WHERE d.judge = ? AND d.pair = ?"
             ' ORDER BY d."order"',
-            (judge.id, pair),
+            (judge, pair),
         ).fetchall()
         found: dict[Order, dict[str, Verdict]] = {}
         for order, dimension, *columns, reason, detail in rows:
-            verdicts = found.setdefault(order, _absent(judge.dimensions, reason, detail))
+            verdicts = found.setdefault(order, _absent(dimensions, reason, detail))
             if dimension is not None:
                 verdicts[dimension] = _verdict(dimension, *columns)
         return {order: Hearing(verdicts) for order, verdicts in found.items()}

@@ -49,6 +49,62 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (pair, dimension, annotator)) WITHOUT ROWID""",
         "CREATE INDEX pairs_by_key ON pairs (key)",
     ),
+    # For the web page: findings kept ready for lists, and the desk at which people label.
+    (
+        """CREATE TABLE findings (
+            judge INTEGER NOT NULL, dimension TEXT NOT NULL, pair INTEGER NOT NULL, side TEXT,
+            p_1 REAL, p_2 REAL, p_tie REAL, doubt REAL NOT NULL, inconsistent INTEGER NOT NULL, invalid TEXT,
+            mass REAL NOT NULL, masses INTEGER NOT NULL, first INTEGER NOT NULL, places INTEGER NOT NULL,
+            known TEXT, split INTEGER NOT NULL, gap INTEGER NOT NULL,
+            PRIMARY KEY (judge, dimension, pair)) WITHOUT ROWID""",
+        "CREATE INDEX findings_by_doubt ON findings (judge, dimension, doubt, pair)",
+        "CREATE INDEX findings_by_pair ON findings (pair)",
+        """CREATE TABLE briefs (
+            pair INTEGER PRIMARY KEY, key TEXT NOT NULL, name TEXT NOT NULL, excerpt TEXT NOT NULL,
+            model_1 TEXT NOT NULL, model_2 TEXT NOT NULL, length_1 INTEGER NOT NULL, length_2 INTEGER NOT NULL)""",
+        """CREATE TABLE facets (
+            field TEXT NOT NULL, value TEXT NOT NULL, pair INTEGER NOT NULL,
+            PRIMARY KEY (field, value, pair)) WITHOUT ROWID""",
+        "CREATE INDEX facets_by_pair ON facets (pair)",
+        "CREATE INDEX docket_by_hearing ON docket (hearing)",
+        "CREATE INDEX docket_by_pair ON docket (pair)",
+        # Hearings whose findings are to be made anew. Whoever writes need not know: triggers enter them here.
+        # (Not by INSERT OR IGNORE: the conflict clause of the statement that fires a trigger would overrule it.)
+        "CREATE TABLE stale (hearing INTEGER PRIMARY KEY)",
+        *(
+            f"""CREATE TRIGGER stale_{table}_{event} AFTER {event} ON {table}
+            WHEN {row}.hearing NOT IN (SELECT hearing FROM stale) {also}
+            BEGIN INSERT INTO stale VALUES ({row}.hearing); END"""
+            for table, event, row, also in (
+                ("verdicts", "INSERT", "NEW", ""),
+                ("verdicts", "DELETE", "OLD", ""),
+                ("failures", "INSERT", "NEW", ""),
+                ("failures", "UPDATE", "NEW", ""),
+                ("failures", "DELETE", "OLD", ""),
+                ("docket", "INSERT", "NEW", ""),
+                ("docket", "UPDATE", "NEW", "AND OLD.hearing IS NOT NEW.hearing"),
+            )
+        ),
+        *(
+            f"""CREATE TRIGGER stale_labels_{event} AFTER {event} ON labels
+            BEGIN INSERT INTO stale SELECT DISTINCT d.hearing FROM pairs p JOIN docket d ON d.pair = p.id
+            WHERE p.key = {row}.pair AND d.hearing NOT IN (SELECT hearing FROM stale); END"""
+            for event, row in (("INSERT", "NEW"), ("DELETE", "OLD"))
+        ),
+        """CREATE TRIGGER stale_pairs_update AFTER UPDATE ON pairs
+            WHEN OLD.labels IS NOT NEW.labels OR OLD.metadata IS NOT NEW.metadata
+            OR OLD.model_1 IS NOT NEW.model_1 OR OLD.model_2 IS NOT NEW.model_2
+            BEGIN INSERT INTO stale SELECT DISTINCT hearing FROM docket
+            WHERE pair = NEW.id AND hearing NOT IN (SELECT hearing FROM stale); END""",
+        "INSERT INTO stale SELECT DISTINCT hearing FROM docket",
+        """CREATE TABLE annotators (
+            name TEXT PRIMARY KEY, secret TEXT NOT NULL UNIQUE, seed INTEGER NOT NULL, dimensions TEXT NOT NULL,
+            protocol TEXT NOT NULL, rubric TEXT NOT NULL, created REAL NOT NULL) WITHOUT ROWID""",
+        """CREATE TABLE tasks (
+            annotator TEXT NOT NULL REFERENCES annotators, place INTEGER NOT NULL, pair TEXT NOT NULL,
+            "order" TEXT NOT NULL, shared INTEGER NOT NULL, done REAL,
+            PRIMARY KEY (annotator, place), UNIQUE (annotator, pair)) WITHOUT ROWID""",
+    ),
 )
 
 

@@ -1,0 +1,336 @@
+"""What the web page asks of the database: lists by filter and order, one pair, counts over all.
+
+Every list query runs over `findings`, whose key begins with judge and dimension, so that 100,000 pairs take
+milliseconds; texts are read for the rows of one page alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast, get_args
+
+from evenhand.pairs import Pair, Side
+from evenhand.protocol import Order
+from evenhand.store.schema import clearly
+
+Only = Literal["inconsistent", "invalid", "against_people", "with_people", "against_judges"]
+Sort = Literal["doubt", "sure", "entry", "gap"]
+ONLY: tuple[Only, ...] = get_args(Only)
+SORTS: tuple[Sort, ...] = get_args(Sort)
+PAGE_SIZE = 50
+
+_ONLY_SQL: dict[Only, str] = {
+    "inconsistent": "f.inconsistent",
+    "invalid": "f.side IS NULL",
+    "against_people": "f.side <> f.known",
+    "with_people": "f.known IS NOT NULL",
+    "against_judges": "f.split",
+}
+# What a list is ordered by, and whether it falls; the pair's number decides between equals, so that every row has
+# its place. The first two are the very columns of an index or key, which SQLite then walks instead of sorting.
+_SORT_SQL: dict[Sort, tuple[str, bool]] = {
+    "doubt": ("f.doubt", True),
+    "entry": ("f.pair", False),
+    "sure": ("CASE WHEN f.doubt < 0 THEN 2.0 ELSE f.doubt END", False),  # what is invalid stands last
+    "gap": ("abs(f.gap)", True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Which findings a list shows, and in which order."""
+
+    judge: int
+    dimension: str
+    side: Side | None = None
+    only: tuple[Only, ...] = ()
+    text: str = ""
+    longer: Literal["", "1", "2", "winner", "loser"] = ""
+    gap: int = 0  # at least so many characters between the outputs
+    fields: tuple[tuple[str, str], ...] = ()
+    sort: Sort = "doubt"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One finding as a list shows it."""
+
+    pair: int
+    name: str
+    excerpt: str
+    model_1: str
+    model_2: str
+    length_1: int
+    length_2: int
+    side: Side | None
+    p: Mapping[Side, float] | None
+    doubt: float | None
+    inconsistent: bool
+    invalid: str | None
+    known: Side | None
+    split: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a pair stands in a view: its number from 1 (None, if it is not in it), and its neighbours."""
+
+    number: int | None
+    of: int
+    before: int | None
+    after: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """One dimension of one judge, counted: the sums that a tally is made of."""
+
+    judge: int
+    dimension: str
+    sides: Mapping[str, int]
+    reasons: Mapping[str, int]
+    inconsistent: int
+    mass: float
+    masses: int
+    first: int
+    places: int
+    split: int
+    known: int  # pairs of which a person's verdict is known, and the judge's is valid
+    against: int  # of these, where the two differ
+    longer: int  # decided pairs in which the longer output won
+    unequal: int  # decided pairs whose outputs differ in length
+
+
+class PageBook:
+    """The pages' view of one store: `store.pages`.
+
+    >>> from evenhand.store import Store
+    >>> with Store(":memory:") as store:
+    ...     store.pages.count(View(1, "overall"))
+    0
+    """
+
+    def __init__(self, db: sqlite3.Connection, path: str) -> None:
+        self._db, self._path = db, path
+
+    # -- lists -----------------------------------------------------------------------------------
+
+    def count(self, view: View) -> int:
+        """How many rows a view has."""
+        where, values = _where(view)
+        with clearly(self._path):
+            (count,) = self._db.execute(f"SELECT count(*) FROM findings f WHERE {where}", values).fetchone()
+        return int(count)
+
+    def rows(self, view: View, page: int = 1, size: int = PAGE_SIZE) -> list[Row]:
+        """One page of a view."""
+        where, values = _where(view)
+        sql = (
+            "WITH chosen AS MATERIALIZED (SELECT f.pair AS number FROM findings f"
+            f" WHERE {where} ORDER BY {_order(view)} LIMIT ? OFFSET ?)"
+            " SELECT f.pair, b.name, b.excerpt, b.model_1, b.model_2, b.length_1, b.length_2, f.side, f.p_1, f.p_2,"
+            " f.p_tie, f.doubt, f.inconsistent, f.invalid, f.known, f.split FROM chosen"
+            " JOIN findings f ON f.judge = ? AND f.dimension = ? AND f.pair = chosen.number"
+            f" JOIN briefs b ON b.pair = f.pair ORDER BY {_order(view)}"
+        )
+        offset = (max(page, 1) - 1) * size
+        with clearly(self._path):
+            found = self._db.execute(sql, (*values, size, offset, view.judge, view.dimension)).fetchall()
+        return [_row(*row) for row in found]
+
+    def place(self, view: View, pair: int) -> Place:
+        """Where a pair stands in a view."""
+        where, values = _where(view)
+        key, falls = _SORT_SQL[view.sort]
+        with clearly(self._path):
+            here = self._db.execute(
+                f"SELECT {key} FROM findings f WHERE f.judge = ? AND f.dimension = ? AND f.pair = ?",
+                (view.judge, view.dimension, pair),
+            ).fetchone()
+            if here is None:
+                return Place(None, self.count(view), None, None)
+            there, upto = self._db.execute(
+                f"SELECT max(f.pair = ?), count(*) FROM findings f WHERE {where}"
+                f" AND ({key}, f.pair) {'>=' if falls else '<='} (?, ?)",
+                (pair, *values, *here, pair),
+            ).fetchone()
+            near = [
+                self._db.execute(
+                    f"SELECT f.pair FROM findings f WHERE {where} AND ({key}, f.pair) {'<' if down else '>'} (?, ?)"
+                    f" ORDER BY {_direction(view.sort, down)} LIMIT 1",
+                    (*values, *here, pair),
+                ).fetchone()
+                for down in (not falls, falls)
+            ]
+        before, after = (None if row is None else int(row[0]) for row in near)
+        return Place(int(upto) if there else None, self.count(view), before, after)
+
+    def fields(self, most: int = 24) -> dict[str, list[str]]:
+        """Metadata fields with their values, those with too many different values left empty."""
+        with clearly(self._path):
+            names = [name for (name,) in self._db.execute("SELECT DISTINCT field FROM facets ORDER BY 1")]
+            found = {
+                name: [
+                    value
+                    for (value,) in self._db.execute(
+                        "SELECT DISTINCT value FROM facets WHERE field = ? ORDER BY value LIMIT ?", (name, most + 1)
+                    )
+                ]
+                for name in names
+            }
+        return {name: values if len(values) <= most else [] for name, values in found.items()}
+
+    # -- one pair --------------------------------------------------------------------------------
+
+    def pair(self, number: int) -> Pair | None:
+        """A pair by its number."""
+        with clearly(self._path):
+            row = self._db.execute(
+                "SELECT instruction, output_1, output_2, name, model_1, model_2, labels, metadata FROM pairs"
+                " WHERE id = ?",
+                (number,),
+            ).fetchone()
+        if row is None:
+            return None
+        task, one, two, name, model_1, model_2, labels, metadata = row
+        return Pair(task, one, two, name, model_1, model_2, json.loads(labels), json.loads(metadata))
+
+    def number(self, key: str) -> int | None:
+        """The number of the first pair with these texts."""
+        row = self._db.execute("SELECT min(id) FROM pairs WHERE key = ?", (key,)).fetchone()
+        return cast("int | None", row[0])
+
+    def hearing(self, judge: int, pair: int, order: Order) -> int | None:
+        """The hearing of a pair in one order."""
+        row = self._db.execute(
+            'SELECT hearing FROM docket WHERE judge = ? AND pair = ? AND "order" = ?', (judge, pair, order)
+        ).fetchone()
+        return None if row is None else int(row[0])
+
+    # -- counts ----------------------------------------------------------------------------------
+
+    def counts(self) -> list[Counts]:
+        """Every judge and dimension, counted."""
+        with clearly(self._path):
+            rows = self._db.execute(_COUNTS_SQL).fetchall()
+            reasons = self._db.execute(
+                "SELECT judge, dimension, invalid, count(*) FROM findings WHERE side IS NULL GROUP BY 1, 2, 3"
+            ).fetchall()
+        return [
+            Counts(
+                judge,
+                dimension,
+                {"1": one, "2": two, "tie": tie},
+                {reason: n for j, d, reason, n in reasons if (j, d) == (judge, dimension)},
+                *sums,
+            )
+            for judge, dimension, one, two, tie, *sums in rows
+        ]
+
+    def matches(self, judge: int, dimension: str) -> list[tuple[str, str, Side, int]]:
+        """How often each model met each other, by outcome: (model 1, model 2, side, pairs)."""
+        with clearly(self._path):
+            return self._db.execute(
+                "SELECT b.model_1, b.model_2, f.side, count(*) FROM findings f JOIN briefs b ON b.pair = f.pair"
+                " WHERE f.judge = ? AND f.dimension = ? AND f.side IS NOT NULL"
+                " AND b.model_1 <> '' AND b.model_2 <> '' GROUP BY 1, 2, 3",
+                (judge, dimension),
+            ).fetchall()
+
+    def known(self, judge: int, dimension: str) -> Iterator[tuple[float, float, float, Side]]:
+        """Pooled probabilities of 1, 2 and tie beside what people say, for every pair of which both are known."""
+        with clearly(self._path):
+            yield from self._db.execute(
+                "SELECT p_1, p_2, p_tie, known FROM findings WHERE judge = ? AND dimension = ?"
+                " AND known IS NOT NULL AND p_1 IS NOT NULL",
+                (judge, dimension),
+            )
+
+    def models(self) -> list[tuple[str, int]]:
+        """The models that pairs are of, with the number of pairs."""
+        return self._db.execute(
+            "SELECT value, count(*) FROM facets WHERE field = 'model' GROUP BY value ORDER BY 2 DESC, 1"
+        ).fetchall()
+
+    def totals(self) -> dict[str, int]:
+        """How much there is of everything."""
+        names = ("pairs", "judges", "labels", "annotators")
+        return {name: self._db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
+
+
+_DECIDED = "side IN ('1', '2')"
+_COUNTS_SQL = f"""SELECT judge, dimension, sum(side IS '1'), sum(side IS '2'), sum(side IS 'tie'),
+    sum(inconsistent), sum(mass), sum(masses), sum(first), sum(places), sum(split),
+    sum(known IS NOT NULL AND side IS NOT NULL), sum(coalesce(side <> known, 0)),
+    sum(coalesce((side = '1' AND gap > 0) OR (side = '2' AND gap < 0), 0)),
+    sum(coalesce({_DECIDED} AND gap <> 0, 0))
+    FROM findings GROUP BY judge, dimension ORDER BY judge, dimension"""
+
+_LONGER_SQL = {
+    "1": "f.gap > 0",
+    "2": "f.gap < 0",
+    "winner": "((f.side = '1' AND f.gap > 0) OR (f.side = '2' AND f.gap < 0))",
+    "loser": "((f.side = '1' AND f.gap < 0) OR (f.side = '2' AND f.gap > 0))",
+}
+
+
+def _where(view: View) -> tuple[str, Sequence[Any]]:
+    parts: list[tuple[str, tuple[Any, ...]]] = [
+        ("f.judge = ? AND f.dimension = ?", (view.judge, view.dimension)),
+        *((_ONLY_SQL[only], ()) for only in view.only),
+        *((_FIELD_SQL, field) for field in view.fields),
+    ]
+    if view.side is not None:
+        parts.append(("f.side = ?", (view.side,)))
+    if view.longer:
+        parts.append((_LONGER_SQL[view.longer], ()))
+    if view.gap:
+        parts.append(("abs(f.gap) >= ?", (view.gap,)))
+    if view.text:
+        parts.append((_TEXT_SQL, (_like(view.text),) * 4))
+    return " AND ".join(sql for sql, _ in parts), [value for _, values in parts for value in values]
+
+
+_FIELD_SQL = "EXISTS (SELECT 1 FROM facets x WHERE x.field = ? AND x.value = ? AND x.pair = f.pair)"
+_TEXT_SQL = "f.pair IN (SELECT id FROM pairs WHERE " + " OR ".join(
+    f"{column} LIKE ? ESCAPE '\\'" for column in ("name", "instruction", "output_1", "output_2")
+)
+_TEXT_SQL += ")"
+
+
+def _like(text: str) -> str:
+    """The pattern that finds a text anywhere, its own signs taken as they are.
+
+    >>> _like("100%")
+    '%100\\\\%%'
+    """
+    for sign in ("\\", "%", "_"):
+        text = text.replace(sign, "\\" + sign)
+    return f"%{text}%"
+
+
+def _direction(sort: Sort, falls: bool) -> str:
+    turn = "DESC" if falls else "ASC"
+    return ", ".join(f"{part} {turn}" for part in dict.fromkeys((_SORT_SQL[sort][0], "f.pair")))
+
+
+def _order(view: View) -> str:
+    return _direction(view.sort, _SORT_SQL[view.sort][1])
+
+
+def _row(pair: int, *columns: Any) -> Row:
+    name, excerpt, model_1, model_2, length_1, length_2, side, *p, doubt, inconsistent, reason, known, split = (
+        columns
+    )
+    return Row(
+        *(pair, name, excerpt, model_1, model_2, length_1, length_2, side),
+        None if p[0] is None else {"1": p[0], "2": p[1], "tie": p[2]},
+        None if doubt < 0 else doubt,
+        bool(inconsistent),
+        reason,
+        known,
+        bool(split),
+    )
