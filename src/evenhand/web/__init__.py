@@ -1,0 +1,7 @@
+"""The web page: look at verdicts, and judge blind.
+
+Rendering   text.py, markdown.py, differences.py, charts.py, conversation.py: plain functions from untrusted text
+            and numbers to safe markup; a static report calls them, too
+Serving     app.py (routes), guard.py (who may ask for what), looking.py (the owner's pages), labelling.py (the
+            annotators' page), address.py (a view's place in the address bar), site.py (what all pages share)
+"""
