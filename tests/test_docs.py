@@ -186,8 +186,8 @@ OPTIONS: dict[str, list[str]] = {
 }
 JUDGING = ("evenhand judge", "evenhand arena", "evenhand compare", "evenhand gate")
 SMALL_JUDGE = ["--judge", SMOLLM, "--threads", "1"]  # several threads only wait for each other where all is busy
-# What takes minutes, fetches a gigabyte or deletes a model is looked at, not run.
-NOT_RUN = ("evenhand demo", "evenhand models pull", "evenhand models remove")
+# What serves for ever, takes minutes, fetches a gigabyte or deletes a model is looked at, not run.
+NOT_RUN = ("evenhand serve", "evenhand demo", "evenhand models pull", "evenhand models remove")
 
 
 def command_lines(page: Path) -> Iterator[list[str]]:

@@ -7,6 +7,19 @@ Exit codes: 0 done; 1 the machine or the judge failed; 2 wrong use or wrong inpu
 from evenhand.cli.app import app, main
 
 # Importing a file of commands enters them; --help lists them in this order.
-from evenhand.cli import judge, arena, results, export, gate, labels, demo, protocols, models  # isort: skip
+from evenhand.cli import judge, arena, results, export, gate, labels, serve, demo, protocols, models  # isort: skip
 
-__all__ = ["app", "arena", "demo", "export", "gate", "judge", "labels", "main", "models", "protocols", "results"]
+__all__ = [
+    "app",
+    "arena",
+    "demo",
+    "export",
+    "gate",
+    "judge",
+    "labels",
+    "main",
+    "models",
+    "protocols",
+    "results",
+    "serve",
+]

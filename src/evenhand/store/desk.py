@@ -169,10 +169,10 @@ class Desk:
         others = dict(
             self._db.execute("SELECT pair, max(shared) FROM tasks WHERE annotator <> ? GROUP BY pair", (who.name,))
         )
-        # Shared pairs: those that others share already, then those that nobody has, drawn alike for everybody.
-        common = [key for key in free if others.get(key)][:shared]
-        fresh = [key for key in self._keys_by(first, 0, mine | labelled) if key not in others]
-        common += fresh[: shared - len(common)]
+        # Shared pairs, drawn alike for everybody: those that others share already, then those that nobody has.
+        alike = self._keys_by(first, 0, mine | labelled)
+        by_need = sorted(alike, key=lambda key: 0 if others.get(key) else 1 if key not in others else 2)
+        common = by_need[:shared]
         taken = set(common)
         own = [key for key in free if key not in taken and key not in others]
         own += [key for key in free if key not in taken and key in others]

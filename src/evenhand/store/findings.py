@@ -9,17 +9,18 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from evenhand.judge import Hearing
-from evenhand.pairs import Side
+from evenhand.judge import Hearing, Judgment
+from evenhand.pairs import Pair, Side
 from evenhand.protocol import Order
-from evenhand.verdict import SIDES, Finding, pool
+from evenhand.verdict import SIDES, Finding, known_label
 
 Hearings = Callable[[int, Sequence[str], int], Mapping[Order, Hearing]]
+# What is known of a pair's dimension: what people say, or the file; None where nothing is.
+Known = Callable[[Pair, str], Side | None]
 _EXCERPT = 240  # characters of an instruction that a list shows
 _NO_DOUBT = -1.0  # in the column, where there is nothing to doubt; a NULL would not compare
 _LONGEST_VALUE = 120  # a metadata value that is longer is a text, not something to filter by
@@ -44,7 +45,7 @@ class FindingBook:
         (count,) = self._db.execute("SELECT count(*) FROM stale").fetchone()
         return int(count)
 
-    def absorb(self, limit: int = 400) -> int:
+    def absorb(self, limit: int = 400, *, known: Known | None = None) -> int:
         """Make the rows of some stale hearings anew; how many hearings that were. A run may write meanwhile."""
         if self._db.execute("SELECT 1 FROM stale LIMIT 1").fetchone() is None:
             return 0  # without asking for the lock
@@ -53,66 +54,64 @@ class FindingBook:
             cases = self._db.execute(
                 f"SELECT DISTINCT pair, judge FROM docket WHERE hearing IN ({some}) ORDER BY pair, judge", (limit,)
             ).fetchall()
-            self._make(cases)
+            self._make(cases, known or _of_file)
             return self._db.execute(f"DELETE FROM stale WHERE hearing IN ({some})", (limit,)).rowcount
 
-    def absorb_all(self) -> int:
+    def absorb_all(self, *, known: Known | None = None) -> int:
         """Absorb until nothing is stale."""
         done = 0
-        while some := self.absorb():
+        while some := self.absorb(known=known):
             done += some
         return done
 
-    def _make(self, cases: Sequence[tuple[int, int]]) -> None:
+    def _make(self, cases: Sequence[tuple[int, int]], known: Known) -> None:
         judges = {
             number: tuple(json.loads(dimensions))
             for number, dimensions in self._db.execute("SELECT id, dimensions FROM judges")
         }
-        known: dict[str, Side] = {}
-        gap, last = 0, None
-        for pair, judge in cases:
-            if pair != last:
-                known, gap = self._brief(pair)
-                last = pair
-            self._enter(judge, pair, judges[judge], known, gap)
+        pair: Pair | None = None
+        last = 0
+        for number, judge in cases:
+            if pair is None or number != last:
+                pair, last = self._brief(number), number
+            self._enter(judge, number, pair, judges[judge], known)
         self._db.executemany(
             "UPDATE findings SET split = (SELECT count(DISTINCT o.side) > 1 FROM findings o WHERE o.pair ="
             " findings.pair AND o.dimension = findings.dimension) WHERE pair = ?",
-            [(pair,) for pair in {pair for pair, _ in cases}],
+            [(number,) for number in {number for number, _ in cases}],
         )
 
-    def _brief(self, pair: int) -> tuple[dict[str, Side], int]:
-        """Enter what a list shows of a pair; what is known of it, and how much longer output 1 is than output 2."""
-        key, *shown, labels, metadata = self._db.execute(
-            "SELECT key, name, substr(instruction, 1, ?), model_1, model_2, length(output_1), length(output_2),"
-            " labels, metadata FROM pairs WHERE id = ?",
-            (_EXCERPT, pair),
+    def _brief(self, number: int) -> Pair:
+        """Enter what a list shows of a pair."""
+        key, task, one, two, *names, labels, metadata = self._db.execute(
+            "SELECT key, instruction, output_1, output_2, name, model_1, model_2, labels, metadata FROM pairs"
+            " WHERE id = ?",
+            (number,),
         ).fetchone()
-        self._db.execute("INSERT OR REPLACE INTO briefs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (pair, key, *shown))
-        self._db.execute("DELETE FROM facets WHERE pair = ?", (pair,))
-        fields = {**_scalars(json.loads(metadata)), **{("model", name): None for name in shown[2:4] if name}}
-        self._db.executemany("INSERT INTO facets VALUES (?, ?, ?)", [(*field, pair) for field in fields])
-        return {**json.loads(labels), **self._said(key)}, shown[4] - shown[5]
+        pair = Pair(task, one, two, names[0], names[1], names[2], json.loads(labels), json.loads(metadata))
+        self._db.execute(
+            "INSERT OR REPLACE INTO briefs VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (number, key, pair.id, task[:_EXCERPT], pair.model_1, pair.model_2, len(one), len(two)),
+        )
+        self._db.execute("DELETE FROM facets WHERE pair = ?", (number,))
+        fields = {**_scalars(pair.metadata), **{("model", name): None for name in names[1:] if name}}
+        self._db.executemany("INSERT INTO facets VALUES (?, ?, ?)", [(*field, number) for field in fields])
+        return pair
 
-    def _said(self, key: str) -> dict[str, Side]:
-        """The verdict of most people, by dimension; none where as many say another."""
-        votes: dict[str, Counter[Side]] = {}
-        for dimension, side in self._db.execute(
-            "SELECT dimension, side FROM labels WHERE pair = ? AND side IS NOT NULL", (key,)
-        ):
-            votes.setdefault(dimension, Counter())[side] += 1
-        return {dimension: side for dimension, count in votes.items() if (side := _winner(count))}
-
-    def _enter(self, judge: int, pair: int, dimensions: Sequence[str], known: Mapping[str, Side], gap: int) -> None:
-        heard = self._hearings(judge, dimensions, pair)
-        found = [pool(name, {order: h.verdicts[name] for order, h in heard.items()}) for name in dimensions]
+    def _enter(self, judge: int, number: int, pair: Pair, dimensions: Sequence[str], known: Known) -> None:
+        found = Judgment.of(pair, self._hearings(judge, dimensions, number)).findings
+        gap = len(pair.output_1) - len(pair.output_2)
         self._db.executemany(
             f"INSERT OR REPLACE INTO findings VALUES ({', '.join('?' * 17)})",
             [
-                (judge, finding.dimension, pair, *_row(finding), known.get(finding.dimension), 0, gap)
-                for finding in found
+                (judge, dimension, number, *_row(finding), known(pair, dimension), 0, gap)
+                for dimension, finding in found.items()
             ],
         )
+
+
+def _of_file(pair: Pair, dimension: str) -> Side | None:
+    return known_label(pair.labels, dimension)
 
 
 def doubt(p: Mapping[Side, float] | None) -> float | None:
@@ -157,8 +156,3 @@ def _scalars(metadata: Mapping[str, Any]) -> dict[tuple[str, str], None]:
             if 0 < len(text) <= _LONGEST_VALUE:
                 kept[str(field), text] = None
     return kept
-
-
-def _winner(votes: Counter[Side]) -> Side | None:
-    first, *rest = votes.most_common(2)
-    return None if rest and rest[0][1] == first[1] else first[0]

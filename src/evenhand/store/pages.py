@@ -255,6 +255,12 @@ class PageBook:
             "SELECT value, count(*) FROM facets WHERE field = 'model' GROUP BY value ORDER BY 2 DESC, 1"
         ).fetchall()
 
+    def sides(self) -> tuple[str, str]:
+        """What to call the two sides: the models' names, where every pair has the same two."""
+        names = self._db.execute("SELECT DISTINCT model_1, model_2 FROM briefs LIMIT 2").fetchall()
+        one, two = names[0] if len(names) == 1 else ("", "")
+        return one or "1", two or "2"
+
     def totals(self) -> dict[str, int]:
         """How much there is of everything."""
         names = ("pairs", "judges", "labels", "annotators")

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
+from evenhand.web.text import visible
+
 _SEGMENTS = (("1", "one"), ("tie", "tie"), ("2", "two"))
 
 
@@ -103,7 +105,7 @@ def _line(kind: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
 
 
 def _said(p: Mapping[str, float], names: tuple[str, str]) -> str:
-    called = {"1": names[0], "2": names[1], "tie": "tie"}
+    called = {"1": visible(names[0]), "2": visible(names[1]), "tie": "tie"}
     return ", ".join(f"{called[side]} {100 * p[side]:.0f}%" for side, _ in _SEGMENTS)
 
 

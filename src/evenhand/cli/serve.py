@@ -1,0 +1,70 @@
+"""evenhand serve: the web page."""
+
+from __future__ import annotations
+
+import json
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evenhand import console
+from evenhand.cli.app import app
+from evenhand.cli.options import DEFAULT_DB, DbOption
+from evenhand.errors import InputError
+
+PIP = "pip install 'evenhand[web]'"
+
+
+@app.command()
+def serve(
+    db: DbOption = DEFAULT_DB,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes one that is free.")] = 8765,
+    listen: Annotated[
+        str,
+        typer.Option(
+            "--listen",
+            metavar="ADDRESS",
+            help="The address to listen on. One that other machines can reach needs a password as well.",
+        ),
+    ] = "127.0.0.1",
+    name: Annotated[
+        list[str] | None,
+        typer.Option("--name", metavar="HOST", help="A name by which others reach this machine. May be repeated."),
+    ] = None,
+    password_file: Annotated[
+        Path | None, typer.Option("--password-file", metavar="FILE", help="The owner's password is its first line.")
+    ] = None,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each link as a line of JSON.")] = False,
+) -> None:
+    """Look at verdicts and judge blind, in a browser: prints a link that works once, and serves until Ctrl-C."""
+    if not db.is_file():
+        raise InputError(f"no database at {db}", hint="evenhand judge PAIRS writes one")
+    try:
+        from evenhand.web.serving import Address
+        from evenhand.web.serving import serve as run
+    except ModuleNotFoundError as missing:
+        raise InputError(f"the web page needs {missing.name}, which is not installed", hint=PIP) from None
+
+    def ready(link: str, first: bool) -> None:
+        if as_json:
+            print(json.dumps({"link": link, "db": str(db)}), flush=True)
+        elif first:
+            console.out.print(f"Open this link; it works once, and ends with this program (Ctrl-C):\n  {link}")
+        else:
+            console.out.print(f"It was used. The next one:\n  {link}")
+        if first and open_browser:
+            webbrowser.open(link)
+
+    run(db, Address(listen, port, tuple(name or ())), password=_password(password_file), ready=ready)
+
+
+def _password(file: Path | None) -> str:
+    if file is None:
+        return ""
+    try:
+        return file.read_text("utf-8").split("\n", 1)[0].strip()
+    except (OSError, UnicodeDecodeError) as fault:
+        raise InputError(f"{file} cannot be read as a password", hint=str(fault)) from None

@@ -1,0 +1,231 @@
+"""The owner's pages: the overview, the list of pairs, one pair."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+
+from evenhand.errors import InputError
+from evenhand.judge import Judgment
+from evenhand.pairs import Pair
+from evenhand.people import People
+from evenhand.protocol import ORDERS, Order, Protocol
+from evenhand.store import JudgeRow, Store, View
+from evenhand.store.pages import ONLY, PAGE_SIZE, SORTS
+from evenhand.verdict import SIDES, Finding
+from evenhand.web.address import dimensions_of, narrowed, read_number, read_view, write_view
+from evenhand.web.conversation import Conversation, retell
+from evenhand.web.differences import mark_differences
+from evenhand.web.guard import Refusal
+from evenhand.web.markdown import How, render
+from evenhand.web.overview import overview, win_matrix
+from evenhand.web.site import Site
+
+SHOWS = ("markdown", "text", "differences")
+_SORT_WORDS = {
+    "doubt": "most doubtful first",
+    "sure": "surest first",
+    "gap": "largest difference in length first",
+    "entry": "as they came",
+}
+_ONLY_WORDS = {
+    "inconsistent": "the two orders contradict each other",
+    "invalid": "no verdict could be read",
+    "against_people": "judge and people differ",
+    "with_people": "people have spoken",
+    "against_judges": "judges differ",
+}
+
+
+def show_overview(site: Site, request: Request) -> Response:
+    """Judges, win rates, models, effects."""
+    session = site.owner(request)
+    with site.store() as store:
+        judges = overview(store)
+        facts: dict[str, Any] = {
+            "judges": judges,
+            "totals": store.pages.totals(),
+            "waiting": store.findings.waiting(),
+            "models": store.pages.models(),
+            "write_view": write_view,
+            "View": View,
+            "meeting": None,
+        }
+        if judges and len(facts["models"]) > 2:
+            facts["meeting"] = _meeting(store, request, [item.judge for item in judges])
+    return site.page("overview.html", request, facts, session=session)
+
+
+def _meeting(store: Store, request: Request, judges: list[JudgeRow]) -> dict[str, Any]:
+    """The win matrix of the judge and dimension that the address names."""
+    view = read_view(request.query_params.multi_items(), judges[::-1])
+    models, cells = win_matrix(store.pages.matches(view.judge, view.dimension))
+    return {
+        "view": view,
+        "models": models[:30],
+        "left_out": max(0, len(models) - 30),
+        "cells": cells,
+        "choices": [(judge, name) for judge in judges for name in dimensions_of(judge)],
+    }
+
+
+def show_pairs(site: Site, request: Request) -> Response:
+    """The list."""
+    session = site.owner(request)
+    with site.store() as store:
+        judges = store.judges(counted=False)
+        if not judges:
+            return site.page("empty.html", request, {}, session=session)
+        view = read_view(request.query_params.multi_items(), judges)
+        count = store.pages.count(view)
+        pages = max(1, -(-count // PAGE_SIZE))
+        page = min(read_number("page", request.query_params.get("page", ""), 1, least=1), pages)
+        facts = {
+            "view": view,
+            "judges": judges,
+            "judge": _named(judges, view.judge),
+            "dimensions": dimensions_of(_named(judges, view.judge)),
+            "rows": store.pages.rows(view, page),
+            "count": count,
+            "page": page,
+            "pages": pages,
+            "fields": store.pages.fields(),
+            "waiting": store.findings.waiting(),
+            "sorts": [(name, _SORT_WORDS[name]) for name in SORTS],
+            "only": [(name, _ONLY_WORDS[name]) for name in ONLY],
+            "sides": store.pages.sides(),
+            "write_view": write_view,
+            "narrowed": narrowed,
+        }
+    return site.page("pairs.html", request, facts, session=session)
+
+
+def show_pair(site: Site, request: Request) -> Response:
+    """One pair: texts, verdicts, people, the conversation."""
+    session = site.owner(request)
+    number = _number(request)
+    with site.store() as store:
+        pair = _pair(store, number)
+        judges = store.judges(counted=False)
+        if not judges:
+            return site.page("empty.html", request, {}, session=session)
+        view = read_view(request.query_params.multi_items(), judges)
+        heard = [
+            (judge, judgment) for judge in reversed(judges) if (judgment := store.judgment(judge, number, pair))
+        ]
+        heard.sort(key=lambda item: item[0].id != view.judge)  # the judge of the list stands first
+        facts = {
+            "number": number,
+            "pair": pair,
+            "view": view,
+            "place": store.pages.place(view, number),
+            "judgments": [_judgment_facts(judge, judgment) for judge, judgment in heard],
+            "people": _people(store, pair),
+            "write_view": write_view,
+            **_texts(pair, request.query_params.get("show", "markdown")),
+            **_conversation(store, _named(judges, view.judge), number, pair, request.query_params.get("heard", "")),
+        }
+    return site.page("pair.html", request, facts, session=session)
+
+
+def show_text(site: Site, request: Request) -> Response:
+    """One text of a pair, whole and as it is."""
+    site.owner(request)
+    with site.store() as store:
+        pair = _pair(store, _number(request))
+    return PlainTextResponse(getattr(pair, request.path_params["which"]))
+
+
+def find_pair(site: Site, request: Request) -> Response:
+    """The page of a pair that is named by its key."""
+    site.owner(request)
+    with site.store() as store:
+        number = store.pages.number(request.path_params["key"])
+    if number is None:
+        raise Refusal(404, "There is no such pair.")
+    return RedirectResponse(f"/pair/{number}", 303)
+
+
+def _number(request: Request) -> int:
+    number = int(request.path_params["number"])
+    if number >= 2**63:  # more than a database can count to
+        raise Refusal(404, "There is no such pair.")
+    return number
+
+
+def _pair(store: Store, number: int) -> Pair:
+    pair = store.pages.pair(number)
+    if pair is None:
+        raise Refusal(404, "There is no such pair.")
+    return pair
+
+
+def _named(judges: list[JudgeRow], number: int) -> JudgeRow:
+    return next(judge for judge in judges if judge.id == number)
+
+
+def _texts(pair: Pair, show: str) -> dict[str, Any]:
+    """The three texts as the address wants them."""
+    if show not in SHOWS:
+        raise InputError(f"show is {show[:40]!r}", hint=f"one of {', '.join(SHOWS)}")
+    plain: How = "markdown" if show == "markdown" else "text"
+    outputs = [render(text, plain) for text in (pair.output_1, pair.output_2)]
+    marked = mark_differences(pair.output_1, pair.output_2) if show == "differences" else None
+    return {
+        "show": show,
+        "instruction": render(pair.instruction, plain),
+        "outputs": outputs,
+        "marked": marked,
+        "too_long": show == "differences" and marked is None,
+        "sizes": [(len(text), len(text.split())) for text in (pair.output_1, pair.output_2)],
+    }
+
+
+def _judgment_facts(judge: JudgeRow, judgment: Judgment) -> dict[str, Any]:
+    return {"judge": judge, "rows": [_finding_facts(finding) for finding in judgment.findings.values()]}
+
+
+def _finding_facts(finding: Finding) -> dict[str, Any]:
+    masses = [verdict.mass for verdict in finding.orders.values() if verdict.mass is not None]
+    return {
+        "finding": finding,
+        "orders": [
+            (order, verdict, finding.heard(order), finding.p_heard(order) or _hard(finding.heard(order)))
+            for order in ORDERS
+            if (verdict := finding.orders.get(order))
+        ],
+        "mass": min(masses, default=None),
+    }
+
+
+def _hard(side: str | None) -> dict[str, float] | None:
+    return None if side is None else {name: float(name == side) for name in SIDES}
+
+
+def _people(store: Store, pair: Pair) -> dict[str, Any]:
+    """Who said what of this pair, by dimension; and their notes."""
+    votes = People(store).votes(pair)
+    kept = store.labels.of(pair.key)
+    return {
+        "dimensions": list(votes),
+        "names": sorted({who for said in votes.values() for who in said}),
+        "votes": votes,
+        "notes": [label for label in kept if label.note],
+        "skipped": sorted({label.annotator for label in kept if label.side is None}),
+    }
+
+
+def _conversation(store: Store, judge: JudgeRow, number: int, pair: Pair, heard: str) -> dict[str, Any]:
+    """What the judge of the list saw and said, in the order that the address wants."""
+    if heard not in ("", *ORDERS):
+        raise InputError(f"heard is {heard[:40]!r}", hint=f"one of {', '.join(ORDERS)}")
+    there = [order for order in ORDERS if store.pages.hearing(judge.id, number, order) is not None]
+    order = cast("Order", heard or (there[0] if there else ORDERS[0]))
+    hearing = store.pages.hearing(judge.id, number, order)
+    told: Conversation | None = None
+    if hearing is not None:
+        protocol = Protocol.parse(judge.template, name=judge.protocol)
+        told = retell(protocol, pair, order, store.answers(hearing), raw=judge.raw_markup)
+    return {"told": told, "order": order, "orders": there, "opened": bool(heard), "judge": judge}

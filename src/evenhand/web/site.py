@@ -1,0 +1,173 @@
+"""What all pages share: the database, the templates, the owner's door, and the one who keeps the lists fresh."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from evenhand import __version__
+from evenhand.console import clock, percent
+from evenhand.people import People
+from evenhand.store import Annotator, Store
+from evenhand.web import charts
+from evenhand.web.guard import Door, Refusal, form_token
+from evenhand.web.text import visible
+
+_IDLE_SECONDS = 0.5
+_MOST_STORES = 8
+
+
+@dataclass
+class Site:
+    """One database and all that serves it."""
+
+    db: Path
+    port: int
+    door: Door
+    base: str  # what links to this server begin with
+    hosts: frozenset[str]
+    _stores: queue.LifoQueue[Store] = field(default_factory=queue.LifoQueue)
+    _places: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_MOST_STORES))
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _keeper: threading.Thread | None = None
+
+    def __post_init__(self) -> None:
+        self.templates = _environment()
+
+    @property
+    def owner_cookie(self) -> str:
+        """Cookies know no ports, so the name has it: two servers on one machine do not disturb each other."""
+        return f"evenhand_owner_{self.port}"
+
+    @property
+    def annotator_cookie(self) -> str:
+        """The cookie of whoever labels in this browser."""
+        return f"evenhand_annotator_{self.port}"
+
+    # -- the database ----------------------------------------------------------------------------
+
+    @contextmanager
+    def store(self) -> Iterator[Store]:
+        """A connection for one request: each has its own, so that no transaction is in another's way."""
+        with self._places:
+            try:
+                store = self._stores.get_nowait()
+            except queue.Empty:
+                store = Store(self.db)
+                store.flush_each()
+            try:
+                yield store
+            finally:
+                self._stores.put(store)
+
+    def absorb(self, seconds: float) -> int:
+        """Bring the lists up to date, for so many seconds at most; how many hearings are left."""
+        end = time.monotonic() + seconds
+        with self.store() as store:
+            while time.monotonic() < end and store.findings.absorb(known=People(store).label):
+                time.sleep(0.002)  # a run that waits for the lock gets it
+            return store.findings.waiting()
+
+    def start(self) -> None:
+        """Keep the lists fresh in the background, while runs write to the same file."""
+        self._keeper = threading.Thread(target=self._keep, name="lists", daemon=True)
+        self._keeper.start()
+
+    def _keep(self) -> None:
+        while not self._stop.wait(_IDLE_SECONDS):
+            self.absorb(5.0)
+
+    def close(self) -> None:
+        """Stop, and close the database."""
+        self._stop.set()
+        if self._keeper is not None:
+            self._keeper.join()
+        while not self._stores.empty():
+            self._stores.get_nowait().close()
+
+    # -- who asks --------------------------------------------------------------------------------
+
+    def owner(self, request: Request) -> str:
+        """The owner's session, or a refusal."""
+        session = request.cookies.get(self.owner_cookie, "")
+        if not self.door.knows(session):
+            raise Refusal(
+                403,
+                "This page is for the owner.",
+                "open the link that `evenhand serve` printed last; it works once",
+            )
+        return session
+
+    def is_owner(self, request: Request) -> bool:
+        """Whether the owner asks."""
+        return self.door.knows(request.cookies.get(self.owner_cookie, ""))
+
+    def annotator(self, request: Request, store: Store) -> tuple[Annotator, str]:
+        """Who labels, and their session; or a refusal."""
+        secret = request.cookies.get(self.annotator_cookie, "")
+        who = store.desk.who(secret) if secret else None
+        if who is None:
+            raise Refusal(403, "This page needs an annotator's link.", "ask whoever invited you for a new one")
+        return who, secret
+
+    # -- pages -----------------------------------------------------------------------------------
+
+    def page(
+        self, name: str, request: Request, facts: Mapping[str, Any], *, session: str = "", status: int = 200
+    ) -> Response:
+        """A page made of a template and facts."""
+        html = self.templates.get_template(name).render(
+            **facts, token=form_token(session) if session else "", path=request.url.path, version=__version__
+        )
+        return HTMLResponse(html, status)
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("evenhand.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+    filters: dict[str, Callable[..., Any]] = {
+        "percent": percent,
+        "clock": clock,
+        "date": _date,
+        "count": lambda n: f"{n:,}",
+        "json": lambda value: json.dumps(value, ensure_ascii=False, sort_keys=True, default=str),
+        "plural": lambda n, one, many="": one if n == 1 else many or f"{one}s",
+    }
+    environment.filters.update(filters)
+    environment.globals.update(bar=charts.bar, interval=charts.interval, span=charts.span)
+    return environment
+
+
+def _shown(value: Any) -> Any:
+    """Every text on its way into a page; it is escaped after this. A false `if` without `else` is nothing."""
+    if isinstance(value, StrictUndefined) and "inline if" in (value._undefined_hint or ""):
+        return ""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _date(when: float) -> str:
+    """A day and minute, in universal time.
+
+    >>> _date(0)
+    '1970-01-01 00:00'
+    """
+    return datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%d %H:%M")
