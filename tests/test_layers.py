@@ -27,6 +27,8 @@ LAYERS = (
     "stats",
     "decision",
     "gate",
+    "evidence",
+    "card",
     "report",
     "export",
     "plots",

@@ -7,11 +7,12 @@ Exit codes: 0 done; 1 the machine or the judge failed; 2 wrong use or wrong inpu
 from evenhand.cli.app import app, main
 
 # Importing a file of commands enters them; --help lists them in this order.
-from evenhand.cli import judge, arena, results, export, gate, labels, serve, demo, protocols, models  # isort: skip
+from evenhand.cli import judge, arena, results, card, export, gate, labels, serve, demo, protocols, models  # isort: skip
 
 __all__ = [
     "app",
     "arena",
+    "card",
     "demo",
     "export",
     "gate",

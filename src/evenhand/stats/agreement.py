@@ -26,14 +26,23 @@ MIN_SHARED = 10
 MAX_PEOPLE = 12
 
 
-def three_way(verdicts: ArrayLike, truth: ArrayLike, clusters: ArrayLike, *, level: float = 0.95) -> Estimate:
+def three_way(
+    verdicts: ArrayLike,
+    truth: ArrayLike,
+    clusters: ArrayLike,
+    *,
+    missing_is_wrong: bool = False,
+    level: float = 0.95,
+) -> Estimate:
     """The share of pairs on which a verdict is the truth, all three answers counting as different.
+
+    Pairs without a verdict are left out, or with `missing_is_wrong` count as not agreed on.
 
     >>> three_way([0, 1, 2, 2], [0, 1, 0, 2], range(4)).value
     0.75
     """
     said, true = _codes(verdicts), _codes(truth)
-    keep = (said != MISSING) & (true != MISSING)
+    keep = (true != MISSING) & ((said != MISSING) | missing_is_wrong)
     return mean((said == true)[keep], np.asarray(clusters)[keep], level=level)
 
 

@@ -97,9 +97,9 @@ def estimate(
     value = _value(sums, statistic) if count else None
     if value is None or count < 2:
         return Estimate(value, None, None, n, count, level)
-    from scipy.stats import t
+    from scipy.special import stdtrit  # a fifth of the time that importing scipy.stats takes
 
-    quantile = float(t.ppf((1 + level) / 2, count - 1))
+    quantile = float(stdtrit(count - 1, (1 + level) / 2))
     weights = np.ones(count)
     if extremes is not None:
         made_up = quantile**2 / 2 if extremes.clusters is None else extremes.clusters
