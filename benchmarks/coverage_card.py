@@ -78,7 +78,7 @@ def cases() -> Iterator[tuple[str, str, float, Draw]]:
                 f"{n} instructions, 1 to 7 pairs each",
                 truth,
                 lambda r, t=truth, n=n: shares(r, t, n, False),
-            )  # noqa: E501
+            )
     for n in (20, 50, 200):
         for truth in (0.4, 0.8):
             yield "Cohen's kappa", f"{n} pairs", truth, lambda r, t=truth, n=n: kappas(r, t, n)
