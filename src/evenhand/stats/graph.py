@@ -1,0 +1,109 @@
+"""Who was compared with whom: the parts of a set of comparisons within which strengths can be told at all."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evenhand.stats.comparisons import Bools, Floats, Ints
+
+
+def linked_parts(links: Bools, *, both_ways: bool = False) -> Ints:
+    """The part that each node belongs to; with `both_ways`, only nodes that reach each other share one.
+
+    >>> links = np.array([[0, 1, 0], [1, 0, 1], [0, 0, 0]], dtype=bool)
+    >>> linked_parts(links).tolist(), len(set(linked_parts(links, both_ways=True).tolist()))
+    ([0, 0, 0], 2)
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    _, labels = connected_components(csr_array(links), directed=True, connection="strong" if both_ways else "weak")
+    return np.asarray(labels, dtype=np.int64)
+
+
+def finite_parts(wins: Floats, ties: Floats) -> Ints:
+    """The parts within which the likelihood of Davidson's model has a finite maximum; others are single models.
+
+    Without ties that is Ford's condition: however the models are split in two, some in each half have beaten some
+    in the other (Ford 1957, "Solution of a ranking problem from binary comparisons", Amer. Math. Monthly 64). A tie
+    links both ways, but may not be enough: where no model was ever beaten by one that it beat, even through
+    others, strengths may grow without end while ties stay as likely as they are; see `_escapes`.
+
+    >>> finite_parts(np.array([[0.0, 8.0], [0.0, 0.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).tolist()
+    [0, 1]
+    >>> finite_parts(np.array([[0.0, 8.0], [1.0, 0.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).tolist()
+    [0, 0]
+    """
+    labels = linked_parts((wins > 0) | (ties > 0), both_ways=True)
+    fresh = len(wins)
+    for part in range(labels.max(initial=-1) + 1):
+        inside = np.flatnonzero(labels == part)
+        if len(inside) > 1 and _escapes(wins[np.ix_(inside, inside)] > 0, ties[np.ix_(inside, inside)] > 0):
+            labels[inside] = fresh + inside
+    return _renumbered(labels)
+
+
+def _escapes(beat: Bools, tied: Bools) -> bool:
+    """Whether strengths and the tie parameter can grow together for ever without the likelihood falling.
+
+    A direction (strengths x, log tie parameter e) in which no observed outcome loses needs x_i - x_j >= 2e for
+    every i that beat j and |x_i - x_j| <= 2e for every tie. Set 2e = 1: such x exist unless the constraints, as
+    lengths of arcs, hold a cycle of negative length (Bellman 1958, "On a routing problem", Quart. Appl. Math. 16).
+    """
+    length = np.where(beat, -1.0, np.where(tied, 1.0, np.inf))
+    np.fill_diagonal(length, 0.0)
+    for middle in range(len(length)):  # Floyd and Warshall's shortest paths
+        length = np.minimum(length, length[:, middle, None] + length[None, middle, :])
+        if (np.diag(length) < 0).any():
+            return False
+    return True
+
+
+def _renumbered(labels: Ints) -> Ints:
+    """Parts numbered in the order in which their first members stand."""
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[inverse], dtype=np.int64)
+
+
+def reach(beat: Bools) -> Bools:
+    """Who stands above whom, directly or through others.
+
+    >>> reach(np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0]], dtype=bool))[0].tolist()
+    [False, True, True]
+    """
+    above = beat.copy()
+    for middle in range(len(above)):
+        above |= above[:, middle, None] & above[None, middle, :]
+    return above
+
+
+def firm_parts(one: Ints, two: Ints, cluster: Ints, size: int) -> tuple[Ints, Ints]:
+    """Parts that stay in one piece whichever single cluster is left out; and the clusters that split something.
+
+    The variance of a difference is seen in how it varies between clusters. Where only one cluster links two models,
+    there is nothing to see. Rows are (one, two, cluster), each combination once.
+    """
+    edges, owner, times = np.unique(one * size + two, return_index=True, return_counts=True)
+    sole = np.where(times > 1, -1, cluster[owner])  # the only cluster that has this edge
+
+    def parts_without(left_out: int) -> Ints:
+        kept = edges[sole != left_out]
+        return linked_parts(_matrix(kept // size, kept % size, size))
+
+    parts = whole = linked_parts(_matrix(edges // size, edges % size, size))
+    often = edges[sole < 0]
+    if linked_parts(_matrix(often // size, often % size, size)).max() == whole.max():
+        return parts, np.zeros(0, dtype=np.int64)  # every link is there at least twice
+    bridges = []
+    for candidate in np.unique(sole[sole >= 0]):
+        apart = parts_without(candidate)
+        if apart.max() > whole.max():
+            bridges.append(candidate)
+            parts = _renumbered(parts * size + apart)
+    return parts, np.array(bridges, dtype=np.int64)
+
+
+def _matrix(first: Ints, second: Ints, size: int) -> Bools:
+    links = np.zeros((size, size), dtype=bool)
+    links[first, second] = True
+    return links
