@@ -3,11 +3,11 @@
     python benchmarks/coverage_ranking.py                       # the table of docs/ranking.md
     python benchmarks/coverage_ranking.py --repetitions 200
 
-Every instruction favours some models by chance (a normal effect for each model and instruction), so that pairs of
-one instruction are dependent. The truth is then what maximum likelihood finds in endless data: the strengths that fit
-the shares averaged over instructions, computed by quadrature. Nominal is 95%; a row under 94% fails the run, as does
-a row in which more than 5% of the rankings (and what chance allows on top) tell two models apart the wrong way round,
-or at all where the truth has none apart.
+Every instruction favours some models by chance (a normal effect for each model and instruction), so that pairs
+of one instruction are dependent. The truth is then what maximum likelihood finds in endless data: the strengths
+that fit the shares averaged over instructions, computed by quadrature. Nominal is 95%; a row under 94% fails the
+run, as does a row in which more than 5% of the rankings (and what chance allows on top) tell two models apart the
+wrong way round, or at all where the truth has none apart.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ LAYERS = (
     "card",
     "report",
     "export",
+    "rankings",
     "plots",
     "api",
     "console",

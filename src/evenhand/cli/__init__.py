@@ -7,7 +7,9 @@ Exit codes: 0 done; 1 the machine or the judge failed; 2 wrong use or wrong inpu
 from evenhand.cli.app import app, main
 
 # Importing a file of commands enters them; --help lists them in this order.
-from evenhand.cli import judge, arena, results, card, export, gate, labels, serve, demo, protocols, models  # isort: skip
+from evenhand.cli import judge, arena, results, rank, card, export, gate, labels, serve, demo, protocols, models  # isort: skip
+
+__all__ = ["rank"]
 
 __all__ = [
     "app",
@@ -21,6 +23,7 @@ __all__ = [
     "main",
     "models",
     "protocols",
+    "rank",
     "results",
     "serve",
 ]

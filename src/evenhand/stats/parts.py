@@ -16,7 +16,8 @@ from evenhand.stats.jackknife import covariance
 class Part:
     """Models whose strengths can be told from each other.
 
-    `members` are their places. Strengths are against the mean of those that do not hang on a single cluster. `firm`
+    `members` are their places. Strengths are against the mean of those that do not hang on a single cluster, or of
+    all if all do: the errors of the others cannot be seen, and would otherwise be in everybody's zero. `firm`
     numbers sets of models that stay linked whichever cluster is left out: only within one can errors be seen.
     """
 
@@ -86,9 +87,11 @@ def fit_part(data: Comparisons, members: Ints) -> Part:
     fit = davidson.fit(*matrices(rows, size))
     firm, bridges = firm_parts(rows.one, rows.two, rows.cluster, size)
     core = firm == np.argmax(np.bincount(firm))
+    hanging = ~core | (core.sum() < 2)
     spread = covariance(rows, fit, bridges)[:size, :size]
-    part = Part(members, fit.strengths, spread, firm, ~core, clusters_met(rows, size), fit.log_tie, fit.steps)
-    return centred(part, core / core.sum())
+    part = Part(members, fit.strengths, spread, firm, hanging, clusters_met(rows, size), fit.log_tie, fit.steps)
+    zero = hanging if hanging.all() else ~hanging
+    return centred(part, zero / zero.sum())
 
 
 def centred(part: Part, weights: Floats) -> Part:

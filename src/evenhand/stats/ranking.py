@@ -22,7 +22,6 @@ from evenhand.stats.parts import Parts, anchored, split
 
 Scale = Literal["log-odds", "elo"]
 Place = Literal["above", "linked", "below", "beside"]
-SCALES: tuple[Scale, ...] = ("log-odds", "elo")
 METHOD = "Bradley-Terry with ties (Davidson 1970), cluster jackknife (CR3), t intervals, Holm"
 # On Elo's scale a lead of 400 means ten wins for each loss; the average model, or the anchor, stands at 1000.
 _FACTOR: Mapping[Scale, float] = {"log-odds": 1.0, "elo": 400 / math.log(10)}

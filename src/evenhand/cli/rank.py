@@ -1,0 +1,188 @@
+"""evenhand rank: many models by the verdicts that are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from evenhand import console
+from evenhand.cli.app import app
+from evenhand.cli.options import DEFAULT_DB, DbOption, JsonOption
+from evenhand.errors import InputError
+from evenhand.plots import Plot, check_plot_path, ranking_plot, save_plot, win_matrix_plot
+from evenhand.rankings import SCALES, Scale, bouts_of, ranking_facts
+from evenhand.store import JudgeRow, Store
+
+_MOST_IN_MATRIX = 10
+
+
+@app.command()
+def rank(
+    db: DbOption = DEFAULT_DB,
+    dimension: Annotated[
+        str, typer.Option("--dimension", "-d", help="Rank by verdicts on this dimension.")
+    ] = "overall",
+    spec: Annotated[str, typer.Option("--judge", "-j", metavar="MODEL", help="Only judges of this model.")] = "",
+    protocol: Annotated[
+        str, typer.Option("--protocol", "-p", metavar="NAME", help="Only under this protocol.")
+    ] = "",
+    expected: Annotated[
+        bool, typer.Option("--expected", help="Weigh by the judge's probabilities instead of its verdicts.")
+    ] = False,
+    scale: Annotated[
+        str, typer.Option("--scale", metavar="|".join(SCALES), help="Of strengths: log-odds, or Elo's.")
+    ] = "log-odds",
+    anchor: Annotated[
+        str,
+        typer.Option("--anchor", metavar="MODEL", help="Measure strengths from this model, not from the average."),
+    ] = "",
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the ranking to FILE.svg or FILE.png.")
+    ] = None,
+    matrix_plot: Annotated[
+        Path | None,
+        typer.Option("--plot-matrix", metavar="FILE", help="Draw the win matrix to FILE.svg or FILE.png."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Rank the models that the pairs compare (model_1, model_2), and say which cannot be told apart."""
+    for file in (plot, matrix_plot):
+        if file is not None:
+            check_plot_path(file)
+    found = list(_rankings(db, spec, protocol, dimension, expected, _scale(scale), anchor or None))
+    if (plot or matrix_plot) and len(found) > 1:
+        raise InputError(f"{db} holds {len(found)} judges", hint="name one to draw: --judge MODEL --protocol NAME")
+    if plot:
+        save_plot(plot, draw_ranking(found[0]))
+    if matrix_plot:
+        save_plot(matrix_plot, draw_matrix(found[0]))
+    if as_json:
+        print(console.facts_to_print({**found[-1], "judges": found}))
+        return
+    for facts in found:
+        show_ranking(facts)
+
+
+def _scale(word: str) -> Scale:
+    for scale in SCALES:
+        if word == scale:
+            return scale
+    raise InputError(f"--scale {word}", hint=f"one of {', '.join(SCALES)}")
+
+
+def _rankings(
+    db: Path, spec: str, protocol: str, dimension: str, expected: bool, scale: Scale, anchor: str | None
+) -> Iterator[dict[str, Any]]:
+    if not db.is_file():
+        raise InputError(f"no database at {db}", hint="evenhand judge PAIRS writes one")
+    with Store(db) as store:
+        rows = [row for row in store.judges() if spec in ("", row.model) and protocol in ("", row.protocol)]
+        if not rows:
+            raise InputError(f"{db} holds no verdicts of that kind")
+        for row in _with_dimension(rows, dimension):
+            bouts = bouts_of(store.judgments(row), dimension, "expected" if expected else "hard")
+            ranking = bouts.ranking(scale=scale, anchor=anchor)
+            named = {"judge": row.model, "protocol": row.protocol, "fingerprint": row.fingerprint}
+            yield {**named, **ranking_facts(ranking, bouts)}
+
+
+def _with_dimension(rows: list[JudgeRow], dimension: str) -> list[JudgeRow]:
+    """Judges that were asked for the dimension; if none was, all, so that the error can say what there is."""
+    asked = [row for row in rows if dimension in row.dimensions]
+    return asked or rows
+
+
+# -- what it looks like ------------------------------------------------------------------------------
+
+
+def show_ranking(facts: dict[str, Any]) -> None:
+    """The table, the matrix, and what a reader should know."""
+    console.out.print()
+    console.out.print(ranking_table(facts))
+    if 2 < len(facts["models"]) <= _MOST_IN_MATRIX:
+        console.out.print(matrix_table(facts))
+    for note in notes(facts):
+        console.out.print(note, soft_wrap=True)
+
+
+def ranking_table(facts: dict[str, Any]) -> Table:
+    """Models, best first: ranks they may have, strength, interval, group, record."""
+    title = f"{facts['judge']} under {facts['protocol']}, {facts['dimension']}: {facts['n']:,} pairs"
+    table = console.plain_table(escape(console.visible(title)))
+    table.add_column("rank", justify="right", no_wrap=True)
+    table.add_column("model", overflow="fold")
+    unit = "Elo" if facts["scale"] == "elo" else "strength"
+    for name in (unit, f"{facts['level']:.0%}\ninterval", "group", "pairs", "won", "tied", "lost", "in-\nvalid"):
+        table.add_column(name, justify="left" if name == "group" else "right", no_wrap=name != "group")
+    for model in facts["models"]:
+        table.add_row(*_cells(model, 0 if facts["scale"] == "elo" else 2))
+    return table
+
+
+def _cells(model: dict[str, Any], digits: int) -> list[str]:
+    best, worst = model["best_rank"], model["worst_rank"]
+    counts = [
+        f"{model[name]:,.10g}" if name == "n" else f"{model[name]:,.0f}" for name in ("n", "wins", "ties", "losses")
+    ]
+    return [
+        f"{best}" if best == worst else f"{best}–{worst}",
+        escape(console.visible(model["model"])),
+        "–" if model["strength"] is None else f"{model['strength']:.{digits}f}",
+        _interval(model["low"], model["high"], digits),
+        model["group"],
+        *counts,
+        f"{model['invalid']:,}" if model["invalid"] else "",
+    ]
+
+
+def _interval(low: float | None, high: float | None, digits: int) -> str:
+    if low is None:
+        return "–" if high is None else f"≤ {high:.{digits}f}"
+    return f"≥ {low:.{digits}f}" if high is None else f"{low:.{digits}f} to {high:.{digits}f}"
+
+
+def matrix_table(facts: dict[str, Any]) -> Table:
+    """How often the model of a row beats the model of a column."""
+    names = [console.visible(name) for name in facts["win_matrix"]["models"]]
+    table = console.plain_table("Wins of the row against the column, a tie one half")
+    table.add_column("model", overflow="fold")
+    for number in range(1, len(names) + 1):
+        table.add_column(str(number), justify="right", no_wrap=True)
+    for number, (name, rates) in enumerate(zip(names, facts["win_matrix"]["rates"], strict=True), 1):
+        table.add_row(
+            f"{number} {escape(name)}", *(console.percent(rate, 0) if rate is not None else "" for rate in rates)
+        )
+    return table
+
+
+def notes(facts: dict[str, Any]) -> Iterator[str]:
+    """What a reader of the table should know about these very numbers."""
+    yield "[dim]Models that share a letter cannot be told apart; a rank is the range that the tests leave open.[/]"
+    for warning in facts["warnings"]:
+        yield f"[yellow]note:[/] {escape(console.visible(warning))}."
+    if facts["invalid"]:
+        yield f"[red]invalid[/]: {facts['invalid']:,} pairs have no verdict and are in no number here."
+    if facts["unnamed"]:
+        yield f"[yellow]note:[/] left out, as they name no two different models: {facts['unnamed']:,} pairs."
+
+
+def draw_ranking(facts: dict[str, Any]) -> Plot:
+    """The ranking as a plot."""
+    rows = [{**model, "name": model["model"], "value": model["strength"]} for model in facts["models"]]
+    axis = {"elo": "Elo", "log-odds": "strength (log-odds)"}[facts["scale"]]
+    return ranking_plot(rows, axis=axis, title=_title("Ranking", facts))
+
+
+def draw_matrix(facts: dict[str, Any]) -> Plot:
+    """The win matrix as a plot."""
+    matrix = facts["win_matrix"]
+    return win_matrix_plot(matrix["models"], matrix["rates"], matrix["counts"], title=_title("Win matrix", facts))
+
+
+def _title(what: str, facts: dict[str, Any]) -> str:
+    return f"{what}: {facts['judge']} under {facts['protocol']}, {facts['dimension']}"

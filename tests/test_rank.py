@@ -1,0 +1,198 @@
+"""evenhand rank: from judgments in a real database to tables, JSON and pictures."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evenhand import Judge, Pair, ScriptedEngine
+from evenhand.errors import InputError
+from evenhand.judge import Hearing, Judgment
+from evenhand.rankings import Bouts, bouts_of, ranking_facts
+from evenhand.verdict import Verdict, invalid, pool
+
+MODELS = ("ant", "bee", "[red]cat\x1b[31m", "<b>dog</b>")
+INSTRUCTIONS = 30
+
+
+def pairs() -> list[Pair]:
+    """Every two models on every instruction, the sides by turns; what each is worth stands in its response."""
+    rng = random.Random(2)
+    found = []
+    for number in range(INSTRUCTIONS):
+        worth = {model: 3 - place + rng.gauss(0, 2) for place, model in enumerate(MODELS)}
+        for place, one in enumerate(MODELS):
+            for two in MODELS[place + 1 :]:
+                first, second = (one, two) if rng.random() < 0.5 else (two, one)
+                texts = (f"worth {worth[first]:.3f}.", f"worth {worth[second]:.3f}.")
+                found.append(Pair(f"Task {number}", *texts, f"{number} {one} {two}", first, second))
+    return found
+
+
+def script(prompt: Any) -> dict[str, float] | str:
+    """A judge that sees what each response is worth, with a leaning to the first place."""
+    text = prompt.turns[-1].text
+    if "broken" in text:
+        return "I cannot say."
+    first, second = (float(part.split()[0].rstrip(".")) for part in text.split("worth ")[1:3])
+    weights = {"A": math.exp((first - second) / 2 + 0.3), "B": math.exp((second - first) / 2), "tie": 0.8}
+    return {label: weight / sum(weights.values()) for label, weight in weights.items()}
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("rank") / "evenhand.db"
+    odd = [
+        Pair("Task 0", "worth broken", "worth 1.", "broken", "ant", "bee"),
+        Pair("Task 1", "worth 1.", "worth 2.", "unnamed"),
+        Pair("Task 2", "worth 1.", "worth 3.", "same", "ant", "ant"),
+    ]
+    with Judge(ScriptedEngine(script), "overall", db=path) as judge:
+        list(judge.judge([*pairs(), *odd]))
+    return path
+
+
+def evenhand(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "evenhand", *map(str, words)]
+    return subprocess.run(
+        command, capture_output=True, encoding="utf-8", timeout=120, check=False, env={"COLUMNS": "120"}
+    )
+
+
+@pytest.fixture(scope="module")
+def facts(db: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(evenhand("rank", "--db", db, "--json").stdout)
+    return found
+
+
+def test_the_json_holds_the_whole_ranking(facts: dict[str, Any]) -> None:
+    assert facts["models"][0]["model"] == "ant"
+    assert (facts["n"], facts["instructions"], facts["invalid"], facts["unnamed"]) == (180, INSTRUCTIONS, 1, 2)
+    assert (facts["judge"], facts["protocol"], facts["dimension"], facts["reading"]) == (
+        "script",
+        "overall",
+        "overall",
+        "hard",
+    )
+    assert len(facts["contrasts"]) == 6
+    assert facts["win_matrix"]["models"] == [model["model"] for model in facts["models"]]
+    assert facts["judges"] == [{key: value for key, value in facts.items() if key != "judges"}]
+    for model in facts["models"]:
+        assert model["low"] < model["strength"] < model["high"]
+        assert model["clusters"] == INSTRUCTIONS
+
+
+def test_the_table_names_models_and_cannot_be_steered_by_them(db: Path) -> None:
+    done = evenhand("rank", "--db", db)
+    assert done.returncode == 0, done.stderr
+    for shown in ("ant", "bee", "[red]cat␛[31m", "<b>dog</b>", "cannot be told apart", "invalid: 1 pairs"):
+        assert shown in done.stdout
+    assert "\x1b[31m" not in done.stdout
+
+
+def test_the_same_database_gives_the_same_bytes(db: Path) -> None:
+    assert evenhand("rank", "--db", db, "--json").stdout == evenhand("rank", "--db", db, "--json").stdout
+
+
+def test_probabilities_can_be_the_weights(db: Path, facts: dict[str, Any]) -> None:
+    soft = json.loads(evenhand("rank", "--db", db, "--json", "--expected").stdout)
+    assert soft["reading"] == "expected"
+    assert soft["n"] == facts["n"]
+    strengths = {model["model"]: model["strength"] for model in soft["models"]}
+    assert strengths != {model["model"]: model["strength"] for model in facts["models"]}
+    wins = sum(model["wins"] for model in soft["models"])
+    ties = sum(model["ties"] for model in soft["models"]) / 2
+    assert wins + ties == pytest.approx(facts["n"])
+
+
+def test_elo_with_an_anchor(db: Path) -> None:
+    elo = json.loads(evenhand("rank", "--db", db, "--json", "--scale", "elo", "--anchor", "bee").stdout)
+    assert {m["model"]: m["strength"] for m in elo["models"]}["bee"] == pytest.approx(1000)
+    assert "Elo" in evenhand("rank", "--db", db, "--scale", "elo").stdout
+
+
+def test_pictures_are_written(db: Path, tmp_path: Path) -> None:
+    ranking, matrix = tmp_path / "r.svg", tmp_path / "m.png"
+    done = evenhand("rank", "--db", db, "--plot", ranking, "--plot-matrix", matrix)
+    assert done.returncode == 0, done.stderr
+    svg = ranking.read_text("utf-8")
+    assert "&lt;b&gt;dog&lt;/b&gt;" in svg
+    assert "<b>" not in svg
+    assert matrix.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--dimension", "format"), "dimensions here: overall"),
+        (("--anchor", "nobody"), "no model 'nobody'"),
+        (("--scale", "golf"), "one of log-odds, elo"),
+        (("--judge", "nobody"), "no verdicts of that kind"),
+        (("--plot", "x.pdf"), ".svg or .png"),
+        (("--db", "nowhere.db"), "no database"),
+    ],
+)
+def test_wrong_use_is_said_in_a_sentence(db: Path, words: tuple[str, ...], said: str) -> None:
+    done = evenhand("rank", "--db", db, *words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_two_judges_are_two_rankings_and_one_picture_needs_one(db: Path, tmp_path: Path) -> None:
+    path = tmp_path / "two.db"
+    for name in ("one", "two"):
+        with Judge(ScriptedEngine(script, name=name), "overall", db=path) as judge:
+            list(judge.judge(pairs()[:60]))
+    found = json.loads(evenhand("rank", "--db", path, "--json").stdout)
+    assert [entry["judge"] for entry in found["judges"]] == ["one", "two"]
+    done = evenhand("rank", "--db", path, "--plot", tmp_path / "x.svg")
+    assert (done.returncode, (tmp_path / "x.svg").exists()) == (2, False)
+    assert "--judge" in done.stderr
+
+
+# -- judgments to comparisons ---------------------------------------------------------------------------
+
+
+def judged(one: str, two: str, label: str | None, instruction: str = "Hi") -> Judgment:
+    verdict = Verdict("overall", label) if label else invalid(["overall"], "unreadable")[0]  # type: ignore[arg-type]
+    pair = Pair(instruction, "x", "y", model_1=one, model_2=two)
+    return Judgment.of(pair, {"forward": Hearing({"overall": verdict})})
+
+
+def test_an_order_that_is_invalid_makes_no_half_win() -> None:
+    forward = Verdict("overall", "A", {"A": 0.9, "B": 0.05, "tie": 0.05}, 1.0)
+    broken = invalid(["overall"], "unreadable")[0]
+    pair = Pair("Hi", "x", "y", model_1="a", model_2="b")
+    half = Judgment(pair, {"overall": pool("overall", {"forward": forward, "swapped": broken})})
+    for reading in ("hard", "expected"):
+        bouts = bouts_of([half, judged("a", "b", "A")], reading=reading)
+        assert (bouts.ranking().n, bouts.ranking().invalid) == (1, 1)
+
+
+def test_pairs_of_one_instruction_are_one_cluster() -> None:
+    found = bouts_of([judged("a", "b", "A", f"Task {number % 3}") for number in range(9)]).ranking()
+    assert (found.n, found.clusters) == (9, 3)
+
+
+def test_why_nothing_can_be_ranked() -> None:
+    with pytest.raises(InputError, match="none of 2 pairs names two different models"):
+        bouts_of([judged("", "b", "A"), judged("a", "a", "A")]).ranking()
+    with pytest.raises(InputError, match="every verdict on overall is invalid"):
+        bouts_of([judged("a", "b", None)]).ranking()
+    with pytest.raises(InputError, match="no verdicts on format"):
+        bouts_of([judged("a", "b", "A")], "format").ranking()
+
+
+def test_facts_are_json_also_where_nothing_is_known() -> None:
+    bouts = Bouts("overall")
+    bouts.add(judged("a", "b", "A"))
+    facts = json.loads(json.dumps(ranking_facts(bouts.ranking(), bouts), allow_nan=False))
+    assert [model["strength"] for model in facts["models"]] == [None, None]
