@@ -21,10 +21,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import orjson
@@ -74,7 +75,7 @@ http {{
 
 
 @contextmanager
-def fixed_server() -> Iterator[str]:
+def fixed_server(reply: Mapping[str, Any] = REPLY) -> Iterator[str]:
     """nginx with one answer to everything."""
     nginx = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if nginx is None:
@@ -84,7 +85,8 @@ def fixed_server() -> Iterator[str]:
         port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
         conf = Path(folder) / "nginx.conf"
-        conf.write_text(CONF.format(folder=folder, port=port, reply=json.dumps(REPLY)))
+        quoted = json.dumps(reply).replace("\\", "\\\\")  # nginx reads escapes of its own
+        conf.write_text(CONF.format(folder=folder, port=port, reply=quoted))
         server = subprocess.Popen([nginx, "-c", str(conf), "-e", f"{folder}/error.log"])
         try:
             time.sleep(0.5)
