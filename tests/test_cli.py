@@ -103,6 +103,14 @@ def test_version() -> None:
     assert evenhand("--version").stdout == f"evenhand {__version__}\n"
 
 
+def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:
+    heavy = ("numpy", "scipy", "pyarrow", "polars", "xllamacpp", "altair", "huggingface_hub", "starlette")
+    script = f"import sys, evenhand.cli; print([name for name in {heavy} if name in sys.modules])"
+    assert (
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
+    )
+
+
 def test_no_such_command_or_option() -> None:
     assert "No such command" in evenhand("jugde", code=2).stderr
     assert "--protcol" in evenhand("judge", "x.jsonl", "--protcol", "four", code=2).stderr

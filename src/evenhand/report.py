@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evenhand.engines.base import Usage
 from evenhand.judge import Judgment
 from evenhand.pairs import COMBINED
-from evenhand.stats.winrate import Rate, win_rate
 from evenhand.verdict import SIDES, Finding, known_label, log_odds
+
+if TYPE_CHECKING:
+    from evenhand.stats.winrate import Rate
 
 
 @dataclass
@@ -69,6 +71,8 @@ class Tally:
     @property
     def rate(self) -> Rate:
         """How often side 1 wins, a tie counting one half."""
+        from evenhand.stats.winrate import win_rate  # with numpy, which is not needed to begin a run
+
         wins, losses, ties = (self.sides[side] for side in SIDES)
         return win_rate(wins, ties, losses)
 
