@@ -29,6 +29,7 @@ LAYERS = (
     "gate",
     "evidence",
     "card",
+    "suggest",
     "report",
     "export",
     "rankings",

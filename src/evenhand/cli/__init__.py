@@ -7,9 +7,8 @@ Exit codes: 0 done; 1 the machine or the judge failed; 2 wrong use or wrong inpu
 from evenhand.cli.app import app, main
 
 # Importing a file of commands enters them; --help lists them in this order.
-from evenhand.cli import judge, arena, results, rank, card, export, gate, labels, serve, demo, protocols, models  # isort: skip
-
-__all__ = ["rank"]
+from evenhand.cli import judge, arena, results, rank, card, export, gate, labels, serve, suggest  # isort: skip
+from evenhand.cli import demo, protocols, models  # isort: skip
 
 __all__ = [
     "app",
@@ -26,4 +25,5 @@ __all__ = [
     "rank",
     "results",
     "serve",
+    "suggest",
 ]

@@ -48,11 +48,16 @@ def dimension_from(word: str, dimensions: Sequence[str]) -> str:
     """
     if not word and (len(dimensions) == 1 or "overall" in dimensions):
         return dimensions[0] if len(dimensions) == 1 else "overall"
-    parts = [name for name in dimensions if name != "overall"]
-    known = [*dimensions, *([COMBINED] if len(parts) > 1 else [])]
+    known = found_on(dimensions)
     if word not in known:
         raise InputError(f"--on {word}" if word else "which dimension decides?", hint=f"--on {', '.join(known)}")
     return word
+
+
+def found_on(dimensions: Sequence[str]) -> list[str]:
+    """All that there are findings on: the dimensions, and what several parts say together."""
+    parts = [name for name in dimensions if name != "overall"]
+    return [*dimensions, *([COMBINED] if len(parts) > 1 else [])]
 
 
 def decision_facts(standing: Standing, judged: int, count: int) -> dict[str, Any]:
