@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.engines.base import Usage
@@ -55,6 +55,7 @@ def summed(found: list[Judgment]) -> dict[str, Any]:
     return facts
 
 
+@settings(deadline=None)  # the first example may load numpy
 @given(st.lists(judgments(), max_size=20))
 def test_counts_are_those_of_naive_counting(found: list[Judgment]) -> None:
     facts = summed(found)
@@ -72,6 +73,7 @@ def test_counts_are_those_of_naive_counting(found: list[Judgment]) -> None:
         assert facts["win_rate_1"] is facts["ci"] is None
 
 
+@settings(deadline=None)  # the first example may load numpy
 @given(st.lists(judgments(), max_size=20))
 def test_label_mass_is_the_mean_over_the_valid_hearings(found: list[Judgment]) -> None:
     masses = [
@@ -85,6 +87,7 @@ def test_label_mass_is_the_mean_over_the_valid_hearings(found: list[Judgment]) -
     assert summed(found)["label_mass"] == expected
 
 
+@settings(deadline=None)  # the first example may load numpy
 @given(st.lists(judgments(), max_size=20))
 def test_position_lift_is_first_less_second_over_pairs_heard_twice(found: list[Judgment]) -> None:
     twice = [j["overall"].orders for j in found if j["overall"].side and len(j["overall"].orders) == 2]
@@ -93,6 +96,7 @@ def test_position_lift_is_first_less_second_over_pairs_heard_twice(found: list[J
     assert summed(found)["position_lift"] == expected
 
 
+@settings(deadline=None)  # the first example may load numpy
 @given(st.lists(judgments(), max_size=20))
 def test_agreement_is_that_of_naive_counting(found: list[Judgment]) -> None:
     labelled = [j for j in found if j.pair.labels and j["overall"].side]
@@ -126,6 +130,7 @@ def mirrored(judgment: Judgment) -> Judgment:
     return Judgment.of(pair, hearings)
 
 
+@settings(deadline=None)  # the first example may load numpy
 @given(st.lists(judgments(), max_size=20))
 def test_exchanging_the_sides_mirrors_every_fact(found: list[Judgment]) -> None:
     facts, back = summed(found), summed([mirrored(j) for j in found])
