@@ -1,6 +1,5 @@
 """The speed of a ranking beside evalica's, on the same comparisons in the same run.
 
-    pip install evalica        # it brings pandas, which evenhand itself does not need
     python benchmarks/ranking_speed.py
     python benchmarks/ranking_speed.py --models 20 --comparisons 100000 --resamples 50
 

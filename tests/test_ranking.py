@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import choix
+import evalica
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -163,6 +164,27 @@ def test_choix_finds_the_same_in_many_bouts_of_many_models() -> None:
     expected = choix.ilsr_pairwise(12, data, alpha=0)
     found = {standing.model: standing.strength for standing in ranked(bouts).standings}
     assert [found[name] for name in names] == pytest.approx((expected - expected.mean()).tolist(), abs=1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(small_bouts("abcd"))
+def test_with_ties_evalica_finds_the_same(bouts: list[Bout]) -> None:
+    """Newman (2023) writes Davidson's tie parameter as 2v.
+
+    evalica stops when the strengths stand still, wherever v is by then (equal models: at once), so v is told to it;
+    that v then stays where it is says that it is the right one.
+    """
+    bouts = [*bouts, *CONNECTED, ("d", "a", "1", 2), ("a", "d", "1", 2), ("b", "d", "tie", 3)]
+    one, two, outcomes, _ = zip(*bouts, strict=True)
+    words = {"1": evalica.Winner.X, "2": evalica.Winner.Y, "tie": evalica.Winner.Draw}
+    found = ranked(bouts)
+    assert found.tie_parameter is not None
+    winners = [words[str(outcome)] for outcome in outcomes]
+    other = evalica.newman(one, two, winners, v_init=found.tie_parameter / 2, tolerance=1e-13, limit=200_000)
+    for contrast in found.contrasts:
+        expected = math.log(other.scores[contrast.model_1] / other.scores[contrast.model_2])
+        assert contrast.difference == pytest.approx(expected, abs=1e-6)
+    assert found.tie_parameter == pytest.approx(2 * other.v, abs=1e-6)
 
 
 def test_two_models_have_the_strengths_of_the_textbook() -> None:
