@@ -172,7 +172,7 @@ def test_when_close_returns_the_run_is_over() -> None:
         run.close()
         asked = engine.asked
         assert judge.store._db.execute("SELECT count(*) FROM runs WHERE ended IS NULL").fetchone() == (0,)
-        claimed = "SELECT count(*) FROM hearings WHERE worker NOT NULL AND id NOT IN (SELECT hearing FROM answers)"
+        claimed = "SELECT count(*) FROM claims"
         assert judge.store._db.execute(claimed).fetchone() == (0,)
         time.sleep(0.1)
         assert engine.asked == asked

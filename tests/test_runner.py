@@ -400,7 +400,7 @@ def test_closing_early_loses_nothing_that_was_answered(db: Path) -> None:
 def test_closing_early_ends_the_run_and_lets_go_of_its_claims(db: Path) -> None:
     taken(Scribe(always("A"), concurrency=4, seconds=0.01), Source(), 5, db)
     with Store(db) as store:
-        assert store._db.execute("SELECT count(*) FROM hearings WHERE worker IS NOT NULL").fetchone() == (0,)
+        assert store._db.execute("SELECT count(*) FROM claims").fetchone() == (0,)
         assert store._db.execute("SELECT count(*) FROM runs WHERE ended IS NULL").fetchone() == (0,)
 
 

@@ -26,13 +26,10 @@ ORDER_CHOICES: tuple[Orders, ...] = ("both", "forward", "swapped", "random")
 
 
 class Ledger(Protocol):
-    """Where answers are kept; the store is one."""
+    """Where answers are kept."""
 
-    def answers(self, hearing: int) -> Sequence[Answer]:
-        """The answers that a hearing has already, in the order of its asks."""
-
-    def record(self, hearing: int, ask: int, answer: Answer, verdicts: Sequence[Verdict]) -> None:
-        """Keep an answer and what was read off it."""
+    async def record(self, hearing: int, ask: int, answer: Answer, verdicts: Sequence[Verdict]) -> None:
+        """Keep an answer and what was read off it, durable when this returns."""
 
     def fail(self, hearing: int, ask: int, error: EngineError) -> None:
         """Keep a failure, to be tried again in the next run."""
@@ -121,14 +118,12 @@ def orders_of(pair: Pair, orders: Orders, seed: int = 0) -> tuple[Order, ...]:
 
 
 async def hear(
-    setup: Setup, pair: Pair, order: Order, hearing: int, ledger: Ledger, asking: Asking | None = None
+    setup: Setup, pair: Pair, order: Order, hearing: int, kept: Sequence[Answer], ledger: Ledger, asking: Asking
 ) -> Hearing:
     """Ask what has not been answered yet, keep it, and read all of it.
 
-    `asking` is the way to the engine; the runner's is a patient one.
+    `kept` are the answers that the hearing has already; `asking` is the way to the engine, a patient one.
     """
-    ask_engine = asking or setup.engine.answer
-    kept = ledger.answers(hearing)
     verdicts: dict[str, Verdict] = {}
     said: list[str] = []
     fresh: list[Answer] = []
@@ -140,7 +135,7 @@ async def hear(
                 answer = kept[number]
             else:
                 prompt = setup.protocol.prompt(pair, order, number, said, raw=setup.raw_markup)
-                answer = await ask_engine(prompt)
+                answer = await asking(prompt)
                 fresh.append(answer)
         except EngineError as error:
             if error.fatal:
@@ -152,7 +147,7 @@ async def hear(
             read = read_answer(answer, ask.dimensions)
             notes.update(answer.notes)
             if number >= len(kept):
-                ledger.record(hearing, number, answer, read)
+                await ledger.record(hearing, number, answer, read)
         verdicts |= {verdict.dimension: verdict for verdict in read}
         if any(verdict.label is None for verdict in read):
             break  # what comes next would stand on a verdict that is not there

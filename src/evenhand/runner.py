@@ -9,25 +9,31 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
-from evenhand.engines.base import Usage
-from evenhand.judge import Judgment, Orders, Setup, hear, orders_of
+from evenhand.engines.base import Answer, Usage
+from evenhand.errors import EngineError
+from evenhand.judge import Hearing, Judgment, Orders, Setup, hear, orders_of
 from evenhand.pace import Limits, Pace
 from evenhand.pairs import Pair
 from evenhand.prices import Price
 from evenhand.protocol import Order
-from evenhand.store import Case, Store
+from evenhand.store import Case, Entry, Store
+from evenhand.verdict import Verdict
 
 # How often to look whether another process is done with a pair that it holds.
 _HELD_SECONDS = 0.2
 # How many such pairs to put aside before reading on has to wait.
 _HELD_PAIRS = 256
 # How many pairs to enter in the store in one transaction, where so many can be asked at once.
-_TOGETHER = 32
+_TOGETHER = 64
+# How many pairs to look up at once where the last ones were all in the store already.
+_LOOKED_UP = 256
+# How many judgments may wait to be taken before no other pair is begun.
+_READY = 64
 
 
 @dataclass
@@ -71,16 +77,18 @@ class Run:
         self._held: deque[Pair] = deque()
         self._entered: deque[Case] = deque()
         self._waiting = False  # nothing new can be read now
+        self._kept = 0  # of the last pairs that were looked up, all were in the store
         self._judge = 0
 
     async def __aiter__(self) -> AsyncGenerator[Judgment, None]:
         self._judge = self.store.judge(self.setup)
         settings = {"orders": self.orders, "seed": self.seed}
         run = self.store.begin_run(self._judge, settings)
-        done: asyncio.Queue[Judgment | None] = asyncio.Queue(maxsize=64)
-        workers = asyncio.create_task(self._work(done))
+        self._outbox = _Outbox()
+        self._clerk = _Clerk(self.store)
+        workers = asyncio.create_task(self._work())
         try:
-            while (judgment := await done.get()) is not None:
+            async for judgment in self._outbox:
                 self.totals.add(judgment)
                 yield judgment
             await workers  # raises what stopped them
@@ -89,6 +97,7 @@ class Run:
                 workers.cancel()
                 with suppress(asyncio.CancelledError, Exception):
                     await workers
+            self._clerk.write()  # answers whose workers were told to stop
             for case in self._entered:  # claimed and never begun
                 self.store.release(case)
             t = self.totals
@@ -98,23 +107,25 @@ class Run:
         """Begin no other pair; what is under way is brought to its end."""
         self._stopping = True
 
-    async def _work(self, done: asyncio.Queue[Judgment | None]) -> None:
+    @property
+    def ready(self) -> int:
+        """How many judgments can be taken without waiting."""
+        return len(self._outbox)
+
+    async def _work(self) -> None:
         fault: BaseException | None = None
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(self.pace.most):
-                    group.create_task(self._worker(done))
+                    group.create_task(self._worker())
         except BaseExceptionGroup as faults:
             fault = faults.exceptions[0]
-        await done.put(None)
+        self._outbox.end()
         if fault:
             raise fault
 
-    async def _worker(self, done: asyncio.Queue[Judgment | None]) -> None:
-        while True:
-            case = self._next_case()
-            if case is None:
-                return
+    async def _worker(self) -> None:
+        while (case := await self._next_case()) is not None:
             if case.held:
                 self._held.append(case.pair)
                 await asyncio.sleep(_HELD_SECONDS if self._waiting else 0)
@@ -123,35 +134,143 @@ class Run:
                 judgment = await self._judge_case(case)
             finally:
                 self.store.release(case)
-            await done.put(judgment)
+            self._outbox.put(judgment)
 
-    def _next_case(self) -> Case | None:
-        """The next pair, entered in the store together with the few that follow it."""
-        if not self._entered and not self._stopping:
-            asks = len(self.setup.protocol.asks)
-            self._entered.extend(self.store.enter(self._judge, asks, map(self._keyed, self._next_pairs())))
+    async def _next_case(self) -> Case | None:
+        """The next pair that needs the engine; None when there is nothing more to begin."""
+        while not self._entered and not self._stopping:
+            await self._outbox.room()
+            if not self._entered and not self._read_on():
+                return None
         return self._entered.popleft() if self._entered else None
 
+    def _read_on(self) -> bool:
+        """Look up the next pairs in the store, hand out those that are done, and enter the others."""
+        pairs = [(pair, orders_of(pair, self.orders, self.seed)) for pair in self._next_pairs()]
+        began = time.monotonic()
+        asks = [ask.dimensions for ask in self.setup.protocol.asks]
+        new = []
+        for (pair, orders), hearings in zip(pairs, self.store.kept(self._judge, asks, pairs), strict=True):
+            if hearings is None:
+                new.append((pair, {order: self.setup.key(pair, order) for order in orders}))
+            else:
+                self._outbox.put(Judgment.of(pair, hearings, time.monotonic() - began))
+        self._entered.extend(self.store.enter(self._judge, len(asks), new))
+        self._kept = 0 if new else len(pairs)
+        return bool(pairs)
+
     def _next_pairs(self) -> list[Pair]:
-        """What is next in the file; at its end, or with many put aside, a pair that another process held."""
-        room = min(_TOGETHER, self.pace.level, _HELD_PAIRS - len(self._held))
+        """What is next in the file; at its end, or with many put aside, a pair that another process held.
+
+        Only a few at a time, so that nothing is read, and no other process kept from it, long before its turn.
+        Where the last few were all done already, twice as many.
+        """
+        few = min(_TOGETHER, self.pace.level)
+        room = min(max(few, min(2 * self._kept, _LOOKED_UP)), _HELD_PAIRS - len(self._held))
         pairs = list(islice(self._pairs, max(room, 0)))
         self._waiting = not pairs
         if not pairs and self._held:
             pairs = [self._held.popleft()]
         return pairs
 
-    def _keyed(self, pair: Pair) -> tuple[Pair, dict[Order, str]]:
-        return pair, {order: self.setup.key(pair, order) for order in orders_of(pair, self.orders, self.seed)}
-
     async def _judge_case(self, case: Case) -> Judgment:
         """Hear a pair; its orders follow each other, so that an engine can reuse what they share."""
         began = time.monotonic()
-        hearings = {}
-        for order in case.hearings:
-            number = case.hearings[order]
-            hearings[order] = await hear(self.setup, case.pair, order, number, self.store, self.pace.ask)
+        hearings: dict[Order, Hearing] = {}
+        begun = set(case.begun)
+        for order, number in case.hearings.items():
+            kept = self.store.answers(number) if number in begun else ()
+            begun.add(number)  # two equal responses are the same hearing in both orders
+            hearings[order] = await hear(self.setup, case.pair, order, number, kept, self._clerk, self.pace.ask)
         return Judgment.of(case.pair, hearings, time.monotonic() - began)
+
+
+class _Clerk:
+    """Keeps answers in groups: all that arrive in one turn of the event loop are one transaction.
+
+    A fast server's answers come many at a time, and a transaction costs as much as what it holds; a slow server's
+    come one by one, and none waits for another. Whoever brings an answer waits until it is durable and asks nothing
+    before that, so that a kill costs no more than what was under way.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._entries: list[Entry] = []
+        self._durable: list[asyncio.Future[None]] = []
+
+    async def record(self, hearing: int, ask: int, answer: Answer, verdicts: Sequence[Verdict]) -> None:
+        """Keep an answer and what was read off it, durable when this returns."""
+        loop = asyncio.get_running_loop()
+        if not self._entries:
+            loop.call_soon(self.write)
+        durable = loop.create_future()
+        self._entries.append(Entry(hearing, ask, answer, verdicts))
+        self._durable.append(durable)
+        await durable
+
+    def fail(self, hearing: int, ask: int, error: EngineError) -> None:
+        """Keep a failure; an answer that came before it is kept first, since answers make failures forgotten."""
+        self.write()
+        self._store.fail(hearing, ask, error)
+
+    def write(self) -> None:
+        """Write what is there; what goes wrong is told to those who wait."""
+        entries, durable = self._entries, self._durable
+        if not entries:
+            return
+        self._entries, self._durable = [], []
+        fault: Exception | None = None
+        try:
+            self._store.record_all(entries)
+        except Exception as error:
+            fault = error
+        for future in durable:
+            if future.done():
+                continue  # cancelled
+            if fault is None:
+                future.set_result(None)
+            else:
+                future.set_exception(fault)
+
+
+class _Outbox:
+    """Judgments on their way out, of which only so many may wait."""
+
+    def __init__(self) -> None:
+        self._ready: deque[Judgment] = deque()
+        self._ended = False
+        self._filled, self._room = asyncio.Event(), asyncio.Event()
+        self._room.set()
+
+    def __len__(self) -> int:
+        return len(self._ready)
+
+    def put(self, judgment: Judgment) -> None:
+        """Hand out; whoever waits for room before beginning another pair keeps the number bounded."""
+        self._ready.append(judgment)
+        self._filled.set()
+        if len(self._ready) >= _READY:
+            self._room.clear()
+
+    def end(self) -> None:
+        """No more will come."""
+        self._ended = True
+        self._filled.set()
+
+    async def room(self) -> None:
+        """Wait until judgments have been taken."""
+        await self._room.wait()
+
+    async def __aiter__(self) -> AsyncGenerator[Judgment, None]:
+        while True:
+            await self._filled.wait()
+            while self._ready:
+                if len(self._ready) <= _READY:
+                    self._room.set()
+                yield self._ready.popleft()
+            if self._ended:
+                return
+            self._filled.clear()
 
 
 @dataclass
@@ -182,8 +301,10 @@ def plan(setup: Setup, pairs: Iterable[Pair], store: Store, *, orders: Orders = 
     found, asks = Plan(), setup.protocol.asks
     for pair in pairs:
         found.pairs += 1
-        for order in orders_of(pair, orders, seed):
-            left = store.asks_left(setup.key(pair, order), len(asks))
+        keys = {order: setup.key(pair, order) for order in orders_of(pair, orders, seed)}
+        to_come = store.asks_left(keys.values(), len(asks))
+        for order, key in keys.items():
+            left = to_come[key]
             found.kept += len(asks) - left
             for number in range(len(asks) - left, len(asks)):
                 prompt = setup.protocol.prompt(pair, order, number, ["A"] * number)

@@ -3,6 +3,7 @@
 judges    an engine under a protocol, by its fingerprint, with the template's text
 pairs     what was compared
 hearings  one conversation (judge, texts as shown), by the hash of all that made it
+claims    which process is at work on which hearing, now
 docket    which hearing is which pair in which order; pairs that show the same texts share a hearing
 answers   what the judge said to each ask, word for word, with the probabilities of its tokens
 verdicts  what was read off the answers
@@ -14,8 +15,9 @@ findings, briefs, facets, stale   what verdicts come to, kept ready for lists
 annotators, tasks                 who labels on the web page, and which pairs are put before them
 """
 
-from evenhand.store.database import Case, JudgeRow, Store
+from evenhand.store.database import Entry, JudgeRow, Store
 from evenhand.store.desk import Annotator, Conflict, Task
+from evenhand.store.docket import Case
 from evenhand.store.labels import HumanLabel, LabelBook, LabelCount
 from evenhand.store.pages import Counts, Place, Row, View
 
@@ -24,6 +26,7 @@ __all__ = [
     "Case",
     "Conflict",
     "Counts",
+    "Entry",
     "HumanLabel",
     "JudgeRow",
     "LabelBook",

@@ -10,29 +10,38 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
-import orjson
-
-from evenhand.engines.base import Answer, Token, Usage
+from evenhand.engines.base import Answer, Usage
 from evenhand.errors import EngineError
 from evenhand.judge import Hearing, Judgment, Setup
 from evenhand.pairs import Pair
 from evenhand.protocol import Order
 from evenhand.store.desk import Desk
+from evenhand.store.docket import Asks, Case, Docket
 from evenhand.store.findings import FindingBook
 from evenhand.store.labels import LabelBook
 from evenhand.store.pages import PageBook
+from evenhand.store.rows import absent, answer_from, answer_row, verdict_from, verdict_row
 from evenhand.store.schema import clearly, migrate
-from evenhand.verdict import Label, Verdict, invalid, read_answer
+from evenhand.verdict import Verdict, read_answer
 
-# After so long a claim counts for nothing. On this machine the process itself is looked at, so only a number that
-# was given to another process needs the limit; a process on another machine cannot be looked at.
-_CLAIM_SECONDS = 86_400.0
-_FAR_CLAIM_SECONDS = 3_600.0
 # How long to wait for another process that is writing.
 _BUSY_SECONDS = 30.0
+# Pages that SQLite holds in memory. The keys are hashes, so that a row can fall anywhere in their indexes.
+_CACHE_KILOBYTES = 64_000
+# How far the log grows before it is put into the file proper, in pages of 4 KB: rarely enough that a page which is
+# written again and again is moved once.
+_CHECKPOINT_PAGES = 4_000
+_HEARD = (
+    'SELECT d.pair, d."order", v.dimension, v.label, v.p_a, v.p_b, v.p_tie, v.mass, v.invalid, f.reason, f.detail'
+    " FROM docket d LEFT JOIN verdicts v ON v.hearing = d.hearing LEFT JOIN failures f ON f.hearing = d.hearing"
+    " WHERE d.judge = ?"
+)
+_IN_ORDER = ' ORDER BY d.pair, d."order"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +60,13 @@ class JudgeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """A pair that was put on the docket: its hearings by order, and those that another process is holding."""
+class Entry:
+    """An answer to one ask of a hearing, with what was read off it."""
 
-    pair: Pair
-    hearings: Mapping[Order, int]
-    held: bool
+    hearing: int
+    ask: int
+    answer: Answer
+    verdicts: Sequence[Verdict]
 
 
 class Store:
@@ -81,6 +91,7 @@ class Store:
             except BaseException:
                 self._db.close()
                 raise
+        self._docket = Docket(self._db, self.worker)
         self.labels = LabelBook(self._db, self._writing, self.path)
         self.findings = FindingBook(self._db, self._writing, self._hearings)
         self.pages = PageBook(self._db, self.path)
@@ -98,7 +109,7 @@ class Store:
             return
         self._closed = True
         with clearly(self.path), closing(self._db):
-            self._db.execute("UPDATE hearings SET worker = NULL WHERE worker = ?", (self.worker,))
+            self._db.execute("DELETE FROM claims WHERE worker = ?", (self.worker,))
 
     def _prepare(self) -> None:
         self._switch_to_wal()
@@ -106,6 +117,8 @@ class Store:
         # last moments, and never the file.
         self._db.execute("PRAGMA synchronous = NORMAL")
         self._db.execute("PRAGMA foreign_keys = ON")
+        self._db.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
+        self._db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         migrate(self._db, self.path)
 
     def _switch_to_wal(self) -> None:
@@ -183,75 +196,31 @@ class Store:
 
         Claims are durable before anyone is asked: that is what keeps two processes from asking twice.
         """
+        wanted = list(cases)
+        if not wanted:
+            return []
         with self._writing():
-            return [self._enter(judge, asks, pair, keys) for pair, keys in cases]
-
-    def _enter(self, judge: int, asks: int, pair: Pair, keys: Mapping[Order, str]) -> Case:
-        number = self._pair(pair)
-        left: dict[int, int] = {}  # asks to come, by hearing
-        hearings = {order: self._hearing(judge, key, asks, left) for order, key in keys.items()}
-        self._db.executemany(
-            "INSERT INTO docket VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET hearing = excluded.hearing",
-            [(number, judge, order, hearing) for order, hearing in hearings.items()],
-        )
-        claimed = {hearing: asks for hearing, asks in left.items() if self._claim(hearing)}
-        if len(claimed) < len(left):
-            # Holding one order while waiting for the other could wait for ever on somebody who does the same.
-            self._let_go(claimed)
-            return Case(pair, hearings, held=True)
+            entered, claimed = self._docket.enter(judge, asks, wanted, self._held)
         self._held |= claimed
-        return Case(pair, hearings, held=False)
+        return entered
 
-    def _pair(self, pair: Pair) -> int:
-        texts = (pair.instruction, pair.output_1, pair.output_2)
-        about = (orjson.dumps(dict(pair.labels)).decode(), json.dumps(dict(pair.metadata), default=str))
-        (number,) = self._db.execute(
-            "INSERT INTO pairs (name, key, instruction, output_1, output_2, model_1, model_2, labels, metadata)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET model_1 = excluded.model_1,"
-            " model_2 = excluded.model_2, labels = excluded.labels, metadata = excluded.metadata RETURNING id",
-            (pair.id, pair.key, *texts, pair.model_1, pair.model_2, *about),
-        ).fetchone()
-        return int(number)
+    def kept(
+        self, judge: int, asks: Asks, cases: Sequence[tuple[Pair, Sequence[Order]]]
+    ) -> list[dict[Order, Hearing] | None]:
+        """The hearings of each pair that needs nothing more; None for the others, which are to be entered.
 
-    def _hearing(self, judge: int, key: str, asks: int, left: dict[int, int]) -> int:
-        """The number of a hearing, entered now if it is new; how many asks it has to come goes into `left`."""
-        new = self._db.execute(
-            "INSERT INTO hearings (key, judge) VALUES (?, ?) ON CONFLICT DO NOTHING RETURNING id", (key, judge)
-        ).fetchone()
-        row = new or self._db.execute("SELECT id FROM hearings WHERE key = ?", (key,)).fetchone()
-        hearing = int(row[0])
-        to_come = asks if new else self._to_come(hearing, asks)
-        if to_come:
-            left[hearing] = to_come
-        return hearing
+        `asks` are the dimensions of each ask. A finished run is repeated by this alone, which writes nothing.
+        """
+        with clearly(self.path):
+            return self._docket.kept(judge, asks, cases) if cases else []
 
-    def _to_come(self, hearing: int, asks: int) -> int:
-        """How many asks are left; none, if an answer was unreadable and ended the hearing."""
-        answered, broken = self._db.execute(
-            "SELECT (SELECT count(*) FROM answers WHERE hearing = ?),"
-            " EXISTS (SELECT 1 FROM verdicts WHERE hearing = ? AND invalid IS NOT NULL)",
-            (hearing, hearing),
-        ).fetchone()
-        return 0 if broken else asks - int(answered)
-
-    def asks_left(self, key: str, asks: int) -> int:
-        """How many asks of a hearing are still to be answered."""
-        row = self._db.execute("SELECT id FROM hearings WHERE key = ?", (key,)).fetchone()
-        if row is None:
-            return asks
-        return self._to_come(row[0], asks)
-
-    def _claim(self, hearing: int) -> bool:
-        holder, since = self._db.execute("SELECT worker, claimed FROM hearings WHERE id = ?", (hearing,)).fetchone()
-        if hearing in self._held or (holder not in (None, self.worker) and _alive(holder, since)):
-            return False
-        self._db.execute(
-            "UPDATE hearings SET worker = ?, claimed = ? WHERE id = ?", (self.worker, time.time(), hearing)
-        )
-        return True
+    def asks_left(self, keys: Iterable[str], asks: int) -> dict[str, int]:
+        """How many asks of each hearing, named by its key, are still to be answered."""
+        with clearly(self.path):
+            return self._docket.asks_left(keys, asks)
 
     def release(self, case: Case) -> None:
-        """Let go of a pair's hearings; a claim on one that is complete means nothing and may stay."""
+        """Let go of a pair's hearings; one that is complete has no claim on it any more."""
         held = {hearing: self._held.pop(hearing) for hearing in set(case.hearings.values()) & self._held.keys()}
         unfinished = [hearing for hearing, left in held.items() if left]
         if unfinished:
@@ -259,7 +228,7 @@ class Store:
                 self._let_go(unfinished)
 
     def _let_go(self, hearings: Iterable[int]) -> None:
-        self._db.executemany("UPDATE hearings SET worker = NULL WHERE id = ?", [(h,) for h in hearings])
+        self._db.executemany("DELETE FROM claims WHERE hearing = ?", [(hearing,) for hearing in hearings])
 
     # -- the ledger of a hearing -----------------------------------------------------------------
 
@@ -270,34 +239,36 @@ class Store:
             " WHERE hearing = ? ORDER BY ask",
             (hearing,),
         )
-        return [_answer(*row) for row in rows]
+        return [answer_from(*row) for row in rows]
 
     def record(self, hearing: int, ask: int, answer: Answer, verdicts: Sequence[Verdict]) -> None:
-        """Keep an answer and what was read off it; a failure that stood in its place is forgotten.
+        """Keep one answer and what was read off it, durable when this returns."""
+        self.record_all([Entry(hearing, ask, answer, verdicts)])
 
-        An answer that is there already stays: another worker was quicker, having taken this one for dead.
+    def record_all(self, entries: Sequence[Entry]) -> None:
+        """Keep answers in one transaction; failures that stood in their places are forgotten.
+
+        An answer that is there already stays, and its verdicts with it: another worker was quicker, having taken
+        this one for dead.
         """
-        tokens = orjson.dumps([(token.text, token.top) for token in answer.tokens]).decode()
-        more = orjson.dumps(answer.samples).decode(), orjson.dumps(answer.notes).decode()
-        usage = answer.usage
+        left = {entry.hearing: self._held[entry.hearing] for entry in entries if entry.hearing in self._held}
+        for entry in entries:
+            if left.get(entry.hearing):
+                ended = any(verdict.label is None for verdict in entry.verdicts)
+                left[entry.hearing] = 0 if ended else left[entry.hearing] - 1
         with self._writing():
-            entered = self._db.execute(
+            self._db.executemany(
                 "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                (
-                    *(hearing, ask, answer.text, tokens, answer.finish),
-                    *more,
-                    *(usage.computed, usage.reused, usage.generated, time.time()),
-                ),
+                [answer_row(entry.hearing, entry.ask, entry.answer) for entry in entries],
             )
             self._db.executemany(
-                "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                [_verdict_row(hearing, v) for v in verdicts if entered.rowcount],
+                "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                [verdict_row(entry.hearing, verdict) for entry in entries for verdict in entry.verdicts],
             )
-            self._db.execute("DELETE FROM failures WHERE hearing = ?", (hearing,))
-        if self._held.get(hearing):
-            self._held[hearing] = (
-                0 if any(verdict.label is None for verdict in verdicts) else self._held[hearing] - 1
-            )
+            hearings = {entry.hearing for entry in entries}
+            self._db.executemany("DELETE FROM failures WHERE hearing = ?", [(hearing,) for hearing in hearings])
+            self._let_go(hearing for hearing in hearings if left.get(hearing) == 0)
+        self._held |= left
 
     def fail(self, hearing: int, ask: int, error: EngineError) -> None:
         """Keep a failure with its reason."""
@@ -309,7 +280,7 @@ class Store:
                 (hearing, ask, error.reason, str(error), time.time()),
             )
 
-    def reread(self, judge: JudgeRow, asks: Sequence[Sequence[str]]) -> tuple[int, int]:
+    def reread(self, judge: JudgeRow, asks: Asks) -> tuple[int, int]:
         """Read every answer of a judge again with the present reader; how many verdicts, and how many changed.
 
         An answer that the reader of its day could not read, and the present one can, reopens its hearing.
@@ -318,7 +289,7 @@ class Store:
         hearings = self._db.execute("SELECT id FROM hearings WHERE judge = ?", (judge.id,)).fetchall()
         for (hearing,) in hearings:
             fresh = [
-                _verdict_row(hearing, verdict)
+                verdict_row(hearing, verdict)
                 for answer, dimensions in zip(self.answers(hearing), asks, strict=False)
                 for verdict in read_answer(answer, dimensions)
             ]
@@ -333,7 +304,9 @@ class Store:
 
     def judges(self, *, counted: bool = True) -> list[JudgeRow]:
         """Every judge that has heard a pair, the newest last; uncounted, which is quicker, their `pairs` are 0."""
-        pairs = "(SELECT count(DISTINCT pair) FROM docket WHERE judge = judges.id)" if counted else "0"
+        # Grouped, not DISTINCT: the docket is in this order, and DISTINCT would gather all the pairs first.
+        count = "(SELECT count(*) FROM (SELECT 1 FROM docket WHERE judge = judges.id GROUP BY pair))"
+        pairs = count if counted else "0"
         with clearly(self.path):
             rows = self._db.execute(
                 "SELECT id, fingerprint, model, identity, protocol, template, dimensions, raw_markup,"
@@ -345,16 +318,14 @@ class Store:
         ]
 
     def judgments(self, judge: JudgeRow) -> Iterator[Judgment]:
-        """Every pair that a judge has heard, with its findings, one after the other."""
+        """Every pair that a judge has heard, with its findings, one after the other.
+
+        The docket is kept in this order, so that nothing has to be sorted and nothing is held in memory.
+        """
         with clearly(self.path):
-            pairs = self._db.execute(
-                "SELECT p.id, p.name, p.instruction, p.output_1, p.output_2, p.model_1, p.model_2, p.labels,"
-                " p.metadata FROM pairs p WHERE p.id IN (SELECT pair FROM docket WHERE judge = ?) ORDER BY p.id",
-                (judge.id,),
-            )
-            for number, name, task, one, two, model_1, model_2, labels, metadata in pairs:
-                pair = Pair(task, one, two, name, model_1, model_2, json.loads(labels), json.loads(metadata))
-                yield Judgment.of(pair, self._hearings(judge.id, judge.dimensions, number))
+            rows = self._db.execute(_HEARD + _IN_ORDER, (judge.id,))
+            for number, heard in groupby(rows, key=itemgetter(0)):
+                yield Judgment.of(self._pair(number), _hearings(judge.dimensions, heard))
 
     def judgment(self, judge: JudgeRow, number: int, pair: Pair) -> Judgment | None:
         """One pair, by its number, with the findings of a judge; None, if that judge has not heard it."""
@@ -367,26 +338,23 @@ class Store:
         self._db.execute("PRAGMA synchronous = FULL")
 
     def _hearings(self, judge: int, dimensions: Sequence[str], pair: int) -> dict[Order, Hearing]:
-        """The verdicts of a pair by order; what is not there is invalid, with the reason that is known."""
-        rows = self._db.execute(
-            'SELECT d."order", v.dimension, v.label, v.p_a, v.p_b, v.p_tie, v.mass, v.invalid, f.reason, f.detail'
-            " FROM docket d LEFT JOIN verdicts v ON v.hearing = d.hearing"
-            " LEFT JOIN failures f ON f.hearing = d.hearing WHERE d.judge = ? AND d.pair = ?"
-            ' ORDER BY d."order"',
-            (judge, pair),
-        ).fetchall()
-        found: dict[Order, dict[str, Verdict]] = {}
-        for order, dimension, *columns, reason, detail in rows:
-            verdicts = found.setdefault(order, _absent(dimensions, reason, detail))
-            if dimension is not None:
-                verdicts[dimension] = _verdict(dimension, *columns)
-        return {order: Hearing(verdicts) for order, verdicts in found.items()}
+        """The verdicts of a pair by order."""
+        rows = self._db.execute(_HEARD + " AND d.pair = ?" + _IN_ORDER, (judge, pair))
+        return _hearings(dimensions, rows)
+
+    def _pair(self, number: int) -> Pair:
+        task, one, two, name, model_1, model_2, labels, metadata = self._db.execute(
+            "SELECT instruction, output_1, output_2, name, model_1, model_2, labels, metadata FROM pairs"
+            " WHERE id = ?",
+            (number,),
+        ).fetchone()
+        return Pair(task, one, two, name, model_1, model_2, json.loads(labels), json.loads(metadata))
 
     def usage(self, judge: JudgeRow) -> tuple[Usage, float]:
         """The tokens that a judge's answers took, and the seconds that its runs took."""
         computed, reused, generated = self._db.execute(
             "SELECT coalesce(sum(computed), 0), coalesce(sum(reused), 0), coalesce(sum(generated), 0)"
-            " FROM answers WHERE hearing IN (SELECT id FROM hearings WHERE judge = ?)",
+            " FROM hearings h CROSS JOIN answers a ON a.hearing = h.id WHERE h.judge = ?",
             (judge.id,),
         ).fetchone()
         (seconds,) = self._db.execute(
@@ -395,53 +363,11 @@ class Store:
         return Usage(computed, reused, generated), float(seconds)
 
 
-def _absent(dimensions: Iterable[str], reason: str | None, detail: str | None) -> dict[str, Verdict]:
-    missing = invalid(dimensions, reason or "not_asked", detail or "")
-    return {verdict.dimension: verdict for verdict in missing}
-
-
-def _answer(text: str, tokens: str, finish: str, samples: str, notes: str, *usage: int) -> Answer:
-    parts = tuple(Token(word, tuple((other, p) for other, p in top)) for word, top in orjson.loads(tokens))
-    ending: Literal["stop", "length"] = "length" if finish == "length" else "stop"
-    return Answer(text, parts, Usage(*usage), ending, tuple(orjson.loads(samples)), tuple(orjson.loads(notes)))
-
-
-def _verdict_row(hearing: int, verdict: Verdict) -> tuple[Any, ...]:
-    p = verdict.p or {}
-    return (
-        *(hearing, verdict.dimension, verdict.label, p.get("A"), p.get("B"), p.get("tie")),
-        *(verdict.mass, verdict.invalid),
-    )
-
-
-def _verdict(
-    dimension: str,
-    label: str | None,
-    a: float | None,
-    b: float | None,
-    tie: float | None,
-    mass: float | None,
-    reason: str | None,
-) -> Verdict:
-    p = None if a is None or b is None or tie is None else {"A": a, "B": b, "tie": tie}
-    return Verdict(dimension, cast("Label | None", label), cast("Mapping[Label, float] | None", p), mass, reason)
-
-
-def _alive(worker: str, since: float) -> bool:
-    """Whether the process that holds a hearing is still at it.
-
-    A claim that has grown old counts for nothing: the process may be gone and its number given to another.
-    """
-    host, pid, _ = worker.rsplit(" ", 2)
-    far = host != socket.gethostname()
-    if time.time() - since > (_FAR_CLAIM_SECONDS if far else _CLAIM_SECONDS):
-        return False
-    if far:
-        return True
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True  # it runs, and belongs to another user
-    return True
+def _hearings(dimensions: Sequence[str], rows: Iterable[Sequence[Any]]) -> dict[Order, Hearing]:
+    """The verdicts of a pair by order; what is not there is invalid, with the reason that is known."""
+    found: dict[Order, dict[str, Verdict]] = {}
+    for _, order, dimension, *columns, reason, detail in rows:
+        verdicts = found.setdefault(order, absent(dimensions, reason, detail))
+        if dimension is not None:
+            verdicts[dimension] = verdict_from(dimension, *columns)
+    return {order: Hearing(verdicts) for order, verdicts in found.items()}

@@ -19,8 +19,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             output_1 TEXT NOT NULL, output_2 TEXT NOT NULL, model_1 TEXT NOT NULL, model_2 TEXT NOT NULL,
             labels TEXT NOT NULL, metadata TEXT NOT NULL, UNIQUE (name, key))""",
         """CREATE TABLE hearings (
-            id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, judge INTEGER NOT NULL REFERENCES judges,
-            worker TEXT, claimed REAL)""",
+            id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, judge INTEGER NOT NULL REFERENCES judges)""",
         """CREATE TABLE docket (
             pair INTEGER NOT NULL REFERENCES pairs, judge INTEGER NOT NULL REFERENCES judges,
             "order" TEXT NOT NULL, hearing INTEGER NOT NULL REFERENCES hearings,
@@ -104,6 +103,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             annotator TEXT NOT NULL REFERENCES annotators, place INTEGER NOT NULL, pair TEXT NOT NULL,
             "order" TEXT NOT NULL, shared INTEGER NOT NULL, done REAL,
             PRIMARY KEY (annotator, place), UNIQUE (annotator, pair)) WITHOUT ROWID""",
+    ),
+    (
+        # Claims stood in two columns of `hearings` once, which an older file still has. By themselves they are a
+        # handful of rows that come and go, and letting go of them does not write the hearings again.
+        """CREATE TABLE claims (
+            hearing INTEGER PRIMARY KEY REFERENCES hearings, worker TEXT NOT NULL, claimed REAL NOT NULL)""",
     ),
 )
 

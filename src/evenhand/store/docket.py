@@ -1,0 +1,281 @@
+"""The docket: which pairs a judge is to hear, who is at work on them, and which are done.
+
+Pairs come in batches, and a batch takes a fixed number of statements however many pairs are in it: most of the time
+of a statement is its way through Python.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from evenhand.judge import Hearing
+from evenhand.pairs import Pair
+from evenhand.protocol import Order
+from evenhand.store.rows import absent, pair_about, verdict_from
+
+# After so long a claim counts for nothing. On this machine the process itself is looked at, so only a number that
+# was given to another process needs the limit; a process on another machine cannot be looked at.
+_CLAIM_SECONDS = 86_400.0
+_FAR_CLAIM_SECONDS = 3_600.0
+Asks = Sequence[Sequence[str]]  # the dimensions of each ask of a protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A pair that was put on the docket: its hearings by order, and those of them that have answers already.
+
+    It is held where another process, or another pair of this run, is at work on one of its hearings.
+    """
+
+    pair: Pair
+    hearings: Mapping[Order, int]
+    held: bool
+    begun: frozenset[int] = frozenset()
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A hearing as the docket knows it."""
+
+    id: int
+    to_come: int  # asks that have no answer yet
+    begun: bool = False
+    worker: str | None = None
+    since: float = 0.0
+
+
+class Docket:
+    """The docket of one database; whoever calls `enter` has a transaction open."""
+
+    def __init__(self, db: sqlite3.Connection, worker: str) -> None:
+        self._db, self._worker = db, worker
+
+    # -- entering --------------------------------------------------------------------------------
+
+    def enter(
+        self, judge: int, asks: int, wanted: Sequence[tuple[Pair, Mapping[Order, str]]], busy: Mapping[int, int]
+    ) -> tuple[list[Case], dict[int, int]]:
+        """Enter pairs with the keys of their hearings, and claim them; the claimed, with their asks to come.
+
+        `busy` are hearings that this process is at work on.
+        """
+        numbers = self._enter_pairs([pair for pair, _ in wanted])
+        keys = [key for _, keys in wanted for key in keys.values()]
+        known = self._find(keys, asks)
+        self._enter_hearings(judge, asks, keys, known)
+        self._db.executemany(
+            "INSERT INTO docket VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET hearing = excluded.hearing",
+            [
+                (number, judge, order, known[key].id)
+                for number, (_, keys) in zip(numbers, wanted, strict=True)
+                for order, key in keys.items()
+            ],
+        )
+        alive = _Alive(self._worker)
+        claimed: dict[int, int] = {}
+        cases = []
+        for pair, by_order in wanted:
+            entries = {known[key].id: known[key] for key in by_order.values()}
+            left = [entry for entry in entries.values() if entry.to_come]
+            # All of a pair or nothing of it: holding one order while waiting for the other could wait for ever on
+            # somebody who does the same.
+            held = any(entry.id in busy or entry.id in claimed or alive(entry) for entry in left)
+            if not held:
+                claimed |= {entry.id: entry.to_come for entry in left}
+            begun = frozenset(entry.id for entry in entries.values() if entry.begun)
+            cases.append(Case(pair, {order: known[key].id for order, key in by_order.items()}, held, begun))
+        self._claim(claimed)
+        return cases, claimed
+
+    def _enter_pairs(self, pairs: Sequence[Pair]) -> list[int]:
+        """The numbers of pairs, entered now if new; what is known besides the texts is brought up to date."""
+        known = self._known_pairs(pairs)
+        last = self._last("pairs")
+        new, changed, numbers = [], [], []
+        for pair in pairs:
+            name, about = (pair.id, pair.key), pair_about(pair)
+            if name not in known:
+                last += 1
+                new.append((last, *name, pair.instruction, pair.output_1, pair.output_2, *about))
+                known[name] = (last, about)
+            elif known[name][1] != about:
+                changed.append((*about, known[name][0]))
+            numbers.append(known[name][0])
+        self._db.executemany("INSERT INTO pairs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", new)
+        self._db.executemany(
+            "UPDATE pairs SET model_1 = ?, model_2 = ?, labels = ?, metadata = ? WHERE id = ?", changed
+        )
+        return numbers
+
+    def _known_pairs(self, pairs: Sequence[Pair]) -> dict[tuple[str, str], tuple[int, tuple[str, ...]]]:
+        values = ", ".join(["(?, ?)"] * len(pairs))
+        rows = self._db.execute(
+            f"WITH wanted (name, key) AS (VALUES {values}) SELECT p.name, p.key, p.id, p.model_1, p.model_2,"
+            " p.labels, p.metadata FROM wanted w CROSS JOIN pairs p ON p.name = w.name AND p.key = w.key",
+            [text for pair in pairs for text in (pair.id, pair.key)],
+        )
+        return {(name, key): (number, tuple(about)) for name, key, number, *about in rows}
+
+    def _enter_hearings(self, judge: int, asks: int, keys: Iterable[str], known: dict[str, _Entry]) -> None:
+        last = self._last("hearings")
+        new = []
+        for key in keys:
+            if key not in known:
+                last += 1
+                known[key] = _Entry(last, asks)
+                new.append((last, key, judge))
+        self._db.executemany("INSERT INTO hearings (id, key, judge) VALUES (?, ?, ?)", new)
+
+    def _last(self, table: str) -> int:
+        """The highest number given so far; nobody else gives one while this transaction is open."""
+        return int(self._db.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchone()[0])
+
+    def _claim(self, claimed: Iterable[int]) -> None:
+        now = time.time()
+        self._db.executemany(
+            "INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", [(hearing, self._worker, now) for hearing in claimed]
+        )
+
+    # -- looking up ------------------------------------------------------------------------------
+
+    def asks_left(self, keys: Iterable[str], asks: int) -> dict[str, int]:
+        """How many asks of each hearing are still to be answered."""
+        wanted = list(keys)
+        known = self._find(wanted, asks)
+        return {key: known[key].to_come if key in known else asks for key in wanted}
+
+    def _find(self, keys: Iterable[str], asks: int) -> dict[str, _Entry]:
+        """Hearings that are on the docket; one that an unreadable answer has ended has no asks to come."""
+        rows = self._db.execute(
+            "SELECT h.key, h.id, (SELECT count(*) FROM answers WHERE hearing = h.id),"
+            " EXISTS (SELECT 1 FROM verdicts WHERE hearing = h.id AND invalid IS NOT NULL), c.worker, c.claimed"
+            " FROM hearings h LEFT JOIN claims c ON c.hearing = h.id"
+            " WHERE h.key IN (SELECT value FROM json_each(?))",
+            (_json(keys),),
+        )
+        return {
+            key: _Entry(number, 0 if broken else asks - answered, answered > 0, worker, since or 0.0)
+            for key, number, answered, broken, worker, since in rows
+        }
+
+    def kept(
+        self, judge: int, asks: Asks, wanted: Sequence[tuple[Pair, Sequence[Order]]]
+    ) -> list[dict[Order, Hearing] | None]:
+        """The hearings of each pair, if nothing is left to ask of it and nothing about it to bring up to date."""
+        known = self._known_pairs([pair for pair, _ in wanted])
+        numbers = [_unchanged(pair, known) for pair, _ in wanted]
+        heard = self._heard(judge, asks, [number for number in numbers if number is not None])
+        return [
+            _all_of(heard.get(number, {}), orders) if number is not None else None
+            for number, (_, orders) in zip(numbers, wanted, strict=True)
+        ]
+
+    def _heard(self, judge: int, asks: Asks, pairs: list[int]) -> dict[int, dict[Order, Hearing]]:
+        """The finished hearings of pairs, by pair and order."""
+        if not pairs:
+            return {}
+        places = self._db.execute(
+            'SELECT pair, "order", hearing FROM docket WHERE judge = ? AND pair IN (SELECT value FROM json_each(?))'
+            ' ORDER BY pair, "order"',
+            (judge, _json(pairs)),
+        ).fetchall()
+        hearings = _json({hearing for _, _, hearing in places})
+        verdicts: dict[int, list[tuple[Any, ...]]] = {}
+        for hearing, *row in self._db.execute(
+            "SELECT hearing, dimension, label, p_a, p_b, p_tie, mass, invalid FROM verdicts"
+            " WHERE hearing IN (SELECT value FROM json_each(?))",
+            (hearings,),
+        ):
+            verdicts.setdefault(hearing, []).append(tuple(row))
+        said: dict[int, list[tuple[str, str, str]]] = {}
+        for hearing, *words in self._db.execute(
+            "SELECT hearing, text, samples, notes FROM answers WHERE hearing IN (SELECT value FROM json_each(?))"
+            " ORDER BY hearing, ask",
+            (hearings,),
+        ):
+            said.setdefault(hearing, []).append(tuple(words))
+        done = {
+            hearing: whole
+            for hearing in verdicts
+            if (whole := _hearing(asks, verdicts[hearing], said.get(hearing, []))) is not None
+        }
+        found: dict[int, dict[Order, Hearing]] = {}
+        for pair, order, hearing in places:
+            if hearing in done:
+                found.setdefault(pair, {})[order] = done[hearing]
+        return found
+
+
+def _unchanged(pair: Pair, known: Mapping[tuple[str, str], tuple[int, tuple[str, ...]]]) -> int | None:
+    """The number of a pair that is there just as it is."""
+    number, about = known.get((pair.id, pair.key), (None, ()))
+    return number if about == pair_about(pair) else None
+
+
+def _all_of(heard: Mapping[Order, Hearing], orders: Sequence[Order]) -> dict[Order, Hearing] | None:
+    return {order: heard[order] for order in orders} if all(order in heard for order in orders) else None
+
+
+def _hearing(asks: Asks, rows: Iterable[Sequence[Any]], said: Sequence[tuple[str, str, str]]) -> Hearing | None:
+    """A hearing out of its rows; None where something is left to ask."""
+    raw = _raw_by_dimension(asks, said)
+    verdicts = {row[0]: verdict_from(*(*row, raw.get(row[0], ""))) for row in rows}
+    dimensions = [dimension for ask in asks for dimension in ask]
+    if len(verdicts) < len(dimensions):
+        if all(verdict.label is not None for verdict in verdicts.values()):
+            return None
+        verdicts = absent(dimensions, None, None) | verdicts  # an unreadable answer has ended it
+    notes = frozenset(note for _, _, notes in said if notes != "[]" for note in orjson.loads(notes))
+    return Hearing({name: verdicts[name] for name in dimensions}, notes=notes)
+
+
+def _raw_by_dimension(asks: Asks, said: Sequence[tuple[str, str, str]]) -> dict[str, str]:
+    return {
+        dimension: text if samples == "[]" else "\n---\n".join(orjson.loads(samples))
+        for dimensions, (text, samples, _) in zip(asks, said, strict=False)
+        for dimension in dimensions
+    }
+
+
+class _Alive:
+    """Whether the process that holds a hearing is still at it; each process is looked at once.
+
+    A claim that has grown old counts for nothing: the process may be gone and its number given to another.
+    """
+
+    def __init__(self, own: str) -> None:
+        self._own, self._here = own, socket.gethostname()
+        self._runs: dict[str, bool] = {}
+
+    def __call__(self, entry: _Entry) -> bool:
+        if entry.worker in (None, self._own):
+            return False
+        host, pid, _ = (worker := str(entry.worker)).rsplit(" ", 2)
+        far = host != self._here
+        if time.time() - entry.since > (_FAR_CLAIM_SECONDS if far else _CLAIM_SECONDS):
+            return False
+        if worker not in self._runs:
+            self._runs[worker] = far or _runs(int(pid))
+        return self._runs[worker]
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # it runs, and belongs to another user
+    return True
+
+
+def _json(values: Iterable[Any]) -> str:
+    return orjson.dumps(list(values)).decode()

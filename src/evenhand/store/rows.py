@@ -1,0 +1,77 @@
+"""Answers and verdicts as rows of the database, and back."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, cast
+
+import orjson
+
+from evenhand.engines.base import Answer, Token, Usage
+from evenhand.pairs import Pair
+from evenhand.verdict import Label, Verdict, invalid
+
+
+def pair_about(pair: Pair) -> tuple[str, str, str, str]:
+    """What is known of a pair besides its texts, as columns.
+
+    >>> pair_about(Pair("Hi", "x", "y", model_1="m", labels={"overall": "1"}))
+    ('m', '', '{"overall":"1"}', '{}')
+    """
+    labels = orjson.dumps(dict(pair.labels)).decode() if pair.labels else "{}"
+    metadata = json.dumps(dict(pair.metadata), default=str) if pair.metadata else "{}"
+    return pair.model_1, pair.model_2, labels, metadata
+
+
+def answer_row(hearing: int, ask: int, answer: Answer) -> tuple[Any, ...]:
+    """An answer as a row of `answers`."""
+    usage = answer.usage
+    return (
+        *(hearing, ask, answer.text, _json([(token.text, token.top) for token in answer.tokens]), answer.finish),
+        *(_json(answer.samples), _json(answer.notes), usage.computed, usage.reused, usage.generated, time.time()),
+    )
+
+
+def answer_from(text: str, tokens: str, finish: str, samples: str, notes: str, *usage: int) -> Answer:
+    """An answer out of its columns."""
+    parts = tuple(Token(word, tuple((other, p) for other, p in top)) for word, top in orjson.loads(tokens))
+    ending: Literal["stop", "length"] = "length" if finish == "length" else "stop"
+    return Answer(text, parts, Usage(*usage), ending, tuple(orjson.loads(samples)), tuple(orjson.loads(notes)))
+
+
+def verdict_row(hearing: int, verdict: Verdict) -> tuple[Any, ...]:
+    """A verdict as a row of `verdicts`."""
+    p = verdict.p or {}
+    return (
+        *(hearing, verdict.dimension, verdict.label, p.get("A"), p.get("B"), p.get("tie")),
+        *(verdict.mass, verdict.invalid),
+    )
+
+
+def verdict_from(
+    dimension: str,
+    label: str | None,
+    a: float | None,
+    b: float | None,
+    tie: float | None,
+    mass: float | None,
+    reason: str | None,
+    raw: str = "",
+) -> Verdict:
+    """A verdict out of its columns, and the text that it was read off."""
+    p = None if a is None or b is None or tie is None else {"A": a, "B": b, "tie": tie}
+    return Verdict(
+        dimension, cast("Label | None", label), cast("Mapping[Label, float] | None", p), mass, reason, raw
+    )
+
+
+def absent(dimensions: Iterable[str], reason: str | None, detail: str | None) -> dict[str, Verdict]:
+    """What stands in the place of verdicts that are not there."""
+    missing = invalid(dimensions, reason or "not_asked", detail or "")
+    return {verdict.dimension: verdict for verdict in missing}
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value).decode() if value else "[]"
