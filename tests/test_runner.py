@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
+import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import aclosing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from evenhand.judge import Judgment, Orders, Setup
 from evenhand.pairs import Pair
 from evenhand.protocol import Prompt, Protocol
 from evenhand.runner import Run
-from evenhand.store import Store
+from evenhand.store import Entry, Store
 
 
 class Scribe(ScriptedEngine):
@@ -416,6 +418,125 @@ def test_answers_are_durable_within_moments(db: Path) -> None:
         return seen
 
     assert asyncio.run(run())[0] >= 2
+
+
+class Halting(Scribe):
+    """Answers so many prompts, and then no more."""
+
+    def __init__(self, answers: int, *, concurrency: int) -> None:
+        super().__init__(always("A"), concurrency=concurrency)
+        self.answers = answers
+
+    async def answer(self, prompt: Prompt) -> Answer:
+        if len(self.prompts) >= self.answers:
+            await asyncio.sleep(60)
+        return await super().answer(prompt)
+
+
+@pytest.mark.parametrize("concurrency", [1, 16])
+def test_an_answer_is_durable_within_a_second_of_its_arrival(db: Path, concurrency: int) -> None:
+    """Also where the next answer never comes."""
+
+    async def run() -> int:
+        with Store(db) as store, closing(sqlite3.connect(db)) as other:
+            going = asyncio.create_task(drain(Run(setup(Halting(20, concurrency=concurrency)), pairs(30), store)))
+            await asyncio.sleep(0.9)
+            (seen,) = other.execute("SELECT count(*) FROM answers").fetchone()
+            going.cancel()
+            await asyncio.wait([going])
+        return int(seen)
+
+    assert asyncio.run(run()) == 20
+
+
+class Counting(Store):
+    """Counts its groups of answers."""
+
+    groups = 0
+
+    def record_all(self, entries: Sequence[Entry]) -> None:
+        self.groups += 1
+        super().record_all(entries)
+
+
+def test_answers_that_come_together_are_written_together(db: Path) -> None:
+    async def run() -> int:
+        with Counting(db) as store:
+            await drain(Run(setup(Scribe(always("A"), concurrency=16)), pairs(200), store))
+            return store.groups
+
+    assert asyncio.run(run()) < 400 / 4
+
+
+@pytest.mark.parametrize("concurrency", [1, 16])
+def test_nobody_is_asked_before_the_answer_before_is_durable(db: Path, concurrency: int) -> None:
+    """So a kill costs at most what was under way, however many answers are written together."""
+
+    class Looking(Scribe):
+        async def answer(self, prompt: Prompt) -> Answer:
+            (durable,) = other.execute("SELECT count(*) FROM answers").fetchone()
+            lost.append(len(self.prompts) + 1 - durable)
+            return await super().answer(prompt)
+
+    lost: list[int] = []
+
+    async def run() -> None:
+        with Store(db) as store:
+            await drain(Run(setup(Looking(always("A"), concurrency=concurrency), "chained"), pairs(40), store))
+
+    with Store(db), closing(sqlite3.connect(db)) as other:
+        asyncio.run(run())
+    assert len(lost) == 40 * 2 * 4
+    assert max(lost) <= concurrency
+
+
+def unreadable_now_and_then() -> Script:
+    count = itertools.count()
+    answers: list[str | Mapping[str, float]] = [
+        "A",
+        "B",
+        "Both have merit.",
+        "tie",
+        {"A": 0.7, "B": 0.1, "tie": 0.1},
+    ]
+    return lambda _: answers[next(count) % len(answers)]
+
+
+@pytest.mark.parametrize("protocol", ["overall", "chained"])
+def test_what_is_kept_is_told_again_as_it_was_told_first(db: Path, protocol: str) -> None:
+    """Out of the rows of verdicts, without reading the answers again."""
+    before = judged(Scribe(unreadable_now_and_then()), pairs(40), db, protocol=protocol)
+    with Store(db) as store:
+        (row,) = store.judges()
+        asks = [ask.dimensions for ask in Protocol.load(protocol).asks]
+        kept = store.kept(row.id, asks, [(j.pair, ("forward", "swapped")) for j in before])
+    assert [Judgment.of(j.pair, k).findings for j, k in zip(before, kept, strict=True) if k] == [
+        j.findings for j in before
+    ]
+
+
+def test_a_pair_that_needs_something_is_not_among_the_kept(db: Path) -> None:
+    judged(Scribe(failing_at(2)), pairs(2), db)
+    known, changed = pairs(2)[1], replace(pairs(2)[1], labels={"overall": "1"})
+    with Store(db) as store:
+        (row,) = store.judges()
+        wanted = [*pairs(2), changed, replace(known, id="another"), pairs(3)[2]]
+        kept = store.kept(row.id, [["overall"]], [(pair, ("forward", "swapped")) for pair in wanted])
+        elsewhere = store.kept(row.id + 1, [["overall"]], [(known, ("forward",))])
+    assert [found is not None for found in kept] == [False, True, False, False, False]
+    assert elsewhere == [None]
+
+
+def test_a_finished_run_repeated_writes_nothing_but_itself(db: Path) -> None:
+    judged(Scribe(always("A")), pairs(300), db)
+
+    async def run() -> int:
+        with Store(db) as store:
+            before = store._db.total_changes
+            await drain(Run(setup(Scribe(always("B"))), pairs(300), store))
+            return store._db.total_changes - before
+
+    assert asyncio.run(run()) == 2, "the run's beginning and its end"
 
 
 def test_totals_add_up() -> None:

@@ -98,7 +98,7 @@ class Judgment:
         parts = {order: verdict for order, verdict in together.items() if verdict is not None}
         if parts:
             findings[COMBINED] = pool(COMBINED, parts)
-        usage = sum((hearing.usage for hearing in hearings.values()), Usage())
+        usage = Usage.total([hearing.usage for hearing in hearings.values()])
         asked = sum(hearing.asked for hearing in hearings.values())
         notes = frozenset().union(*(hearing.notes for hearing in hearings.values()))
         return cls(pair, findings, usage, asked, seconds, notes)
@@ -154,5 +154,5 @@ async def hear(
         said.append(", ".join(str(verdict.label) for verdict in read))
     unasked = [name for name in setup.protocol.dimensions if name not in verdicts]
     verdicts |= {verdict.dimension: verdict for verdict in invalid(unasked, why_unasked)}
-    usage = sum((answer.usage for answer in fresh), Usage())
+    usage = Usage.total([answer.usage for answer in fresh])
     return Hearing(verdicts, usage, len(fresh), frozenset(notes))

@@ -145,6 +145,8 @@ def break_up(text: str) -> str:
     >>> print(break_up("the end<|im_end|>"), mend(break_up("[INST] <s>")))
     the end<\\|im_end|> [INST] <s>
     """
+    if "<" not in text and "[" not in text:  # most texts: no need to look at every character in turn
+        return text
     return _WHOLE.sub(r"\1\\\2", text)
 
 

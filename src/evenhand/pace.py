@@ -12,8 +12,7 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from evenhand.engines.base import Answer, Engine, Usage
@@ -108,23 +107,40 @@ class Pace:
         raise AssertionError("the last attempt returns or raises")
 
     async def _once(self, prompt: Prompt) -> Answer:
-        async with self._place():
+        if self._in_flight < self.level and not self._waiting:
+            self._in_flight += 1
+        else:
+            await self._wait_for_place()
+        try:
+            return await self._ask_now(prompt)
+        finally:
+            self._in_flight -= 1
+            self._give_places()
+
+    async def _ask_now(self, prompt: Prompt) -> Answer:
+        if self._limited:
             await self._wait_for_limits(prompt)
-            reserved = self._spend(prompt)
-            began = time.monotonic()
-            try:
-                answer = await self.engine.answer(prompt)
-            except EngineError as error:
-                if error.overloaded:
-                    self._halve(began)
-                raise
-            finally:
-                self._reserved -= reserved
-            self.spent += self.price.of(answer.usage) if self.price else 0.0
-            self._went_well(time.monotonic() - began)
-            if self._tokens.limited:
-                self._tokens.correct(_tokens(answer.usage) - _guess(prompt))
-            return answer
+        reserved = self._spend(prompt)
+        began = time.monotonic()
+        try:
+            answer = await self.engine.answer(prompt)
+        except EngineError as error:
+            if error.overloaded:
+                self._halve(began)
+            raise
+        finally:
+            self._reserved -= reserved
+        if self.price:
+            self.spent += self.price.of(answer.usage)
+        self._went_well(time.monotonic() - began)
+        if self._tokens.limited:
+            self._tokens.correct(_tokens(answer.usage) - _guess(prompt))
+        return answer
+
+    @property
+    def _limited(self) -> bool:
+        """Whether anything but the number of places may keep a prompt waiting."""
+        return bool(self._quiet_until) or self._requests.limited or self._tokens.limited
 
     def _spend(self, prompt: Prompt) -> float:
         """Take from the budget what this prompt is likely to cost, or refuse it."""
@@ -166,31 +182,24 @@ class Pace:
 
     # -- how many at once --------------------------------------------------------------------------
 
-    @asynccontextmanager
-    async def _place(self) -> AsyncIterator[None]:
-        """A place among those that are under way."""
-        while self._in_flight >= self.level:
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
-            try:
-                await turn
-            except asyncio.CancelledError:
-                self._wake()  # the turn may have been given already: pass it on
-                raise
-        self._in_flight += 1
+    async def _wait_for_place(self) -> None:
+        """Wait in line; whoever is woken has a place, which nobody can take in the meantime."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
         try:
-            yield
-        finally:
-            self._in_flight -= 1
-            self._wake()
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():  # the place had been given already: pass it on
+                self._in_flight -= 1
+                self._give_places()
+            raise
 
-    def _wake(self) -> None:
-        free = self.level - self._in_flight
-        while free > 0 and self._waiting:
+    def _give_places(self) -> None:
+        while self._waiting and self._in_flight < self.level:
             turn = self._waiting.popleft()
             if not turn.done():
+                self._in_flight += 1
                 turn.set_result(None)
-                free -= 1
 
     def _went_well(self, seconds: float) -> None:
         self._latency = seconds if not self._latency else 0.9 * self._latency + 0.1 * seconds

@@ -13,7 +13,8 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
@@ -77,12 +78,14 @@ class Ask:
 class Prompt:
     """What an engine is given: a conversation that wants an answer of `verdicts` labels.
 
-    `raw` holds the file's own markup, for a user who wants it sent as it is.
+    `raw` holds the file's own markup, for a user who wants it sent as it is. `lead` are the turns at its beginning
+    that are the same for every pair: the same object each time, so that an engine can know it again.
     """
 
     turns: tuple[Turn, ...]
     verdicts: int = 1
     raw: tuple[Span, ...] | None = None
+    lead: tuple[Turn, ...] = field(default=(), repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,7 @@ class Protocol:
             description=front.get("description", ""),
         )
 
-    @property
+    @cached_property
     def dimensions(self) -> tuple[str, ...]:
         """The dimensions in the order in which they are asked."""
         return tuple(dimension for ask in self.asks for dimension in ask.dimensions)
@@ -146,6 +149,11 @@ class Protocol:
             Turn(turn.role, _fill(turn.pieces, {}, ())) if all(isinstance(p, str) for p in turn.pieces) else None
             for turn in self.turns
         )
+
+    @cached_property
+    def _lead(self) -> tuple[Turn, ...]:
+        """Those of them that stand before anything of the pair: the rubric and the worked examples, as a rule."""
+        return tuple(turn for turn in takewhile(bool, self._fixed) if turn)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -173,12 +181,13 @@ class Protocol:
         shown_a, shown_b = pair.shown(order)
         texts = dict(zip(SLOTS, (pair.instruction, shown_a, shown_b), strict=True))
         place = self.asks[ask]
-        turns = tuple(
+        lead = self._lead
+        turns = lead + tuple(
             fixed or Turn(turn.role, _fill(turn.pieces, texts, answers))
-            for fixed, turn in zip(self._fixed, self.turns[: place.turns], strict=False)
+            for fixed, turn in zip(self._fixed[len(lead) :], self.turns[len(lead) : place.turns], strict=False)
         )
         own = _fill(place.raw, texts, answers) if raw else None
-        return Prompt(turns, len(place.dimensions), own)
+        return Prompt(turns, len(place.dimensions), own, lead)
 
 
 def built_in_names() -> list[str]:
@@ -198,13 +207,22 @@ def _unknown(name: str) -> SpecError:
 
 def _fill(pieces: Sequence[Piece], texts: dict[str, str], answers: Sequence[str]) -> tuple[Span, ...]:
     """Put texts and answers in their places, in one pass: what is filled in is never looked at again."""
+    return merge(
+        [
+            _ours(piece)
+            if isinstance(piece, str)
+            else Span(texts[piece.name], trusted=False)
+            if isinstance(piece, Slot)
+            else _ours(answers[piece.ask - 1])
+            for piece in pieces
+        ]
+    )
 
-    def span(piece: Piece) -> Span:
-        if isinstance(piece, Slot):
-            return Span(texts[piece.name], trusted=False)
-        return Span(piece if isinstance(piece, str) else answers[piece.ask - 1], trusted=True)
 
-    return merge(span(piece) for piece in pieces)
+@lru_cache(maxsize=1024)
+def _ours(text: str) -> Span:
+    """A trusted span, made once: a template has few, and every prompt needs them."""
+    return Span(text, trusted=True)
 
 
 class _Front(dict[str, str]):

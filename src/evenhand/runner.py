@@ -32,6 +32,8 @@ _HELD_PAIRS = 256
 _TOGETHER = 64
 # How many pairs to look up at once where the last ones were all in the store already.
 _LOOKED_UP = 256
+# How long an answer may wait for others that are arriving just now, to be written together with them.
+_GATHER_SECONDS = 0.02
 # How many judgments may wait to be taken before no other pair is begun.
 _READY = 64
 
@@ -77,7 +79,7 @@ class Run:
         self._held: deque[Pair] = deque()
         self._entered: deque[Case] = deque()
         self._waiting = False  # nothing new can be read now
-        self._kept = 0  # of the last pairs that were looked up, all were in the store
+        self._kept = 0  # how many pairs were looked up last, if all of them were in the store
         self._judge = 0
 
     async def __aiter__(self) -> AsyncGenerator[Judgment, None]:
@@ -186,27 +188,36 @@ class Run:
 
 
 class _Clerk:
-    """Keeps answers in groups: all that arrive in one turn of the event loop are one transaction.
+    """Keeps answers in groups: those that follow each other closely are one transaction.
 
-    A fast server's answers come many at a time, and a transaction costs as much as what it holds; a slow server's
-    come one by one, and none waits for another. Whoever brings an answer waits until it is durable and asks nothing
-    before that, so that a kill costs no more than what was under way.
+    A fast server's answers come many at a time, and a transaction costs more than all that it holds; a slow
+    server's come one by one, and none waits for another. Whoever brings an answer waits until it is durable and
+    asks nothing before that, so that a kill costs no more than what was under way.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._entries: list[Entry] = []
         self._durable: list[asyncio.Future[None]] = []
+        self._since = 0.0  # when the first of them came
 
     async def record(self, hearing: int, ask: int, answer: Answer, verdicts: Sequence[Verdict]) -> None:
         """Keep an answer and what was read off it, durable when this returns."""
         loop = asyncio.get_running_loop()
         if not self._entries:
-            loop.call_soon(self.write)
+            self._since = time.monotonic()
+            loop.call_soon(self._gather, loop, 0)
         durable = loop.create_future()
         self._entries.append(Entry(hearing, ask, answer, verdicts))
         self._durable.append(durable)
         await durable
+
+    def _gather(self, loop: asyncio.AbstractEventLoop, seen: int) -> None:
+        """Write as soon as a turn of the event loop brings nothing new, and soon in any case."""
+        if len(self._entries) > seen and time.monotonic() - self._since < _GATHER_SECONDS:
+            loop.call_soon(self._gather, loop, len(self._entries))
+        else:
+            self.write()
 
     def fail(self, hearing: int, ask: int, error: EngineError) -> None:
         """Keep a failure; an answer that came before it is kept first, since answers make failures forgotten."""

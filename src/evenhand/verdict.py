@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import Literal, TypeVar
 
@@ -23,6 +24,11 @@ SIDES: tuple[Side, ...] = ("1", "2", "tie")
 SIDE_OF: dict[Order, dict[Label, Side]] = {
     "forward": {"A": "1", "B": "2", "tie": "tie"},
     "swapped": {"A": "2", "B": "1", "tie": "tie"},
+}
+# The same, the other way round, in the order of SIDES.
+_LABEL_OF: dict[Order, tuple[tuple[Side, Label], ...]] = {
+    "forward": (("1", "A"), ("2", "B"), ("tie", "tie")),
+    "swapped": (("1", "B"), ("2", "A"), ("tie", "tie")),
 }
 # Marks that people and models put around a label without meaning anything by them.
 _DRESS = " \t\r\n*_`\"'.()[]"
@@ -153,6 +159,8 @@ def combine(verdicts: Mapping[str, Verdict]) -> Verdict | None:
     >>> combine({name: Verdict(name, "A", half, 0.9) for name in ("format", "precision")}).p["A"]
     0.5
     """
+    if len(verdicts) < 2:
+        return None
     parts = [verdict for name, verdict in verdicts.items() if name != "overall"]
     if len(parts) < 2:
         return None
@@ -191,7 +199,7 @@ def _mean(each: Sequence[Mapping[_Choice, float]], *, geometric: bool) -> dict[_
     """The mean of distributions; hard verdicts have zeros in them, and so no geometric one."""
     if geometric:
         means = {
-            choice: math.exp(sum(math.log(max(p[choice], _TINY)) for p in each) / len(each)) for choice in each[0]
+            choice: math.exp(sum([math.log(max(p[choice], _TINY)) for p in each]) / len(each)) for choice in each[0]
         }
     else:
         means = {choice: sum(p[choice] for p in each) / len(each) for choice in each[0]}
@@ -205,8 +213,7 @@ def _shares(verdict: Verdict) -> Mapping[Label, float]:
 
 def _by_side(order: Order, verdict: Verdict) -> dict[Side, float]:
     p = _shares(verdict)
-    found = {SIDE_OF[order][label]: p[label] for label in LABELS}
-    return {side: found[side] for side in SIDES}
+    return {side: p[label] for side, label in _LABEL_OF[order]}
 
 
 def _choose(p: Mapping[_Choice, float]) -> _Choice | Literal["tie"]:
@@ -218,6 +225,8 @@ def _choose(p: Mapping[_Choice, float]) -> _Choice | Literal["tie"]:
 
 def _find_labels(text: str, dimensions: Sequence[str]) -> list[tuple[Label, int]] | None:
     """The labels and where they stand; the widest reading that is nothing but labels wins."""
+    if len(dimensions) == 1 and text in LABELS:  # as most judges answer
+        return [(text, 0)]
     body = text.rstrip()
     last_line = body.rfind("\n") + 1
     said = [match.end() for match in re.finditer(r"verdicts?\W{0,3}:", body, re.IGNORECASE)]
@@ -267,19 +276,22 @@ def _weigh(dimension: str, said: Label, token: Token | None, raw: str) -> Verdic
     if token is None or not token.top:
         return Verdict(dimension, said, raw=raw)
     mass = dict.fromkeys(LABELS, 0.0)
-    for text, logprob in token.top:
+    listed = [math.exp(logprob) for _, logprob in token.top]
+    for (text, _), share in zip(token.top, listed, strict=True):
         found = said if text == token.text else label_of(text)
         if found is not None:
-            mass[found] += math.exp(logprob)
+            mass[found] += share
     total = min(sum(mass.values()), 1.0)
     if not total:
         return Verdict(dimension, said, mass=0.0, raw=raw)
-    floor = _unlisted(token)
+    floor = _unlisted(listed)
     floored = {label: max(x, floor) for label, x in mass.items()}
-    p = {label: x / sum(floored.values()) for label, x in floored.items()}
+    whole = sum(floored.values())
+    p = {label: x / whole for label, x in floored.items()}
     return Verdict(dimension, _choose(p), p, total, raw=raw)
 
 
+@lru_cache(maxsize=4096)  # a judge's likeliest tokens are the same few each time
 def label_of(token: str) -> Label | None:
     """The label that a token begins: "A", " A" and "tie", "Tie", "t" count; "a" may be a word and does not.
 
@@ -294,7 +306,6 @@ def label_of(token: str) -> Label | None:
     return "tie" if word and "tie".startswith(word.lower()) else None
 
 
-def _unlisted(token: Token) -> float:
+def _unlisted(listed: Sequence[float]) -> float:
     """The most that a label can have which is not among the listed tokens."""
-    listed = [math.exp(logprob) for _, logprob in token.top]
     return max(min(min(listed), 1.0 - sum(listed)), _TINY)

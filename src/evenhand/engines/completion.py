@@ -9,8 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from evenhand.engines.base import Token, Usage
 from evenhand.errors import EngineError
@@ -20,8 +19,7 @@ _OPENED = re.compile(r"\s*(?:<think(?:ing)?>|◁think▷|\[THINK\]|<\|channel\|>
 _CLOSED = re.compile(r"(?:</think(?:ing)?>|◁/think▷|\[/THINK\]|<\|channel\|>final<\|message\|>)\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """One answer: what stands behind the thinking, and whether a limit cut it off."""
 
     text: str
@@ -36,8 +34,8 @@ def read_choices(data: Any) -> list[Choice]:
     >>> read_choices(reply)
     [Choice(text='A', tokens=(), finish='stop')]
     """
-    choices = data.get("choices") if isinstance(data, Mapping) else None
-    if not isinstance(choices, list) or not choices or not all(isinstance(choice, Mapping) for choice in choices):
+    choices = data.get("choices") if isinstance(data, dict) else None
+    if not isinstance(choices, list) or not choices or not all(isinstance(choice, dict) for choice in choices):
         raise EngineError("the server answered without an answer in it", reason="bad_response", retryable=True)
     return [_choice(choice) for choice in choices]
 
@@ -50,7 +48,7 @@ def read_usage(data: Mapping[str, Any]) -> Usage:
     Usage(computed=10, reused=90, generated=2)
     """
     usage = data.get("usage")
-    if not isinstance(usage, Mapping):
+    if not isinstance(usage, dict):
         return Usage()
     details = usage.get("prompt_tokens_details")
     prompt, cached = _count(usage, "prompt_tokens"), _count(details, "cached_tokens")
@@ -65,6 +63,8 @@ def after_thinking(text: str) -> int | None:
     >>> after_thinking("A"), after_thinking("<think>so B"), after_thinking("so B</think>\\nB")
     (0, None, 13)
     """
+    if text in ("A", "B", "tie"):  # as most judges answer
+        return 0
     ends = [tag.end() for tag in _CLOSED.finditer(text)]
     if ends:
         return ends[-1]
@@ -87,11 +87,11 @@ def _choice(choice: Mapping[str, Any]) -> Choice:
 
 def _content(choice: Mapping[str, Any]) -> str:
     message = choice.get("message")
-    if not isinstance(message, Mapping):
+    if not isinstance(message, dict):
         return str(choice.get("text") or "")
     content = message.get("content")
     if isinstance(content, list):  # in parts, of which only text is the answer
-        parts = [part for part in content if isinstance(part, Mapping) and part.get("type") == "text"]
+        parts = [part for part in content if isinstance(part, dict) and part.get("type") == "text"]
         content = "".join(str(part.get("text") or "") for part in parts)
     return str(content or message.get("refusal") or "")
 
@@ -120,11 +120,11 @@ def _from(places: Sequence[tuple[str, Any]], begin: int) -> tuple[Token, ...]:
 
 def _places(logprobs: Any) -> list[tuple[str, Any]]:
     """Each token's text with what else could have stood there, from either of the two shapes in use."""
-    if not isinstance(logprobs, Mapping):
+    if not isinstance(logprobs, dict):
         return []
     content = logprobs.get("content")
     if isinstance(content, list):
-        entries = [entry for entry in content if isinstance(entry, Mapping)]
+        entries = [entry for entry in content if isinstance(entry, dict)]
         return list(zip(_texts(entries), (entry.get("top_logprobs") for entry in entries), strict=True))
     tokens, tops = logprobs.get("tokens"), logprobs.get("top_logprobs")
     if isinstance(tokens, list) and isinstance(tops, list):
@@ -145,15 +145,20 @@ def _texts(entries: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _top(top: Any) -> tuple[tuple[str, float], ...]:
-    if isinstance(top, Mapping):
-        pairs = list(top.items())
-    elif isinstance(top, list):
-        pairs = [(item.get("token"), item.get("logprob")) for item in top if isinstance(item, Mapping)]
-    else:
+    """The likeliest tokens, from either shape. There are twenty to an answer, so that every step counts."""
+    if isinstance(top, dict):
+        return tuple([(str(text), float(x)) for text, x in top.items() if isinstance(x, (float, int))])
+    if not isinstance(top, list):
         return ()
-    return tuple((str(text), float(x)) for text, x in pairs if isinstance(x, int | float))
+    return tuple(
+        [
+            (str(item.get("token")), float(x))
+            for item in top
+            if isinstance(item, dict) and isinstance(x := item.get("logprob"), (float, int))
+        ]
+    )
 
 
 def _count(counts: Any, name: str) -> int:
-    value = counts.get(name) if isinstance(counts, Mapping) else None
+    value = counts.get(name) if isinstance(counts, dict) else None
     return value if isinstance(value, int) and value > 0 else 0

@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import orjson
 
@@ -128,8 +128,7 @@ class EndpointSettings:
         return key
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
+class _Shown(NamedTuple):
     """A prompt as the body's field that carries it."""
 
     field: str
@@ -265,7 +264,8 @@ class EndpointEngine(Engine):
             fields |= self._log_probability_fields()
         if n > 1 and self._many:
             fields["n"] = n
-        fields = {name: value for name, value in fields.items() if name not in self._refused}
+        if self._refused:
+            fields = {name: value for name, value in fields.items() if name not in self._refused}
         return _with(fields, settings.extra) if settings.extra else fields
 
     def _log_probability_fields(self) -> dict[str, Any]:
@@ -363,29 +363,26 @@ def _messages(prompt: Prompt) -> _Shown:
             fatal=True,
             hint="use the mode completions, or leave the markup to the server",
         )
-    messages: list[Any] = []
+    messages: list[Any] = [_ready(prompt.lead)] if prompt.lead else []
     notes: tuple[str, ...] = ()
-    for turn in prompt.turns:
-        if len(turn.spans) == 1 and turn.spans[0].trusted:
-            messages.append(_ready(turn))
-            continue
+    for turn in prompt.turns[len(prompt.lead) :]:
         content, broken = _string(turn.spans)
         messages.append({"role": turn.role, "content": content})
         notes = notes or broken
     return _Shown("messages", messages, prompt.verdicts, notes)
 
 
-_READY: dict[int, tuple[Turn, orjson.Fragment]] = {}
+_READY: dict[int, tuple[tuple[Turn, ...], orjson.Fragment]] = {}
 
 
-def _ready(turn: Turn) -> orjson.Fragment:
-    """A turn of the template as JSON, written once: a protocol gives the same object for every pair."""
-    known = _READY.get(id(turn))
-    if known is None or known[0] is not turn:
-        if len(_READY) > 1000:
+def _ready(turns: tuple[Turn, ...]) -> orjson.Fragment:
+    """Turns of a template as JSON with commas, written once: a protocol gives the same object each time."""
+    known = _READY.get(id(turns))
+    if known is None or known[0] is not turns:
+        if len(_READY) > 100:
             _READY.clear()
-        content = {"role": turn.role, "content": turn.text}
-        known = _READY[id(turn)] = (turn, orjson.Fragment(dump(content)))
+        written = b",".join(dump({"role": turn.role, "content": turn.text}) for turn in turns)
+        known = _READY[id(turns)] = (turns, orjson.Fragment(written))
     return known[1]
 
 
@@ -393,9 +390,9 @@ def _string(spans: tuple[Span, ...]) -> tuple[str, tuple[str, ...]]:
     """Spans as one string in which no control token is whole that is not ours; and a note where one was."""
     if len(spans) == 1 and spans[0].trusted:
         return spans[0].text, ()
-    texts = [span.text if span.trusted else break_up(span.text) for span in spans]
-    broken = any(text != span.text for text, span in zip(texts, spans, strict=True))
-    return "".join(texts), (BROKEN,) if broken else ()
+    sent = "".join([span.text if span.trusted else break_up(span.text) for span in spans])
+    whole = sum([len(span.text) for span in spans])
+    return sent, (BROKEN,) if len(sent) > whole else ()  # a break adds a character
 
 
 def _refused(reply: Reply, fields: Mapping[str, Any]) -> str | None:
@@ -420,7 +417,7 @@ def _refused(reply: Reply, fields: Mapping[str, Any]) -> str | None:
 def _unwrapped(reply: Reply) -> Reply:
     """A failure that came under status 200, as OpenRouter sends what happened behind it."""
     data = reply.data
-    if reply.status != 200 or not isinstance(data, Mapping) or not data.get("error") or data.get("choices"):
+    if reply.status != 200 or not isinstance(data, dict) or not data.get("error") or data.get("choices"):
         return reply
     code = data["error"].get("code") if isinstance(data["error"], Mapping) else None
     status = code if isinstance(code, int) and 400 <= code < 600 else 502

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -31,8 +31,7 @@ MAX_RETRY_AFTER = 600.0
 _CONNECT_SECONDS = 30
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """What a server sent back; `data` is the parsed JSON, or the text where it is none."""
 
     status: int

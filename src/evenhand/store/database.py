@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from evenhand.engines.base import Answer, Usage
 from evenhand.errors import EngineError
@@ -59,8 +59,7 @@ class JudgeRow:
     pairs: int
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """An answer to one ask of a hearing, with what was read off it."""
 
     hearing: int
@@ -97,7 +96,7 @@ class Store:
         self.pages = PageBook(self._db, self.path)
         self.desk = Desk(self._db, self._writing, self.path)
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -221,8 +220,7 @@ class Store:
 
     def release(self, case: Case) -> None:
         """Let go of a pair's hearings; one that is complete has no claim on it any more."""
-        held = {hearing: self._held.pop(hearing) for hearing in set(case.hearings.values()) & self._held.keys()}
-        unfinished = [hearing for hearing, left in held.items() if left]
+        unfinished = [hearing for hearing in set(case.hearings.values()) if self._held.pop(hearing, 0)]
         if unfinished:
             with self._writing():
                 self._let_go(unfinished)
