@@ -483,5 +483,4 @@ def test_whatever_comes_the_desk_stays_in_order(steps: list[tuple[Any, ...]]) ->
 
 
 def fill_memory(store: Store, count: int) -> None:
-    for pair in plain_pairs(count):
-        store._pair(pair)
+    store._docket._enter_pairs(list(plain_pairs(count)))
