@@ -107,7 +107,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         # Claims stood in two columns of `hearings` once, which an older file still has. By themselves they are a
         # handful of rows that come and go, and letting go of them does not write the hearings again.
-        """CREATE TABLE claims (
+        """CREATE TABLE IF NOT EXISTS claims (
             hearing INTEGER PRIMARY KEY REFERENCES hearings, worker TEXT NOT NULL, claimed REAL NOT NULL)""",
     ),
 )
