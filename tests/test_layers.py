@@ -28,6 +28,7 @@ LAYERS = (
     "decision",
     "gate",
     "evidence",
+    "calibrating",
     "card",
     "suggest",
     "report",

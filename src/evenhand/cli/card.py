@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from evenhand import console
+from evenhand.calibrating import menders
 from evenhand.card import Card, Comparison, Contender, Drag, card_of, choose_judges, compare, drag_of
 from evenhand.cli.app import app
 from evenhand.cli.card_tables import comparison_table, drag_table, print_cards
@@ -23,6 +24,11 @@ from evenhand.plots import check_plot_path, reliability_plot, save_plot
 from evenhand.protocol import Protocol
 from evenhand.store import JudgeRow, Store
 
+_FLATTERED = (
+    "Calibrated: {}. Where these labels are those that it was fitted to, the figures flatter it a little;"
+    " evenhand calibrate tells those of held-out pairs."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Heard:
@@ -33,6 +39,7 @@ class Heard:
     evidence: dict[str, Evidence]
     tokens: float | None
     seconds: float | None
+    calibrated: tuple[str, ...] = ()
 
     def contender(self, dimension: str) -> Contender:
         """The judge on one dimension."""
@@ -52,6 +59,9 @@ def card(
     db: DbOption = DEFAULT_DB,
     dimension: Annotated[str, typer.Option("--dimension", "-d", metavar="NAME", help="Only this dimension.")] = "",
     rename: RenameOption = None,
+    calibrated: Annotated[
+        bool, typer.Option("--calibrated", help="Apply what evenhand calibrate has fitted, where it has.")
+    ] = False,
     plot: Annotated[
         Path | None,
         typer.Option("--plot", metavar="FILE", help="Draw the reliability curve to an SVG or PNG file."),
@@ -66,7 +76,9 @@ def card(
         check_plot_path(plot)
     names = renames_from(rename)
     with ExitStack() as stack:
-        chosen = list(_chosen(stack, judges or [], db, names))
+        chosen = list(_chosen(stack, judges or [], db, names, calibrated))
+        if calibrated and not any(heard.calibrated for heard, _ in chosen):
+            raise InputError("none of these judges has been calibrated", hint="evenhand calibrate does that")
         if len(judges or []) > 1:
             found = _comparisons(chosen, dimension)
             if as_json:
@@ -81,7 +93,9 @@ def card(
 # -- which judges -------------------------------------------------------------------------------------------
 
 
-def _chosen(stack: ExitStack, words: Sequence[str], db: Path, names: dict[str, str]) -> Iterator[tuple[Heard, str]]:
+def _chosen(
+    stack: ExitStack, words: Sequence[str], db: Path, names: dict[str, str], calibrated: bool
+) -> Iterator[tuple[Heard, str]]:
     """The judges that are named, each with a dimension, or "" for all of them."""
     files = [Path(word) for word in words if Path(word).is_file()]
     for file in files or [db]:
@@ -97,7 +111,7 @@ def _chosen(stack: ExitStack, words: Sequence[str], db: Path, names: dict[str, s
         heard: dict[int, Heard] = {}
         for row, dimension in found:
             if row.id not in heard:
-                heard[row.id] = _hear(store, row, people, prefix + _name(row, rows))
+                heard[row.id] = _hear(store, row, people, prefix + _name(row, rows), calibrated)
             yield heard[row.id], dimension
         if people.unreadable:
             console.err.print(
@@ -122,15 +136,17 @@ def _name(row: JudgeRow, rows: Sequence[JudgeRow]) -> str:
     return f"{name} {row.fingerprint[:6]}" if len(twins) > 1 else name
 
 
-def _hear(store: Store, row: JudgeRow, people: People, name: str) -> Heard:
+def _hear(store: Store, row: JudgeRow, people: People, name: str, calibrated: bool) -> Heard:
+    fixes = menders(store, row) if calibrated else {}
     usage, seconds = store.usage(row)
     pairs = row.pairs or 1
     return Heard(
         row,
         name,
-        gather(store, row, people),
+        gather(store, row, people, fixes),
         (usage.computed + usage.generated) / pairs if usage.computed else None,
         seconds / pairs if seconds else None,
+        tuple(fixes),
     )
 
 
@@ -151,6 +167,8 @@ def _cards(chosen: Sequence[tuple[Heard, str]], only: str, as_json: bool, plot: 
     else:
         for heard, cards in every:
             print_cards(f"{heard.row.model} under {heard.row.protocol}", cards, _cost(heard))
+            if heard.calibrated:
+                console.out.print(_FLATTERED.format(", ".join(heard.calibrated)), style="dim")
         if drags:
             console.out.print(drag_table(drags))
     if plot is not None:
@@ -173,6 +191,7 @@ def _judge_facts(heard: Heard) -> dict[str, Any]:
         "pairs": row.pairs,
         "tokens_per_pair": heard.tokens,
         "seconds_per_pair": heard.seconds,
+        "calibrated": list(heard.calibrated),
     }
 
 

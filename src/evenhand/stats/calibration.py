@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.stats.agreement import CATEGORIES, MISSING, Codes, is_decided
 from evenhand.stats.bias import LIGHT
-from evenhand.stats.clustered import Array, Estimate, mean
+from evenhand.stats.clustered import Array, Estimate, estimate, mean, ratio, sums_by_cluster
 
 TINY = 1e-9
 # Bins of the confidence in the favoured side, which lies between one half and one.
@@ -301,7 +301,8 @@ def _refuse(true: Codes, groups: Codes) -> None:
 
 def _gain(raw: Array, unseen: Array, true: Codes, groups: Codes, level: float) -> Estimate:
     gap = log_losses(raw, true) - log_losses(unseen, true)
-    return mean(gap, groups, bounds=(-np.inf, np.inf), level=level)
+    sums = sums_by_cluster(np.column_stack([gap, np.ones(len(gap))]), groups)
+    return estimate(sums, ratio, n=len(gap), level=level)
 
 
 def _choose(inputs: Inputs, true: Codes, groups: Codes, seed: int) -> tuple[Array, float]:
@@ -326,7 +327,8 @@ def _standard_error(values: Array, groups: Codes) -> float:
 def _folds(groups: Codes, inputs: Inputs, true: Codes, seed: int) -> Codes:
     """The fold of each row; clusters stay whole, and neither the order of rows nor the side of a pair matters."""
     names, place = np.unique(groups, return_inverse=True)
-    marks = np.column_stack([np.abs(inputs.log_odds), np.abs(inputs.log_length), is_decided(true)])
+    side = np.where(true == 0, 1.0, np.where(true == 1, -1.0, 0.0))
+    marks = np.column_stack([side * inputs.log_odds, side * inputs.log_length, np.abs(inputs.log_odds), side**2])
     sums = np.column_stack([np.bincount(place.reshape(-1), mark) for mark in marks.T])
     rank = np.empty(len(names), dtype=np.int64)
     rank[np.lexsort(np.round(sums, 9).T)] = np.random.default_rng(seed).permutation(len(names))

@@ -10,11 +10,13 @@ verdicts  what was read off the answers
 failures  what could not be asked, and why; tried again in the next run
 labels    what people said, each in their own name
 runs      when, with which settings, at what cost
+calibrations   what brings a judge's probabilities into line with people's labels
 
 findings, briefs, facets, stale   what verdicts come to, kept ready for lists
 annotators, tasks                 who labels on the web page, and which pairs are put before them
 """
 
+from evenhand.store.calibrations import CalibrationBook
 from evenhand.store.database import Entry, JudgeRow, Store
 from evenhand.store.desk import Annotator, Conflict, Task
 from evenhand.store.docket import Case
@@ -23,6 +25,7 @@ from evenhand.store.pages import Counts, Place, Row, View
 
 __all__ = [
     "Annotator",
+    "CalibrationBook",
     "Case",
     "Conflict",
     "Counts",

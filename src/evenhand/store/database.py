@@ -20,6 +20,7 @@ from evenhand.errors import EngineError
 from evenhand.judge import Hearing, Judgment, Setup
 from evenhand.pairs import Pair
 from evenhand.protocol import Order
+from evenhand.store.calibrations import CalibrationBook
 from evenhand.store.desk import Desk
 from evenhand.store.docket import Asks, Case, Docket
 from evenhand.store.findings import FindingBook
@@ -92,6 +93,7 @@ class Store:
                 raise
         self._docket = Docket(self._db, self.worker)
         self.labels = LabelBook(self._db, self._writing, self.path)
+        self.calibrations = CalibrationBook(self._db, self._writing)
         self.findings = FindingBook(self._db, self._writing, self._hearings)
         self.pages = PageBook(self._db, self.path)
         self.desk = Desk(self._db, self._writing, self.path)

@@ -110,6 +110,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """CREATE TABLE IF NOT EXISTS claims (
             hearing INTEGER PRIMARY KEY REFERENCES hearings, worker TEXT NOT NULL, claimed REAL NOT NULL)""",
     ),
+    # What brings a judge's probabilities into line with people's labels, beside the judge that it belongs to.
+    (
+        """CREATE TABLE calibrations (
+            judge INTEGER NOT NULL REFERENCES judges, dimension TEXT NOT NULL, model TEXT NOT NULL,
+            created REAL NOT NULL, PRIMARY KEY (judge, dimension)) WITHOUT ROWID""",
+    ),
 )
 
 
