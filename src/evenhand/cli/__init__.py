@@ -7,23 +7,8 @@ Exit codes: 0 done; 1 the machine or the judge failed; 2 wrong use or wrong inpu
 from evenhand.cli.app import app, main
 
 # Importing a file of commands enters them; --help lists them in this order.
-from evenhand.cli import judge, arena, results, rank, card, calibrate, export, gate, labels, serve, suggest  # isort: skip
-
-__all__ = [
-    "app",
-    "arena",
-    "calibrate",
-    "card",
-    "export",
-    "gate",
-    "judge",
-    "labels",
-    "main",
-    "rank",
-    "results",
-    "serve",
-    "suggest",
-]
+from evenhand.cli import judge, arena, results, rank, card, calibrate, export, gate, labels  # isort: skip
+from evenhand.cli import serve, suggest, demo, protocols, models  # isort: skip
 
 __all__ = [
     "app",
