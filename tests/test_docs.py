@@ -109,6 +109,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, side in (("new", "output_1"), ("old", "output_2")):
         outputs = [json.dumps({"instruction": pair["instruction"], "output": pair[side]}) + "\n" for pair in PAIRS]
         (tmp_path / f"{name}.jsonl").write_text("".join(outputs), encoding="utf-8")
+    (tmp_path / "instructions.txt").write_text("".join(pair["instruction"] + "\n" for pair in PAIRS))
+    (tmp_path / "brief.txt").write_text("Be brief.\n")
     template = blocks(ROOT / "docs" / "templates.md", "text", "template")[0]
     (tmp_path / "template.txt").write_text(template.text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -186,6 +188,8 @@ OPTIONS: dict[str, list[str]] = {
 }
 JUDGING = ("evenhand judge", "evenhand arena", "evenhand compare", "evenhand gate")
 SMALL_JUDGE = ["--judge", SMOLLM, "--threads", "1"]  # several threads only wait for each other where all is busy
+SMALL_WRITER = ["--model", SMOLLM, "--threads", "1", "--max-tokens", "8"]
+SMALL = {**dict.fromkeys(JUDGING, SMALL_JUDGE), "evenhand generate": SMALL_WRITER}
 # What serves for ever, takes minutes, fetches a gigabyte or deletes a model is looked at, not run.
 NOT_RUN = ("evenhand serve", "evenhand demo", "evenhand models pull", "evenhand models remove")
 
@@ -209,7 +213,7 @@ def command_of(words: list[str]) -> str:
 
 
 def runs_a_model(page: Path) -> bool:
-    return any(command_of(words) in JUDGING for words in command_lines(page))
+    return any(command_of(words) in SMALL for words in command_lines(page))
 
 
 PAGES_WITH_COMMANDS = [page for page in PAGES if list(command_lines(page))]
@@ -229,7 +233,7 @@ def test_command_examples_run(page: Path, folder: Path, request: pytest.FixtureR
     for words in command_lines(page):
         if command_of(words) in NOT_RUN:
             continue
-        done = evenhand(*words[1:], *(SMALL_JUDGE if command_of(words) in JUDGING else []), cwd=folder)
+        done = evenhand(*words[1:], *SMALL.get(command_of(words), []), cwd=folder)
         assert done.returncode in (DONE, WITH_FAILURES), f"{shlex.join(words)}\n{done.stderr}"
 
 

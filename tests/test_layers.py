@@ -24,6 +24,7 @@ LAYERS = (
     "prices",
     "pace",
     "runner",
+    "generate",
     "stats",
     "decision",
     "gate",

@@ -7,7 +7,7 @@ Exit codes: 0 done; 1 the machine or the judge failed; 2 wrong use or wrong inpu
 from evenhand.cli.app import app, main
 
 # Importing a file of commands enters them; --help lists them in this order.
-from evenhand.cli import judge, arena, results, rank, card, calibrate, export, gate, labels  # isort: skip
+from evenhand.cli import judge, arena, generate, results, rank, card, calibrate, export, gate, labels  # isort: skip
 from evenhand.cli import serve, suggest, demo, protocols, models  # isort: skip
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "demo",
     "export",
     "gate",
+    "generate",
     "judge",
     "labels",
     "main",

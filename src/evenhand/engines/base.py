@@ -1,7 +1,8 @@
 """The engine contract: one method, from a prompt to an answer.
 
-Whoever implements `answer` can judge. Everything that an engine knows about the answer (its tokens, and what
-else could have stood in their places) goes into the Answer and into the store, so that it can be read again.
+Whoever implements `answer` can judge; whoever implements `write` too can make the outputs that are judged.
+Everything that an engine knows about the answer (its tokens, and what else could have stood in their places) goes
+into the Answer and into the store, so that it can be read again.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
+from evenhand.errors import SpecError
 from evenhand.protocol import Prompt
 
 
@@ -64,6 +66,30 @@ class Answer:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How free text is drawn; all of it decides what comes out.
+
+    >>> Sampling(temperature=0.0).identity
+    {'temperature': '0', 'top_p': '1', 'max_tokens': '1024', 'seed': '0'}
+    """
+
+    temperature: float = 0.7
+    top_p: float = 1.0
+    max_tokens: int = 1024
+    seed: int = 0
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """The settings as names and values."""
+        return {
+            "temperature": f"{self.temperature:g}",
+            "top_p": f"{self.top_p:g}",
+            "max_tokens": str(self.max_tokens),
+            "seed": str(self.seed),
+        }
+
+
 class Engine(ABC):
     """Something that answers prompts.
 
@@ -84,3 +110,46 @@ class Engine(ABC):
 
     async def close(self) -> None:  # noqa: B027 - most engines have nothing to close
         """Give back what the engine holds; it may be asked again afterwards."""
+
+
+@runtime_checkable
+class Writer(Protocol):
+    """An engine that also writes free text: nothing holds its answer to the labels."""
+
+    async def write(self, prompt: Prompt, sampling: Sampling) -> Answer:
+        """Write one answer, or raise EngineError."""
+
+
+class Writing(Engine):
+    """A writer under one sampling, as an engine: what asks engines with patience asks this one too.
+
+    >>> import asyncio
+    >>> from evenhand.engines.scripted import ScriptedEngine
+    >>> engine = Writing(ScriptedEngine(lambda prompt: "Hello."), Sampling(seed=3))
+    >>> asyncio.run(engine.answer(Prompt(()))).text, engine.identity["seed"]
+    ('Hello.', '3')
+    """
+
+    def __init__(self, engine: Engine, sampling: Sampling) -> None:
+        if not isinstance(engine, Writer):
+            raise SpecError(f"{engine.identity['model']} can judge, but writes no free text")
+        self._engine, self._writer, self.sampling = engine, engine, sampling
+        self.concurrency = engine.concurrency
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """The engine's, with the sampling's in the place of its own."""
+        own = {name: value for name, value in self._engine.identity.items() if name not in _JUDGING}
+        return {**own, **self.sampling.identity}
+
+    async def answer(self, prompt: Prompt) -> Answer:
+        """Write one answer."""
+        return await self._writer.write(prompt, self.sampling)
+
+    async def close(self) -> None:
+        """Close the engine."""
+        await self._engine.close()
+
+
+# What decides how a verdict is read, and has no part in free text.
+_JUDGING = ("top_tokens", "samples")

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import orjson
 
-from evenhand.engines.base import Answer, Engine, Usage
+from evenhand.engines.base import Answer, Engine, Sampling, Usage
 from evenhand.engines.completion import Choice, read_choices, read_usage
 from evenhand.engines.http import JsonClient, Reply, Said, dump
 from evenhand.engines.llama_server import LlamaServerEngine
@@ -179,6 +179,12 @@ class EndpointEngine(Engine):
             return await self._sampled(shown, usage)
         return await self._sampled(shown, Usage())
 
+    async def write(self, prompt: Prompt, sampling: Sampling) -> Answer:
+        """Let the model write; thinking is left out of what it wrote."""
+        shown = await self._show(prompt)
+        (choice, *_), usage = await self._ask(shown, sampling=sampling)
+        return Answer(choice.text, usage=usage, finish=choice.finish, notes=shown.notes)
+
     async def close(self) -> None:
         """Close the connections."""
         for client in (self._client, self._root):
@@ -210,12 +216,14 @@ class EndpointEngine(Engine):
 
     # --- asking ---------------------------------------------------------------------------------------------
 
-    async def _ask(self, shown: _Shown, sample: int | None = None, n: int = 1) -> tuple[list[Choice], Usage]:
+    async def _ask(
+        self, shown: _Shown, sample: int | None = None, n: int = 1, sampling: Sampling | None = None
+    ) -> tuple[list[Choice], Usage]:
         """One request, and again after each refusal that teaches something."""
         client = self._client = self._client or self._connect(self.settings.base_url)
         path = "/chat/completions" if self._is_chat else "/completions"
         for _ in range(_MOST_LESSONS):
-            fields = self._fields(shown.verdicts, sample, n)
+            fields = self._free_fields(sampling) if sampling else self._fields(shown.verdicts, sample, n)
             reply = _unwrapped(await client.post(path, {**fields, shown.field: shown.value}))
             if reply.status == 200:
                 choices = read_choices(reply.data)
@@ -266,6 +274,21 @@ class EndpointEngine(Engine):
             fields["n"] = n
         if self._refused:
             fields = {name: value for name, value in fields.items() if name not in self._refused}
+        return _with(fields, settings.extra) if settings.extra else fields
+
+    def _free_fields(self, sampling: Sampling) -> dict[str, Any]:
+        """The body but for the prompt, where free text is wanted."""
+        settings = self.settings
+        fields: dict[str, Any] = {
+            "model": settings.model,
+            self._limit: sampling.max_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "seed": sampling.seed,
+        }
+        if settings.effort:
+            fields["reasoning_effort"] = settings.effort
+        fields = {name: value for name, value in fields.items() if name not in self._refused}
         return _with(fields, settings.extra) if settings.extra else fields
 
     def _log_probability_fields(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenhand.engines import gguf
-from evenhand.engines.base import Answer, Engine
+from evenhand.engines.base import Answer, Engine, Sampling
 from evenhand.engines.catalog import ModelFile
 from evenhand.engines.llama_client import TOP_TOKENS, LlamaClient
 from evenhand.errors import ModelError
@@ -69,6 +69,11 @@ class LlamaEngine(Engine):
         """Ask the model."""
         client = await self.start()
         return await client.answer(prompt, context=self.context)
+
+    async def write(self, prompt: Prompt, sampling: Sampling) -> Answer:
+        """Let the model write."""
+        client = await self.start()
+        return await client.write(prompt, sampling, context=self.context)
 
     async def start(self) -> LlamaClient:
         """Load the model, if it is not loaded yet."""

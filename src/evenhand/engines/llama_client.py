@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from evenhand.engines.base import Answer, Token, Usage
+from evenhand.engines.base import Answer, Sampling, Token, Usage
 from evenhand.engines.http import JsonClient, Reply
 from evenhand.errors import EngineError, TooLongError
 from evenhand.markup import Role, Span, Turn, merge, weave, without_system
@@ -55,6 +55,13 @@ class LlamaClient:
         if len(ids) + room > context:
             raise TooLongError(tokens=len(ids) + room, limit=context)
         return _answer(await self._post("/completion", _request(ids, room, prompt.verdicts)))
+
+    async def write(self, prompt: Prompt, sampling: Sampling, *, context: int) -> Answer:
+        """Free text, to the end of the model's turn or to a limit."""
+        ids = await self.tokens(prompt)
+        if len(ids) >= context:
+            raise TooLongError(tokens=len(ids) + 1, limit=context)
+        return _written(await self._post("/completion", _free_request(ids, sampling, context - len(ids))))
 
     async def tokens(self, prompt: Prompt) -> list[int]:
         """The token ids of a prompt, as the model is given them."""
@@ -209,6 +216,25 @@ def _request(ids: list[int], limit: int, verdicts: int) -> dict[str, Any]:
         "grammar": grammar(verdicts),
         "cache_prompt": True,
     }
+
+
+def _free_request(ids: list[int], sampling: Sampling, room: int) -> dict[str, Any]:
+    return {
+        "prompt": ids,
+        "n_predict": min(sampling.max_tokens, room),
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "seed": sampling.seed,
+        "top_k": 0,  # llama.cpp's own defaults would cut the distribution, and services' do not
+        "min_p": 0,
+        "cache_prompt": True,
+    }
+
+
+def _written(data: dict[str, Any]) -> Answer:
+    timings = data["timings"]
+    usage = Usage(timings["prompt_n"], timings["cache_n"], timings["predicted_n"])
+    return Answer(data["content"], usage=usage, finish="length" if data.get("stop_type") == "limit" else "stop")
 
 
 def _answer(data: dict[str, Any]) -> Answer:

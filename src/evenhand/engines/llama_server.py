@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from evenhand.engines.base import Answer, Engine
+from evenhand.engines.base import Answer, Engine, Sampling
 from evenhand.engines.llama_client import TOP_TOKENS, LlamaClient
 from evenhand.protocol import Prompt
 
@@ -47,6 +47,11 @@ class LlamaServerEngine(Engine):
         """Ask the server."""
         client = await self._start()
         return await client.answer(prompt, context=self._context)
+
+    async def write(self, prompt: Prompt, sampling: Sampling) -> Answer:
+        """Let the server's model write."""
+        client = await self._start()
+        return await client.write(prompt, sampling, context=self._context)
 
     async def close(self) -> None:
         """Close the connections."""

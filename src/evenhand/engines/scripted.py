@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from evenhand.engines.base import Answer, Engine, Token, Usage
+from evenhand.engines.base import Answer, Engine, Sampling, Token, Usage
 from evenhand.protocol import Prompt
 
 Script = Callable[[Prompt], str | Mapping[str, float] | Answer]
@@ -39,6 +39,10 @@ class ScriptedEngine(Engine):
         text = "".join(token.text for token in tokens) if isinstance(said, Mapping) else said
         words = sum(len(turn.text.split()) for turn in prompt.turns)
         return Answer(text, tokens, Usage(computed=words, generated=prompt.verdicts))
+
+    async def write(self, prompt: Prompt, sampling: Sampling) -> Answer:
+        """Call the script; its text is the answer."""
+        return await self.answer(prompt)
 
 
 def _tokens(p: Mapping[str, float], verdicts: int) -> tuple[Token, ...]:

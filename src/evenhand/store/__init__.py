@@ -8,6 +8,7 @@ docket    which hearing is which pair in which order; pairs that show the same t
 answers   what the judge said to each ask, word for word, with the probabilities of its tokens
 verdicts  what was read off the answers
 failures  what could not be asked, and why; tried again in the next run
+outputs   what models wrote, to be judged; and what could not be written, and why
 labels    what people said, each in their own name
 runs      when, with which settings, at what cost
 calibrations   what brings a judge's probabilities into line with people's labels

@@ -25,6 +25,7 @@ from evenhand.store.desk import Desk
 from evenhand.store.docket import Asks, Case, Docket
 from evenhand.store.findings import FindingBook
 from evenhand.store.labels import LabelBook
+from evenhand.store.outputs import OutputBook
 from evenhand.store.pages import PageBook
 from evenhand.store.rows import absent, answer_from, answer_row, verdict_from, verdict_row
 from evenhand.store.schema import clearly, migrate
@@ -97,6 +98,7 @@ class Store:
         self.findings = FindingBook(self._db, self._writing, self._hearings)
         self.pages = PageBook(self._db, self.path)
         self.desk = Desk(self._db, self._writing, self.path)
+        self.outputs = OutputBook(self._db, self._writing, self.path)
 
     def __enter__(self) -> Self:
         return self

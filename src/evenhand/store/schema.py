@@ -116,6 +116,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             judge INTEGER NOT NULL REFERENCES judges, dimension TEXT NOT NULL, model TEXT NOT NULL,
             created REAL NOT NULL, PRIMARY KEY (judge, dimension)) WITHOUT ROWID""",
     ),
+    (
+        """CREATE TABLE outputs (
+            key TEXT PRIMARY KEY, model TEXT NOT NULL, settings TEXT NOT NULL, instruction TEXT NOT NULL,
+            text TEXT, finish TEXT NOT NULL, reason TEXT NOT NULL, detail TEXT NOT NULL, attempts INTEGER NOT NULL,
+            computed INTEGER NOT NULL, reused INTEGER NOT NULL, generated INTEGER NOT NULL,
+            created REAL NOT NULL) WITHOUT ROWID""",
+    ),
 )
 
 
