@@ -50,6 +50,8 @@ def _escapes(beat: Bools, tied: Bools) -> bool:
     every i that beat j and |x_i - x_j| <= 2e for every tie. Set 2e = 1: such x exist unless the constraints, as
     lengths of arcs, hold a cycle of negative length (Bellman 1958, "On a routing problem", Quart. Appl. Math. 16).
     """
+    if np.bincount(linked_parts(beat, both_ways=True)).max() > 1:
+        return False  # a cycle of wins is a cycle of negative length
     length = np.where(beat, -1.0, np.where(tied, 1.0, np.inf))
     np.fill_diagonal(length, 0.0)
     for middle in range(len(length)):  # Floyd and Warshall's shortest paths
@@ -84,26 +86,51 @@ def firm_parts(one: Ints, two: Ints, cluster: Ints, size: int) -> tuple[Ints, In
     there is nothing to see. Rows are (one, two, cluster), each combination once.
     """
     edges, owner, times = np.unique(one * size + two, return_index=True, return_counts=True)
-    sole = np.where(times > 1, -1, cluster[owner])  # the only cluster that has this edge
-
-    def parts_without(left_out: int) -> Ints:
-        kept = edges[sole != left_out]
-        return linked_parts(_matrix(kept // size, kept % size, size))
-
-    parts = whole = linked_parts(_matrix(edges // size, edges % size, size))
-    often = edges[sole < 0]
-    if linked_parts(_matrix(often // size, often % size, size)).max() == whole.max():
-        return parts, np.zeros(0, dtype=np.int64)  # every link is there at least twice
+    often = edges[times > 1]
+    blocks = _joined(often // size, often % size, size)  # nothing that is there twice is ever lost
+    first, second, sole = blocks[edges // size], blocks[edges % size], cluster[owner]
+    between = first != second
+    first, second, sole = first[between], second[between], sole[between]
+    count = int(blocks.max()) + 1
+    parts = whole = _joined(first, second, count)
     bridges = []
-    for candidate in np.unique(sole[sole >= 0]):
-        apart = parts_without(candidate)
+    # Without a cluster that has no edge in this one spanning forest, the forest still holds all together.
+    for candidate in np.unique(sole[_forest(first, second, count)]):
+        kept = sole != candidate
+        apart = _joined(first[kept], second[kept], count)
         if apart.max() > whole.max():
             bridges.append(candidate)
-            parts = _renumbered(parts * size + apart)
-    return parts, np.array(bridges, dtype=np.int64)
+            parts = _renumbered(parts * count + apart)
+    return _renumbered(parts[blocks]), np.array(bridges, dtype=np.int64)
 
 
-def _matrix(first: Ints, second: Ints, size: int) -> Bools:
-    links = np.zeros((size, size), dtype=bool)
-    links[first, second] = True
-    return links
+def _joined(first: Ints, second: Ints, count: int) -> Ints:
+    """The part of each of so many nodes, where these edges join them."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    graph = coo_array((np.ones(len(first)), (first, second)), shape=(count, count))
+    return np.asarray(connected_components(graph.tocsr(), directed=False)[1], dtype=np.int64)
+
+
+def _forest(first: Ints, second: Ints, count: int) -> Ints:
+    """The places of edges that make a spanning forest: each joins what those before it have not.
+
+    >>> _forest(np.array([0, 1, 0, 2]), np.array([1, 0, 2, 1]), 3).tolist()
+    [0, 2]
+    """
+    home = list(range(count))
+
+    def root(node: int) -> int:
+        while home[node] != node:
+            home[node] = home[home[node]]
+            node = home[node]
+        return node
+
+    taken = []
+    for place, (one, two) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
+        ends = root(one), root(two)
+        if ends[0] != ends[1]:
+            home[ends[0]] = ends[1]
+            taken.append(place)
+    return np.array(taken, dtype=np.int64)
