@@ -1,20 +1,27 @@
-"""Judgments a second over HTTP: evenhand end to end beside a bare aiohttp loop, in one run.
+"""Judgments a second over HTTP: evenhand end to end beside a bare aiohttp loop, in one run; and at scale.
 
-    python benchmarks/endpoint_speed.py [--pairs N] [--rounds K] [--scale 1000 100000 ...]
+    python benchmarks/endpoint_speed.py [--pairs N] [--rounds K]
+    python benchmarks/endpoint_speed.py --rounds 0 --scale 1000 100000 1000000 [--short]
+    python benchmarks/endpoint_speed.py --rounds 0 --finished 1000000 [--short]
 
 A loopback nginx gives the same answer to every request. The bare loop sends the very bodies that evenhand sends,
 over as many connections, and parses the JSON. evenhand reads the pairs from a file, renders, hashes, asks, reads
-the verdict with its probabilities, and stores it durably. The two take turns. `--scale` runs evenhand alone over
-so many pairs and prints its rate, its memory, and the time until a finished run says that there is nothing to do.
+the verdict with its probabilities, and stores it durably. The two take turns. Beside the rates stands the time that
+the processor spent on each, which says more than the clock on a machine that is busy with other things.
+
+`--scale` runs the command itself over so many pairs: `evenhand judge`, the same again when all is done, and
+`evenhand results`; and tells the rate, the peak memory of each, and how long the last two take. The database and
+the pairs (about 9 KB a pair together) are deleted afterwards; `--short` makes pairs of 300 bytes. `--finished`
+does the last two alone, over a database that the store has filled without asking anyone, which is much quicker.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import os
-import resource
 import shutil
 import socket
 import subprocess
@@ -23,6 +30,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,9 +40,13 @@ import orjson
 
 from evenhand import Protocol, Store, read_pairs
 from evenhand.engines import open_engine
+from evenhand.engines.base import Answer, Token, Usage
 from evenhand.engines.endpoint import EndpointSettings
 from evenhand.judge import Setup
+from evenhand.protocol import ORDERS
 from evenhand.runner import Run
+from evenhand.store import Entry
+from evenhand.verdict import read_answer
 
 CONNECTIONS = 64
 TOP = [("A", -0.1), ("B", -2.5), ("tie", -4.0), *((f"word{n}", -6.0 - n) for n in range(17))]
@@ -96,9 +108,9 @@ def fixed_server(reply: Mapping[str, Any] = REPLY) -> Iterator[str]:
             server.wait()
 
 
-def write_pairs(path: Path, count: int) -> None:
+def write_pairs(path: Path, count: int, repeated: int = 15) -> None:
     """Pairs of about 3 KB, all different."""
-    filler = "The quick brown fox jumps over the lazy dog, and then it thinks about what it has done. " * 15
+    filler = "The quick brown fox jumps over the lazy dog, and then it thinks about what it has done. " * repeated
     with path.open("w") as file:
         for number in range(count):
             row = {
@@ -154,24 +166,111 @@ def side_by_side(url: str, folder: Path, count: int, rounds: int) -> None:
     pairs = folder / "pairs.jsonl"
     write_pairs(pairs, count)
     bodies = bodies_of(pairs, 200)
-    print("| round | bare aiohttp loop, requests/s | evenhand, verdicts/s | ratio |\n|--:|--:|--:|--:|")
+    gc.freeze()  # as the command does
+    print(
+        "| round | bare aiohttp loop, requests/s | evenhand, verdicts/s | ratio | processor time, bare / evenhand |"
+    )
+    print("|--:|--:|--:|--:|--:|", flush=True)
     for number in range(1, rounds + 1):
+        began = time.process_time()
         plain = asyncio.run(bare(url, bodies, 2 * count))
+        middle = time.process_time()
         ours, _ = asyncio.run(evenhand(url, pairs, folder / f"{number}.db", count))
-        print(f"| {number} | {plain:,.0f} | {ours:,.0f} | {ours / plain:.2f} |", flush=True)
+        cost, our_cost = ((x / (2 * count)) * 1e6 for x in (middle - began, time.process_time() - middle))
+        print(
+            f"| {number} | {plain:,.0f} | {ours:,.0f} | {ours / plain:.2f} |"
+            f" {cost:.0f} / {our_cost:.0f} µs = {cost / our_cost:.2f} |",
+            flush=True,
+        )
 
 
-def at_scale(url: str, folder: Path, count: int) -> None:
-    """One size, in a process of its own, so that its memory is its own."""
-    pairs, db = folder / f"{count}.jsonl", folder / f"{count}.db"
-    write_pairs(pairs, count)
-    rate, asked = asyncio.run(evenhand(url, pairs, db, count))
+@dataclass(frozen=True, slots=True)
+class Took:
+    """What one command took."""
+
+    facts: dict[str, Any]
+    seconds: float
+    processor: float
+    megabytes: float
+
+
+def command(*arguments: str) -> Took:
+    """Run evenhand as a user would, and see what it took."""
     began = time.perf_counter()
-    asyncio.run(evenhand(url, pairs, db, count))
-    again = time.perf_counter() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    size = db.stat().st_size / max(asked, 1)
-    print(f"| {count:,} | {rate:,.0f} | {peak:,.0f} MB | {size:,.0f} | {again:,.1f} s |", flush=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "evenhand", *arguments, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert process.stdout is not None
+    said = process.stdout.read()
+    _, status, used = os.wait4(process.pid, 0)  # of this process alone, unlike getrusage
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"evenhand {arguments[0]} ended with {process.returncode}")
+    cpu = used.ru_utime + used.ru_stime
+    return Took(json.loads(said), time.perf_counter() - began, cpu, used.ru_maxrss / 1024)
+
+
+def at_scale(url: str, folder: Path, count: int, short: bool) -> None:
+    """One size: judged, judged again, and looked at."""
+    pairs, db = folder / f"{count}.jsonl", folder / f"{count}.db"
+    write_pairs(pairs, count, repeated=1 if short else 15)
+    judge = ("judge", str(pairs), "--judge", f"{url}#fixed", "--db", str(db), "--concurrency", str(CONNECTIONS))
+    first = command(*judge)
+    again = command(*judge)
+    results = command("results", "--db", str(db))
+    assert (first.facts["asked"], again.facts["asked"], results.facts["pairs"]) == (2 * count, 0, count)
+    rate = count / first.facts["seconds"]
+    print(
+        f"| {count:,} | {rate:,.0f} | {first.processor / count * 1e6:,.0f} µs | {first.megabytes:,.0f} MB"
+        f" | {db.stat().st_size / count:,.0f} | {again.seconds:,.1f} s ({again.processor:,.1f} s),"
+        f" {again.megabytes:,.0f} MB | {results.seconds:,.1f} s ({results.processor:,.1f} s),"
+        f" {results.megabytes:,.0f} MB |",
+        flush=True,
+    )
+    pairs.unlink()
+    db.unlink()
+
+
+def fill(pairs: Path, db: Path, url: str) -> None:
+    """A database as a finished run leaves it, without asking: the same answer for every hearing, by the store."""
+    settings = EndpointSettings(concurrency=CONNECTIONS)
+    setup = Setup(open_engine(f"{url}#fixed", endpoint=settings), Protocol.load("overall"))
+    answer = Answer("A", (Token("A", tuple(TOP)),), Usage(900, 0, 1))
+    verdicts = read_answer(answer, ["overall"])
+    source = read_pairs(pairs)
+    with Store(db) as store:
+        judge = store.judge(setup)
+        while batch := list(islice(source, 500)):
+            keyed = [(pair, {order: setup.key(pair, order) for order in ORDERS}) for pair in batch]
+            cases = store.enter(judge, 1, keyed)
+            store.record_all(
+                [Entry(hearing, 0, answer, verdicts) for case in cases for hearing in case.hearings.values()]
+            )
+            for case in cases:
+                store.release(case)
+
+
+def finished(url: str, folder: Path, count: int, short: bool) -> None:
+    """A run over pairs that are all judged already."""
+    pairs, db = folder / f"{count}.jsonl", folder / f"{count}.db"
+    write_pairs(pairs, count, repeated=1 if short else 15)
+    fill(pairs, db, url)
+    size = db.stat().st_size
+    judge = ("judge", str(pairs), "--judge", f"{url}#fixed", "--db", str(db), "--concurrency", str(CONNECTIONS))
+    for arguments in (judge, ("results", "--db", str(db))):
+        took = command(*arguments)
+        assert (took.facts.get("asked", 0), took.facts["pairs"]) == (0, count)
+        print(
+            f"| {count:,} | {size / 1e9:.1f} GB | `evenhand {arguments[0]}` | {took.seconds:,.0f} s |"
+            f" {took.processor:,.0f} s | {took.megabytes:,.0f} MB |",
+            flush=True,
+        )
+
+
+SCALE_HEAD = """
+| pairs | pairs/s | processor time a pair | peak memory | bytes a pair in the database | the same command again, \
+until it has said that nothing was asked (processor time) | `evenhand results` |
+|--:|--:|--:|--:|--:|--:|--:|"""
 
 
 def main() -> None:
@@ -179,21 +278,24 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=3000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=int, nargs="*", default=[])
-    parser.add_argument("--one-size", nargs=2, metavar=("URL", "COUNT"), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--finished", type=int, help="repeat a finished run of so many pairs; it is not asked first"
+    )
+    parser.add_argument("--short", action="store_true", help="pairs of about 300 bytes at scale")
+    parser.add_argument("--folder", help="where the files of --scale are put; else the system's temporary folder")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        if args.one_size:
-            at_scale(args.one_size[0], Path(folder), int(args.one_size[1]))
-            return
-        with fixed_server() as url:
-            if args.rounds:
-                side_by_side(url, Path(folder), args.pairs, args.rounds)
-            if args.scale:
-                print("\n| pairs | verdicts/s | peak memory | bytes a verdict | finished run, until it says so |")
-                print("|--:|--:|--:|--:|--:|", flush=True)
-            for count in args.scale:
-                again = [sys.executable, __file__, "--one-size", url, str(count)]
-                subprocess.run(again, check=True, env=os.environ)
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder, fixed_server() as url:
+        if args.rounds:
+            side_by_side(url, Path(folder), args.pairs, args.rounds)
+        if args.scale:
+            print(SCALE_HEAD, flush=True)
+        for count in args.scale:
+            at_scale(url, Path(folder), count, args.short)
+        if args.finished:
+            print(
+                "\n| pairs | database | command | time | processor time | peak memory |\n|--:|--:|---|--:|--:|--:|"
+            )
+            finished(url, Path(folder), args.finished, args.short)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, wait
 from pathlib import Path
@@ -25,6 +26,8 @@ from evenhand.runner import Run
 from evenhand.store import Store
 
 DEFAULT_PROTOCOL = "overall"
+# How many judgments are brought over from the loop's thread at a time, where so many are ready.
+_AT_ONCE = 64
 T = TypeVar("T")
 
 
@@ -144,8 +147,9 @@ class Judgments:
         self._run = run
         self._stream = aiter(run)
         self._loop = loop
-        self._asked: Future[Judgment | None] | None = None  # the question that a caller is waiting for
-        self._taking: asyncio.Task[Judgment | None] | None = None
+        self._here: deque[Judgment] = deque()  # brought over from the loop's thread, not handed out yet
+        self._asked: Future[list[Judgment]] | None = None  # the question that a caller is waiting for
+        self._taking: asyncio.Task[list[Judgment]] | None = None
 
     def __enter__(self) -> Judgments:
         return self
@@ -159,17 +163,19 @@ class Judgments:
 
     def take(self) -> Judgment | None:
         """Wait for the next judgment; None at the end of the run."""
-        if not self._loop.running:
-            return None
-        if self._asked is None or self._asked.cancelled():
-            self._asked = self._loop.submit(self._take())
-        wait([self._asked])  # an interrupt here leaves the question standing, for whoever takes next
-        answered, self._asked = self._asked, None
-        return answered.result()
+        if not self._here and self._loop.running:
+            if self._asked is None or self._asked.cancelled():
+                self._asked = self._loop.submit(self._take())
+            wait([self._asked])  # an interrupt here leaves the question standing, for whoever takes next
+            answered, self._asked = self._asked, None
+            self._here.extend(answered.result())
+        return self._here.popleft() if self._here else None
 
     async def atake(self) -> Judgment | None:
         """Like `take`, for async code."""
-        return await asyncio.wrap_future(self._loop.submit(self._take()))
+        if not self._here:
+            self._here.extend(await asyncio.wrap_future(self._loop.submit(self._take())))
+        return self._here.popleft() if self._here else None
 
     def stop(self) -> None:
         """Begin no other pair; those under way still come out."""
@@ -177,17 +183,23 @@ class Judgments:
 
     def close(self) -> None:
         """Stop the run, if it is not at its end, and wait until it has stopped; what was answered is kept."""
+        self._here.clear()
         if self._loop.running:
             self._loop.run(self._stop())
 
     async def aclose(self) -> None:
         """Like `close`, for async code."""
+        self._here.clear()
         if self._loop.running:
             await asyncio.wrap_future(self._loop.submit(self._stop()))
 
-    async def _take(self) -> Judgment | None:
+    async def _take(self) -> list[Judgment]:
+        """The next, and what is ready behind it: the way between threads costs as much for one as for many."""
         self._taking = asyncio.current_task()
-        return await anext(self._stream, None)
+        taken = [judgment] if (judgment := await anext(self._stream, None)) is not None else []
+        while taken and self._run.ready and len(taken) < _AT_ONCE:
+            taken.append(await anext(self._stream))
+        return taken
 
     async def _stop(self) -> None:
         """A caller that was interrupted has left its question behind; it is taken back first."""

@@ -38,6 +38,8 @@ COLOURS = {"1": "dodger_blue1", "2": "dark_orange", "tie": "grey62", "invalid": 
 # A judge that puts less than this on the labels is answering something else.
 LOW_MASS = 0.5
 _QUIET_SECONDS = 10.0
+# How often a live bar is brought up to date.
+_BAR_SECONDS = 0.05
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -296,17 +298,22 @@ def watching(total: int, *, lines: bool = False) -> Iterator[Watch]:
 class _Bar:
     def __init__(self, bar: Progress, total: int, lines: bool) -> None:
         self._bar, self._lines = bar, lines
-        self._began = time.monotonic()
+        self._began, self._told = time.monotonic(), 0.0
+        self._done, self._total = 0, total
         self._task = bar.add_task("", total=total, rate="", tokens="0", invalid="")
 
     def judged(self, judgment: Judgment, usage: Usage, invalid: int) -> None:
         if self._lines:
             self._bar.console.print(judgment_line(judgment))
-        done = self._bar.tasks[0].completed + 1
+        self._done += 1
+        now = time.monotonic()
+        if now - self._told < _BAR_SECONDS and self._done < self._total:
+            return  # thousands may come in a second, and nobody sees each
+        self._told = now
         self._bar.update(
             self._task,
-            advance=1,
-            rate=_pace(done, time.monotonic() - self._began),
+            completed=self._done,
+            rate=_pace(self._done, now - self._began),
             tokens=f"{usage.computed:,}",
             invalid=f"[red]{invalid} invalid[/]" if invalid else "0 invalid",
         )

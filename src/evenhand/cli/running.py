@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -94,6 +95,8 @@ def run_with_progress(
     summary: Summary | None = None,
 ) -> tuple[Summary, dict[str, Any]]:
     """Judge with progress until there is enough; Ctrl-C stops after what is under way, a second one at once."""
+    # What is loaded by now stays; the collector need not look through it again and again while answers come.
+    gc.freeze()
     summary = summary or Summary(judge.setup.protocol.dimensions)
     began, stopped = time.monotonic(), ""
     with console.watching(total, lines=lines) as watch, judge.run(pairs) as judgments:
