@@ -172,7 +172,7 @@ def _paired(n: int, shape: str, first: float, second: float, agree: float, repet
 
 
 def lengths(repetitions: int, seed: int) -> Iterator[Row]:
-    for n in (25, 50, 500):
+    for n in (40, 50, 500):
         for shape in ("no", "fives") if n >= 500 else ("no",):
             for rate, effect in ((0.5, 0.0), (0.5, 1.0), (0.8, 1.0), (0.9, 0.5)):
                 for what in ("rate", "effect"):
@@ -196,7 +196,7 @@ def _length(n: int, shape: str, rate: float, effect: float, what: str, repetitio
             return (found.low, found.high), rate
         return (found.effect_low, found.effect_high), effect
 
-    why = "few trials" if n * min(rate, 1 - rate) <= 10 else ""
+    why = "few trials" if n <= 50 else ""
     return held(draw, repetitions, seed, (str(n), shape, f"{rate}", f"{effect}", what), why)
 
 

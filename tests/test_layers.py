@@ -35,6 +35,7 @@ LAYERS = (
     "report",
     "export",
     "rankings",
+    "analysis",
     "plots",
     "api",
     "console",

@@ -14,6 +14,7 @@ from evenhand.judge import Hearing, Judgment
 from evenhand.pairs import Pair, Side
 from evenhand.protocol import ORDERS, Order
 from evenhand.report import Summary, Tally, judgment_facts
+from evenhand.stats.winrate import mean_rate
 from evenhand.verdict import LABELS, SIDES, Label, Verdict, invalid, pool
 
 OTHER_SIDE: dict[str, Side] = {"1": "2", "2": "1", "tie": "tie"}
@@ -38,7 +39,7 @@ def verdicts(draw: st.DrawFn) -> Verdict:
 def judgments(draw: st.DrawFn) -> Judgment:
     known: Side | None = draw(st.sampled_from((None, *SIDES)))
     labels: dict[str, Side] = {"overall": known} if known else {}
-    pair = Pair("Hi", draw(st.sampled_from("xy")), "z", labels=labels)
+    pair = Pair(draw(st.sampled_from(["Hi", "Ho", "Hu"])), draw(st.sampled_from("xy")), "z", labels=labels)
     orders: tuple[Order, ...] = draw(st.sampled_from((ORDERS, ORDERS[:1], ORDERS[1:])))
     return Judgment.of(pair, {order: Hearing({"overall": draw(verdicts())}) for order in orders})
 
@@ -139,9 +140,58 @@ def test_exchanging_the_sides_mirrors_every_fact(found: list[Judgment]) -> None:
         assert facts[same] == back[same]
     for same in ("label_mass", "position_lift"):
         assert back[same] == (None if facts[same] is None else pytest.approx(facts[same]))
-    if facts["n"]:
-        assert back["win_rate_1"] == pytest.approx(1 - facts["win_rate_1"])
+    for reading, mirror in ((facts, back), (facts["expected"], back["expected"])):
+        if facts["n"]:
+            assert mirror["win_rate_1"] == pytest.approx(1 - reading["win_rate_1"], abs=1e-9)
+            assert mirror["ci"] == pytest.approx([1 - end for end in reversed(reading["ci"])], abs=1e-9)
+    assert (facts["clusters"], facts["small"]) == (back["clusters"], back["small"])
+    if facts["invalid_bounds"]:
+        assert back["invalid_bounds"] == pytest.approx([1 - end for end in reversed(facts["invalid_bounds"])])
     assert back.get("agreement") == (pytest.approx(facts["agreement"]) if "agreement" in facts else None)
+
+
+@given(st.lists(judgments(), max_size=20))
+def test_both_readings_are_those_of_the_plain_functions(found: list[Judgment]) -> None:
+    facts = summed(found)
+    valid = [j for j in found if j["overall"].side]
+    instructions = [j.pair.instruction for j in valid]
+    hard = mean_rate([{"1": 1.0, "tie": 0.5, "2": 0.0}[str(j["overall"].side)] for j in valid], instructions)
+    shares = [j["overall"].p for j in valid]
+    lean = mean_rate([p["1"] + p["tie"] / 2 for p in shares if p], instructions)
+    assert facts["win_rate_1"] == hard.value
+    assert facts["ci"] == (None if hard.low is None else [hard.low, hard.high])
+    assert facts["expected"]["win_rate_1"] == lean.value
+    assert facts["clusters"] == len(set(instructions))
+
+
+@given(st.lists(judgments(), max_size=20))
+def test_invalid_findings_bound_the_rate(found: list[Judgment]) -> None:
+    facts = summed(found)
+    if not facts["invalid"]:
+        assert facts["invalid_bounds"] is None
+        return
+    won = sum({"1": 1.0, "tie": 0.5}.get(str(j["overall"].side), 0.0) for j in found)
+    lost_all, won_all = won / len(found), (won + facts["invalid"]) / len(found)
+    assert facts["invalid_bounds"] == pytest.approx([lost_all, won_all])
+
+
+@given(st.lists(judgments(), max_size=12))
+def test_a_twin_of_every_pair_changes_no_rate(found: list[Judgment]) -> None:
+    once, twice = summed(found), summed([*found, *found])
+    for name in ("win_rate_1", "ci", "expected", "clusters", "invalid_bounds"):
+        assert twice[name] == once[name]
+
+
+def test_facts_keep_up_with_what_is_added() -> None:
+    tally = Tally()
+    for count in range(1, 4):
+        tally.add(pool("overall", {"forward": Verdict("overall", "A")}))
+        assert (tally.facts()["n"], tally.facts()["clusters"]) == (count, count)
+
+
+def test_a_length_without_meaning_has_a_reason() -> None:
+    length = summed([heard(forward="A", swapped="B")])["length_controlled"]
+    assert (length["win_rate_1"], length["ci"], length["reason"]) == (None, None, "fewer than 40 instructions")
 
 
 def heard(**labels: Label) -> Judgment:

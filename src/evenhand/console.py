@@ -47,8 +47,8 @@ err = Console(stderr=True, highlight=False)
 
 def summary_table(summary: Summary, title: str) -> Table:
     """The table at the end of a run: one row for each dimension."""
-    one, two = summary.sides
-    table = plain_table(title)
+    one, two = (escape(visible(_cut(name))) for name in summary.sides)
+    table = plain_table(escape(visible(title)))
     table.add_column("dimension", no_wrap=True)
     for name, style in ((f"{one}\nwins", COLOURS["1"]), ("tie", COLOURS["tie"]), (f"{two}\nwins", COLOURS["2"])):
         table.add_column(name, justify="right", style=style, no_wrap=True)
@@ -64,6 +64,11 @@ def summary_table(summary: Summary, title: str) -> Table:
     for dimension, tally in summary.tallies.items():
         table.add_row(dimension, *_cells(tally))
     return table
+
+
+def _cut(name: str, longest: int = 10) -> str:
+    """A name that leaves the numbers of a table their room."""
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
 def plain_table(title: str | None = None) -> Table:
@@ -111,8 +116,8 @@ def notes(summary: Summary) -> Iterator[str]:
             f"[red]label mass[/] {percent(min(masses))}: this judge would rather say something else"
             " than A, B or tie. It is not a judge; do not trust its verdicts."
         )
-    if any(tally.n < 30 for tally in summary.tallies.values() if tally.n):
-        yield "fewer than 30 pairs: the intervals are wide, and rightly so."
+    if any(tally.facts()["small"] for tally in summary.tallies.values()):
+        yield "fewer than 30 instructions: n is small, the intervals are wide, and rightly so."
 
 
 def agreement_table(summary: Summary) -> Table | None:

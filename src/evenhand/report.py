@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,16 +10,63 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand.engines.base import Usage
 from evenhand.judge import Judgment
-from evenhand.pairs import COMBINED
+from evenhand.pairs import COMBINED, Pair, Side, digest
 from evenhand.verdict import SIDES, Finding, known_label, log_odds
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # numpy takes a third of a second, which commands without statistics should not pay
+    from evenhand.stats.length import LengthControlled
     from evenhand.stats.winrate import Rate
+
+VALUE_OF: dict[Side, float] = {"1": 1.0, "2": 0.0, "tie": 0.5}
+
+
+@dataclass
+class Places:
+    """What statistics need of each pair besides its verdicts: twelve bytes, whatever the length of its texts."""
+
+    clusters: array[int] = field(default_factory=lambda: array("Q"))
+    longer: array[int] = field(default_factory=lambda: array("i"))
+
+    def add(self, pair: Pair | None = None) -> int:
+        """The place of a pair; one that is not given is like no other."""
+        self.clusters.append(cluster_of(pair) if pair else len(self.clusters))
+        self.longer.append(length_difference(pair) if pair else 0)
+        return len(self.clusters) - 1
+
+
+def cluster_of(pair: Pair) -> int:
+    """A number that pairs with the same instruction share.
+
+    >>> cluster_of(Pair("Hi", "x", "y")) == cluster_of(Pair("Hi", "v", "w"))
+    True
+    """
+    return int(digest(pair.instruction)[:16], 16)
+
+
+def length_difference(pair: Pair) -> int:
+    """By how many characters output 1 is longer than output 2.
+
+    >>> length_difference(Pair("Hi", "Hello", "Hey"))
+    2
+    """
+    return len(pair.output_1) - len(pair.output_2)
+
+
+def expected_value(p: Mapping[Side, float]) -> float:
+    """What side 1 can expect: the probability that it wins, and half of that of a tie.
+
+    >>> expected_value({"1": 0.5, "2": 0.25, "tie": 0.25})
+    0.625
+    """
+    return p["1"] + p["tie"] / 2
 
 
 @dataclass
 class Tally:
-    """What one dimension comes to over many pairs; it takes the same room for ten pairs and for ten million."""
+    """What one dimension comes to over many pairs; a pair takes thirteen bytes, and those of its place.
+
+    Counts alone make a tally too, one that knows of no clusters, no probabilities and no lengths.
+    """
 
     sides: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
@@ -31,12 +79,20 @@ class Tally:
     labelled: int = 0
     decided_right: float = 0.0
     decided: int = 0
+    where: Places = field(default_factory=Places)
+    rows: array[int] = field(default_factory=lambda: array("I"))  # of the valid findings, among the places
+    hard: array[int] = field(default_factory=lambda: array("b"))  # twice the value: 2 won, 1 tie, 0 lost
+    expected: array[float] = field(default_factory=lambda: array("d"))
+    _told: tuple[int, dict[str, Any]] = (-1, {})
 
-    def add(self, finding: Finding, known: str | None = None) -> None:
+    def add(self, finding: Finding, known: str | None = None, place: int | None = None) -> None:
         """Count one finding, against the known answer if there is one."""
-        if finding.side is None:
+        if finding.side is None or finding.p is None:
             self.reasons[finding.invalid or "unknown"] += 1
             return
+        self.rows.append(self.where.add() if place is None else place)
+        self.hard.append(round(2 * VALUE_OF[finding.side]))
+        self.expected.append(expected_value(finding.p))
         self.sides[finding.side] += 1
         self.inconsistent += finding.inconsistent
         for verdict in finding.orders.values():
@@ -71,14 +127,63 @@ class Tally:
     @property
     def rate(self) -> Rate:
         """How often side 1 wins, a tie counting one half."""
-        from evenhand.stats.winrate import win_rate  # with numpy, which is not needed to begin a run
+        import numpy as np
 
-        wins, losses, ties = (self.sides[side] for side in SIDES)
-        return win_rate(wins, ties, losses)
+        from evenhand.stats.winrate import mean_rate, win_rate
+
+        if not self.rows:
+            return win_rate(self.sides["1"], self.sides["tie"], self.sides["2"])
+        return mean_rate(np.array(self.hard) / 2, self._of_places(self.where.clusters))
+
+    @property
+    def expected_rate(self) -> Rate:
+        """How often side 1 can expect to win: each verdict counts by its probabilities."""
+        import numpy as np
+
+        from evenhand.stats.winrate import mean_rate
+
+        return mean_rate(np.array(self.expected), self._of_places(self.where.clusters))
+
+    def length_controlled(self) -> LengthControlled:
+        """How often side 1 would win at equal length."""
+        import numpy as np
+
+        from evenhand.stats.length import length_controlled
+
+        clusters, longer = self._of_places(self.where.clusters), self._of_places(self.where.longer)
+        return length_controlled(np.array(self.hard) / 2, longer, clusters)
+
+    def _of_places(self, column: array[int]) -> Any:
+        import numpy as np
+
+        return np.array(column)[np.array(self.rows, dtype=np.intp)]
 
     def facts(self) -> dict[str, Any]:
-        """The tally as plain data."""
-        rate = self.rate
+        """The tally as plain data; worked out once for as many findings as there are."""
+        seen = self.n + self.invalid
+        if self._told[0] != seen:
+            self._told = (seen, {**self._counts(), **self._rates()})
+        return dict(self._told[1])
+
+    def _rates(self) -> dict[str, Any]:
+        from evenhand.stats.winrate import missing_bounds
+
+        rate, expected = self.rate, self.expected_rate
+        bounds = missing_bounds(rate, self.invalid) if self.invalid else None
+        return {
+            "win_rate_1": rate.value,
+            "ci": interval(rate.low, rate.high),
+            "ci_method": rate.method,
+            "ci_level": rate.level,
+            "clusters": rate.clusters,
+            "effective_n": rate.effective,
+            "small": rate.small,
+            "invalid_bounds": None if bounds is None else list(bounds),
+            "expected": {"win_rate_1": expected.value, "ci": interval(expected.low, expected.high)},
+            "length_controlled": _length_facts(self.length_controlled()),
+        }
+
+    def _counts(self) -> dict[str, Any]:
         facts: dict[str, Any] = {
             "n": self.n,
             "wins_1": self.sides["1"],
@@ -87,10 +192,6 @@ class Tally:
             "inconsistent": self.inconsistent,
             "invalid": self.invalid,
             "invalid_reasons": dict(self.reasons),
-            "win_rate_1": rate.value,
-            "ci": None if rate.low is None else [rate.low, rate.high],
-            "ci_method": rate.method,
-            "ci_level": rate.level,
             "label_mass": self.mass / self.masses if self.masses else None,
             "position_lift": self.first / self.places if self.places else None,
         }
@@ -117,7 +218,8 @@ class Summary:
     """
 
     def __init__(self, dimensions: Iterable[str]) -> None:
-        self.tallies = {dimension: Tally() for dimension in dimensions}
+        self.places = Places()
+        self.tallies = {dimension: Tally(where=self.places) for dimension in dimensions}
         self.models: set[tuple[str, str]] = set()
         self.pairs = 0
 
@@ -126,8 +228,10 @@ class Summary:
         self.pairs += 1
         if len(self.models) < 2:  # only whether all pairs are of the same two models matters
             self.models.add((judgment.pair.model_1, judgment.pair.model_2))
+        place = self.places.add(judgment.pair)
         for dimension, finding in judgment.findings.items():
-            self.tallies.setdefault(dimension, Tally()).add(finding, known_label(judgment.pair.labels, dimension))
+            tally = self.tallies.setdefault(dimension, Tally(where=self.places))
+            tally.add(finding, known_label(judgment.pair.labels, dimension), place)
 
     @property
     def invalid(self) -> int:
@@ -147,6 +251,23 @@ class Summary:
             "sides": {"1": self.sides[0], "2": self.sides[1]},
             "dimensions": {dimension: tally.facts() for dimension, tally in self.tallies.items()},
         }
+
+
+def interval(low: float | None, high: float | None) -> list[float] | None:
+    """Two ends as plain data; None where there are none."""
+    return None if low is None or high is None else [low, high]
+
+
+def _length_facts(found: LengthControlled) -> dict[str, Any]:
+    return {
+        "win_rate_1": found.value,
+        "ci": interval(found.low, found.high),
+        "length_effect": found.effect,
+        "length_effect_ci": interval(found.effect_low, found.effect_high),
+        "typical_difference": found.typical,
+        "method": found.method,
+        "reason": found.reason or None,
+    }
 
 
 def judgment_facts(judgment: Judgment) -> dict[str, Any]:

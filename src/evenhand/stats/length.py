@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from evenhand.stats.clusters import Floats, Ints, ordered_sum, places, shape_of, t_quantile
 
-METHOD = "fractional logit on tanh(length difference), cluster-robust with the fit"
+METHOD = "fractional logit on tanh(length difference), bias-reduced, cluster-robust with the fit"
 # With fewer clusters the error of the fit is itself too uncertain to be told (docs/statistics.md).
-FEWEST = 20
-FEWEST_OF_A_KIND = 5
+FEWEST = 40
 _STEPS = 60
-_STEEPEST = 12.0  # log-odds beyond which a fit has run away: the data are separated
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ def length_controlled(
     >>> bool(won.mean() > 0.65), found.low < 0.5 < found.high, found.effect_low > 0
     (True, True, True)
     >>> length_controlled([1, 0, 1], [5, -5, 2]).reason
-    'fewer than 20 instructions'
+    'fewer than 40 instructions'
     """
     y, d = np.asarray(values, dtype=np.float64), np.asarray(differences, dtype=np.float64)
     place = np.arange(len(y)) if clusters is None else places(clusters)
@@ -68,7 +67,7 @@ def length_controlled(
         fitted = _fit(y, d, place, level)
         if fitted is not None:
             return fitted
-        reason = "length decides every verdict, so that no fit exists"
+        reason = "the fit does not come to rest"
     return LengthControlled(None, None, None, None, None, None, None, len(y), count, level, METHOD, reason)
 
 
@@ -79,22 +78,18 @@ def _obstacle(y: Floats, d: Floats, place: Ints) -> str:
         return "all verdicts are the same"
     if np.all(d == d[0]):
         return "the lengths differ by nothing" if d[0] == 0 else "the lengths differ by the same in all pairs"
-    share = float(y.mean())
-    if shape_of(np.bincount(place)).kish * min(share, 1 - share) < FEWEST_OF_A_KIND:
-        return f"wins or losses on fewer than {FEWEST_OF_A_KIND} instructions"
     return ""
 
 
 def _fit(y: Floats, d: Floats, place: Ints, level: float) -> LengthControlled | None:
     typical = math.sqrt(ordered_sum(d**2) / len(d))
     x = np.column_stack([np.ones(len(d)), np.tanh(d / typical)])
-    coefficients = _newton(y, x)
+    coefficients = _newton(y, x, len(y) / shape_of(np.bincount(place)).kish)
     if coefficients is None:
         return None
-    covariance, freedom = _covariance(y, d, x, coefficients, typical, place)
-    t = t_quantile(freedom, level)
     at_zero, slope = (float(c) for c in coefficients)
-    error, tilt = (t * math.sqrt(max(covariance[i, i], 0.0)) for i in (0, 1))
+    most = shape_of(np.bincount(place)).freedom - 1
+    error, tilt = (_reach(parts, most, level) for parts in _parts(y, d, x, coefficients, typical, place))
     unit = math.tanh(1.0)  # what x is for a pair that differs by the typical length
     value, low, high = (_logistic(at_zero + sign * error) for sign in (0, -1, 1))
     effect, weakest, strongest = (unit * (slope + sign * tilt) for sign in (0, -1, 1))
@@ -102,25 +97,44 @@ def _fit(y: Floats, d: Floats, place: Ints, level: float) -> LengthControlled | 
     return LengthControlled(value, low, high, effect, weakest, strongest, typical, len(y), count, level)
 
 
-def _newton(y: Floats, x: Floats) -> Floats | None:
-    """Coefficients that solve the score equations; None where they run away."""
+def _newton(y: Floats, x: Floats, repeats: float) -> Floats | None:
+    """Firth's fit (1993, "Bias reduction of maximum likelihood estimates", Biometrika 80, 27-38): its coefficients.
+
+    Verdicts are drawn to one half by their leverage, which keeps the fit finite where length decides every
+    verdict, and unbiased where there are few. `repeats` is how many pairs there are for each cluster of equal
+    weight: a pair that is there twice shall not count for more.
+    """
     b: Floats = np.zeros(2)
     for _ in range(_STEPS):
         mean = _logistic_array(x @ b)
-        hessian = (x * (mean * (1 - mean))[:, None]).T @ x
-        if np.linalg.cond(hessian) > 1e12:
-            return None
-        step = np.linalg.solve(hessian, x.T @ (y - mean))
-        b = b + step * min(1.0, 3.0 / max(np.abs(step).max(), 1e-300))
-        if np.abs(b).max() > _STEEPEST:
-            return None
+        weight = mean * (1 - mean)
+        bread = np.linalg.inv((x * weight[:, None]).T @ x)
+        drawn = repeats * _leverage(x, weight, bread) * (0.5 - mean)
+        step = bread @ (x.T @ (y - mean + drawn))
+        b = b + step * min(1.0, 3.0 / max(float(np.abs(step).max()), 1e-300))
         if np.abs(step).max() < 1e-10:
             return b
     return None
 
 
-def _covariance(y: Floats, d: Floats, x: Floats, b: Floats, typical: float, place: Ints) -> tuple[Floats, float]:
-    """The sandwich of the coefficients over clusters, the spread's own error in it, and its degrees of freedom.
+def _leverage(x: Floats, weight: Floats, bread: NDArray[Any]) -> Floats:
+    return np.asarray(weight * np.einsum("ij,jk,ik->i", x, bread, x), dtype=np.float64)
+
+
+def _reach(parts: Floats, most: float, level: float) -> float:
+    """How far an interval reaches to either side, from what each cluster adds to a coefficient.
+
+    A variance to which few clusters add nearly all is known as badly as one from so few clusters. Their number is
+    that of Satterthwaite (1946), with what they did add in place of what they might.
+    """
+    squares = parts**2
+    total = ordered_sum(squares)
+    freedom = total**2 / ordered_sum(squares**2) if total > 0 else most
+    return t_quantile(min(most, freedom), level) * math.sqrt(total)
+
+
+def _parts(y: Floats, d: Floats, x: Floats, b: Floats, typical: float, place: Ints) -> tuple[Floats, Floats]:
+    """What each cluster adds to either coefficient, the error of the spread included.
 
     A cluster's part is divided by 1 - its leverage, as in the jackknife (CR3 of Bell & McCaffrey 2002).
     """
@@ -132,12 +146,9 @@ def _covariance(y: Floats, d: Floats, x: Floats, b: Floats, typical: float, plac
     drift[1] += ((y - mean) * slope_of_x).sum()
     spread = (d**2 - typical**2) / (2 * typical * len(d))
     influence = (x * (y - mean)[:, None] + np.outer(spread, drift)) @ bread
-    leverage = weight * np.einsum("ij,jk,ik->i", x, bread, x)
-    sizes = np.bincount(place)
+    leverage = _leverage(x, weight, bread)
     free = 1 - np.clip(np.bincount(place, leverage), 0, 0.9)
-    one, two = (np.bincount(place, influence[:, i]) / free for i in (0, 1))
-    covariance = np.array([[ordered_sum(a * b) for b in (one, two)] for a in (one, two)])
-    return covariance, shape_of(sizes).freedom - 1
+    return np.bincount(place, influence[:, 0]) / free, np.bincount(place, influence[:, 1]) / free
 
 
 def _logistic(x: float) -> float:

@@ -159,3 +159,63 @@ def _powered(parts: _Parts, alone: Rate, judge: Rate, n: int, level: float) -> P
     wide = None if alone.low is None or alone.high is None else alone.high - alone.low
     narrower = 1 - (high - low) / wide if wide else None
     return Powered(*(value, low, high), alone, judge, tuning, narrower, n, alone.n, alone.clusters, level)
+
+
+def labels_needed(
+    labels: ArrayLike,
+    verdicts: ArrayLike,
+    clusters: ArrayLike | None = None,
+    *,
+    width: float,
+    level: float = 0.95,
+) -> Needed | None:
+    """How many labels would bring the interval to this width, if more of them are like those at hand.
+
+    The variances and the covariance of labels and verdicts are taken from the labelled pairs, lambda is tuned anew
+    for each number, and the number is found by bisection. None where powered_rate gives a reason for none.
+
+    >>> rng = np.random.default_rng(1)
+    >>> truth = rng.random(5000) < 0.6
+    >>> verdicts = np.where(rng.random(5000) < 0.9, truth, ~truth)
+    >>> needed = labels_needed(np.where(np.arange(5000) < 100, truth, np.nan), verdicts, width=0.1)
+    >>> 130 < needed.labels < 220, needed.more == needed.labels - 100
+    (True, True)
+    """
+    y, f = np.asarray(labels, dtype=np.float64), np.asarray(verdicts, dtype=np.float64)
+    place = np.arange(len(y)) if clusters is None else places(clusters)
+    known = ~np.isnan(y)
+    if _obstacle(known, mean_rate(y[known], place[known], level=level)):
+        return None
+    plan = _Plan(_parts(y, f, place, known), level)
+    low, high = plan.parts.known, len(y)
+    best = plan.width(high)
+    if best > width:
+        return Needed(width, None, None, best)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if plan.width(middle) <= width else (middle + 1, high)
+    return Needed(width, low, low - plan.parts.known, best)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What the interval would be with another number of labels."""
+
+    parts: _Parts
+    level: float
+
+    def width(self, labelled: int) -> float:
+        p = self.parts
+        rest = p.known + p.rest - labelled
+        of_labels, of_verdicts = p.known * ordered_sum(p.label**2), p.known * ordered_sum(p.seen**2)
+        together = p.known * ordered_sum(p.label * p.seen)
+        tuning = 0.0
+        if rest and of_verdicts > 0:
+            tuning = min(1.0, max(0.0, together / (of_verdicts * (1 + labelled / rest))))
+        variance = (of_labels - 2 * tuning * together + tuning**2 * of_verdicts) / labelled
+        variance += tuning**2 * p.rest * ordered_sum(p.other**2) / rest if rest else 0.0
+        more = labelled / p.known
+        shape = p.base.shape
+        grown = Shape(labelled, round(shape.clusters * more), shape.kish * more, shape.freedom * more - 1)
+        low, high = share_interval(Moments(p.base.mean, variance, 1.0, grown), self.level)
+        return high - low

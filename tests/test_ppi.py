@@ -1,0 +1,145 @@
+"""Prediction-powered win rates: against the formulas of the paper, their promises, and their coverage."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evenhand.stats.ppi import FEWEST, Powered, labels_needed, powered_rate
+
+
+def drawn(seed: int, n: int = 600, labelled: int = 120, right: float = 0.85) -> tuple[np.ndarray, ...]:
+    rng = np.random.default_rng(seed)
+    truth = (rng.random(n) < 0.6).astype(float)
+    verdicts = np.where(rng.random(n) < right, truth, 1 - truth) * 0.8 + rng.random(n) * 0.2
+    labels = np.where(rng.permutation(n) < labelled, truth, np.nan)
+    return labels, verdicts, rng.integers(0, n // 2, n)
+
+
+def ends(found: Powered) -> tuple[float, float, float]:
+    assert found.value is not None
+    assert found.low is not None
+    assert found.high is not None
+    return found.value, found.low, found.high
+
+
+def test_lambda_and_value_are_those_of_the_paper() -> None:
+    """PPI++ (arXiv:2311.01453), example 6.1 for means: lambda = cov(Y, f) / ((1 + n/N) var(f))."""
+    labels, verdicts, _ = drawn(1)
+    known = ~np.isnan(labels)
+    n, rest = known.sum(), (~known).sum()
+    y, f, g = labels[known], verdicts[known], verdicts[~known]
+    covariance, variance = np.cov(y, f, bias=True)[0, 1], (f.var() / n + g.var() / rest) / (1 / n + 1 / rest)
+    tuning = covariance / ((1 + n / rest) * variance)
+    found = powered_rate(labels, verdicts)
+    assert found.tuning == pytest.approx(tuning, abs=1e-6)
+    assert found.value == pytest.approx(y.mean() + tuning * (g.mean() - f.mean()), abs=1e-6)
+    spread = np.sqrt((y - tuning * f).var() / n + tuning**2 * g.var() / rest)
+    _, low, high = ends(found)
+    assert high - low == pytest.approx(2 * 1.96 * spread, rel=0.08)  # the interval keeps within 0 and 1
+
+
+def test_a_judge_that_knows_nothing_is_left_out() -> None:
+    labels, _, _ = drawn(2)
+    noise = np.random.default_rng(0).random(len(labels))
+    found = powered_rate(labels, noise)
+    assert found.tuning == pytest.approx(0, abs=0.15)
+    assert found.value == pytest.approx(found.labels.value, abs=0.01)
+    constant = powered_rate(labels, np.full(len(labels), 0.5))
+    assert constant.tuning == 0
+    assert constant.value == pytest.approx(constant.labels.value)
+
+
+def test_a_judge_that_contradicts_people_is_left_out_too() -> None:
+    labels, verdicts, _ = drawn(3)
+    assert powered_rate(labels, 1 - verdicts).tuning == 0
+
+
+def test_a_good_judge_makes_the_interval_narrower() -> None:
+    poor, good = (powered_rate(*drawn(4, right=right)[:2]).narrower for right in (0.6, 0.95))
+    assert poor is not None
+    assert good is not None
+    assert good > 0.3 > poor
+
+
+def test_a_bias_of_the_judge_moves_nothing() -> None:
+    labels, verdicts, _ = drawn(5)
+    found, tilted = powered_rate(labels, verdicts), powered_rate(labels, verdicts * 0.8 + 0.2)
+    assert tilted.tuning is not None
+    assert tilted.tuning < 1  # else it would be cut off, and the two not the same
+    assert ends(tilted) == pytest.approx(ends(found), abs=1e-6)
+    assert tilted.judge.value == pytest.approx(0.2 + 0.8 * np.mean(verdicts), abs=1e-6)
+
+
+def test_swapping_the_sides_mirrors_it() -> None:
+    labels, verdicts, cluster = drawn(6)
+    value, low, high = ends(powered_rate(labels, verdicts, cluster))
+    back = powered_rate(1 - labels, 1 - verdicts, cluster)
+    assert ends(back) == pytest.approx((1 - value, 1 - high, 1 - low), abs=1e-9)
+
+
+def test_order_and_twins_do_not_matter() -> None:
+    labels, verdicts, cluster = drawn(7)
+    found = powered_rate(labels, verdicts, cluster)
+    order = np.random.default_rng(0).permutation(len(labels))
+    assert powered_rate(labels[order], verdicts[order], cluster[order]) == found
+    twins = powered_rate(*(np.tile(column, 2) for column in (labels, verdicts, cluster)))
+    assert ends(twins) == pytest.approx(ends(found), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("labels", "reason"),
+    [
+        (np.full(50, np.nan), "no pair has a label"),
+        (np.ones(50), "every pair has a label"),
+        (np.where(np.arange(50) < FEWEST - 1, 1.0, np.nan), f"fewer than {FEWEST}"),
+    ],
+)
+def test_it_says_why_the_judge_adds_nothing(labels: np.ndarray, reason: str) -> None:
+    found = powered_rate(labels, np.linspace(0, 1, 50))
+    assert reason in found.reason
+    assert (found.value, found.low) == (found.labels.value, found.labels.low)
+    assert labels_needed(labels, np.linspace(0, 1, 50), width=0.1) is None
+
+
+def test_the_number_of_labels_gives_the_width() -> None:
+    rng = np.random.default_rng(8)
+    truth = (rng.random(4000) < 0.6).astype(float)
+    verdicts = np.where(rng.random(4000) < 0.85, truth, 1 - truth)
+    order = rng.permutation(4000)
+    needed = labels_needed(np.where(order < 300, truth, np.nan), verdicts, width=0.08)
+    assert needed is not None
+    assert needed.labels is not None
+    assert needed.more == needed.labels - 300
+    _, low, high = ends(powered_rate(np.where(order < needed.labels, truth, np.nan), verdicts))
+    assert high - low == pytest.approx(0.08, rel=0.1)
+
+
+def test_a_width_that_all_labels_do_not_give() -> None:
+    labels, verdicts, _ = drawn(9)
+    needed = labels_needed(labels, verdicts, width=0.01)
+    assert needed is not None
+    assert (needed.labels, needed.more) == (None, None)
+    assert needed.best_width > 0.01
+
+
+def test_a_width_that_is_reached_already() -> None:
+    labels, verdicts, _ = drawn(10)
+    needed = labels_needed(labels, verdicts, width=0.9)
+    assert needed is not None
+    assert (needed.labels, needed.more) == (120, 0)
+
+
+def test_the_interval_covers_the_truth_of_a_biased_judge() -> None:
+    rng = np.random.default_rng(11)
+    held = by_judge = 0
+    for _ in range(400):
+        truth = rng.random(300) < 0.6
+        verdicts = np.where(rng.random(300) < 0.8, truth, ~truth) | (rng.random(300) < 0.3)
+        found = powered_rate(np.where(rng.permutation(300) < 60, truth, np.nan), verdicts)
+        _, low, high = ends(found)
+        held += low <= 0.6 <= high
+        assert found.judge.low is not None
+        by_judge += found.judge.low <= 0.6
+    assert 0.925 <= held / 400 <= 0.99
+    assert by_judge / 400 < 0.5
