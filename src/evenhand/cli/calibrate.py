@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from evenhand import console
-from evenhand.calibrating import calibration_facts, fit_evidence
-from evenhand.card import choose_judges
 from evenhand.cli.app import app
 from evenhand.cli.options import DEFAULT_DB, DbOption, JsonOption, RenameOption, renames_from
 from evenhand.errors import InputError
-from evenhand.evidence import gather
 from evenhand.people import People
-from evenhand.stats.calibration import Calibration, Scores
 from evenhand.store import JudgeRow, Store
 
-Found = tuple[JudgeRow, str, Calibration]
+if TYPE_CHECKING:  # the statistics load numpy, which no other command should wait for
+    from evenhand.stats.calibration import Calibration, Scores
+
+    Found = tuple[JudgeRow, str, Calibration]
 
 
 @app.command()
@@ -42,6 +41,8 @@ def calibrate(
     `card --calibrated` and `results --calibrated` apply it. Every figure is of pairs that the model had not seen.
     Where labels are too few it refuses, and says how many it takes.
     """
+    from evenhand.calibrating import calibration_facts
+
     if not db.is_file():
         raise InputError(f"no database at {db}", hint="evenhand judge PAIRS writes one")
     with Store(db) as store:
@@ -64,6 +65,8 @@ def calibrate(
 
 
 def _rows(store: Store, words: list[str]) -> list[JudgeRow]:
+    from evenhand.card import choose_judges
+
     every = store.judges()
     found = [row for word in words for row, _ in choose_judges(every, word)] if words else every
     if not found:
@@ -76,6 +79,9 @@ def _fit(
     store: Store, rows: list[JudgeRow], only: str, people: People, seed: int
 ) -> tuple[list[Found], list[InputError]]:
     """Fit and keep what can be fitted; what cannot comes back as the reason why."""
+    from evenhand.calibrating import fit_evidence
+    from evenhand.evidence import gather
+
     found: list[Found] = []
     refused: list[InputError] = []
     for row in rows:
