@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand import Judge, Pair, ScriptedEngine, Store
-from evenhand.calibrating import fit_evidence, mend, menders
+from evenhand.calibrating import calibrated_judgments, fit_evidence, mend, menders
 from evenhand.errors import InputError
 from evenhand.evidence import gather
 from evenhand.people import People
@@ -273,8 +273,22 @@ def test_calibrating_keeps_applies_and_forgets(shy: Path) -> None:
     brier = [card["dimensions"]["overall"]["meaning"]["brier"]["value"] for card in (before, after)]
     assert brier[1] < brier[0]
     assert "flatter" in evenhand("card", "--db", shy, "--calibrated").stdout
+    plain, changed = (facts_of(evenhand("results", "--db", shy, "--json", *more)) for more in ([], ["--calibrated"]))
+    assert "calibrated" not in plain
+    assert changed["calibrated"] == ["overall"]
+    with Store(shy) as store:
+        [row] = store.judges()
+        shares = [
+            j["overall"].p["1"] + j["overall"].p["tie"] / 2  # type: ignore[index]
+            for j in calibrated_judgments(store, row)
+        ]
+    rates = [facts["dimensions"]["overall"]["expected"]["win_rate_1"] for facts in (plain, changed)]
+    assert rates[1] == pytest.approx(np.mean(shares))
+    assert rates[1] != pytest.approx(rates[0], abs=1e-4)
+    assert "twice" in evenhand("results", "--db", shy, "--calibrated", "--human", code=2).stderr
     assert "1 calibrations are forgotten" in evenhand("calibrate", "--db", shy, "--forget").stdout
-    assert "has been calibrated" in evenhand("card", "--db", shy, "--calibrated", code=2).stderr
+    for command in ("card", "results"):
+        assert "has been calibrated" in evenhand(command, "--db", shy, "--calibrated", code=2).stderr
 
 
 def test_the_facts_of_a_calibration(shy: Path) -> None:

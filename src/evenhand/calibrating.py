@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from evenhand.errors import InputError
 from evenhand.evidence import Evidence, Mend
+from evenhand.judge import Judgment
 from evenhand.pairs import Pair
 from evenhand.stats.agreement import MISSING
 from evenhand.stats.calibration import Calibration, TooFewLabels, fit
@@ -61,6 +62,13 @@ def menders(store: Store, judge: JudgeRow) -> dict[str, Mend]:
 
 def _mender(calibration: Calibration) -> Mend:
     return lambda pair, finding: mend(calibration, pair, finding)
+
+
+def calibrated_judgments(store: Store, judge: JudgeRow) -> Iterator[Judgment]:
+    """Every pair that a judge has heard, with calibrated findings where it has been calibrated."""
+    fixes = menders(store, judge)
+    for judgment in store.judgments(judge):
+        yield replace(judgment, findings=mend_all(judgment.findings, judgment.pair, fixes))
 
 
 def mend_all(findings: Mapping[str, Finding], pair: Pair, fixes: Mapping[str, Mend]) -> dict[str, Finding]:

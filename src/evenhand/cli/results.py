@@ -18,6 +18,7 @@ from evenhand.cli.app import app
 from evenhand.cli.options import DEFAULT_DB, DbOption, JsonOption, RenameOption, renames_from
 from evenhand.cli.running import show_run
 from evenhand.errors import InputError
+from evenhand.judge import Judgment
 from evenhand.people import People
 from evenhand.protocol import Protocol
 from evenhand.report import Summary, usage_facts
@@ -34,6 +35,7 @@ class Wanted:
     human: bool = False
     width: float | None = None
     rename: Mapping[str, str] | None = None
+    calibrated: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.by or self.against or self.between or self.human)
@@ -75,13 +77,20 @@ def results(
         ),
     ] = None,
     rename: RenameOption = None,
+    calibrated: Annotated[
+        bool, typer.Option("--calibrated", help="Apply what evenhand calibrate has fitted, where it has.")
+    ] = False,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw the win rates into an SVG or PNG file.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print the table of a database again; or its verdicts in groups, beside other verdicts, or beside people's."""
-    wanted = Wanted(by, against, between, human, width, renames_from(rename))
+    wanted = Wanted(by, against, between, human, width, renames_from(rename), calibrated)
+    if calibrated and human:
+        raise InputError(
+            "--calibrated and --human would use the same labels twice", hint="--human corrects the judge by itself"
+        )
     if width is not None and not human:
         raise InputError("--width says how narrow --human shall be", hint="give --human too")
     if plot:
@@ -92,7 +101,9 @@ def results(
         rows = [row for row in store.judges() if spec in ("", row.model) and protocol in ("", row.protocol)]
         if not rows:
             raise InputError(f"{db} holds no verdicts of that kind")
-        found = [(*stored_summary(store, row), more_facts(store, row, wanted, others)) for row in rows]
+        if calibrated and not any(store.calibrations.of(row.id) for row in rows):
+            raise InputError("none of these judges has been calibrated", hint="evenhand calibrate does that")
+        found = [(*stored_summary(store, row, calibrated), more_facts(store, row, wanted, others)) for row in rows]
     if plot:
         draw_rates(plot, [(facts, more) for _, facts, more in found])
     if as_json:
@@ -128,16 +139,26 @@ def open_store(db: Path) -> Store:
     return Store(db)
 
 
-def stored_summary(store: Store, row: JudgeRow) -> tuple[Summary, dict[str, Any]]:
+def heard(store: Store, row: JudgeRow, calibrated: bool) -> Iterator[Judgment]:
+    """Every pair that a judge has heard, its findings as they are or calibrated."""
+    if not calibrated:
+        return store.judgments(row)
+    from evenhand.calibrating import calibrated_judgments
+
+    return calibrated_judgments(store, row)
+
+
+def stored_summary(store: Store, row: JudgeRow, calibrated: bool = False) -> tuple[Summary, dict[str, Any]]:
     """What a database holds of one judge, counted."""
     summary = Summary(row.dimensions)
-    for judgment in store.judgments(row):
+    for judgment in heard(store, row, calibrated):
         summary.add(judgment)
     usage, seconds = store.usage(row)
     return summary, {
         "judge": row.model,
         "protocol": row.protocol,
         "fingerprint": row.fingerprint,
+        **({"calibrated": sorted(store.calibrations.of(row.id))} if calibrated else {}),
         **summary.facts(),
         "tokens": usage_facts(usage),
         "seconds": round(seconds, 3),
@@ -148,24 +169,24 @@ def more_facts(store: Store, row: JudgeRow, wanted: Wanted, others: ExitStack) -
     """What was asked for besides the plain table."""
     facts: dict[str, Any] = {}
     if wanted.by:
-        groups = group_by(store.judgments(row), row.dimensions, wanted.by)
+        groups = group_by(heard(store, row, wanted.calibrated), row.dimensions, wanted.by)
         facts["by"] = {
             "field": wanted.by,
             "groups": [{"value": value, **summary.facts()} for value, summary in groups.items()],
         }
     if wanted.against:
-        facts["against"] = list(against_facts(store, row, wanted.against, others))
+        facts["against"] = list(against_facts(store, row, wanted, others))
     if wanted.between:
-        facts["between"] = [between_facts(store, row, wanted.between)]
+        facts["between"] = [between_facts(store, row, wanted)]
     if wanted.human:
-        heard = hear_people(store.judgments(row), People(store, rename=wanted.rename))
-        facts["human"] = {name: human_facts(labelled, wanted.width) for name, labelled in heard.items()}
+        said = hear_people(store.judgments(row), People(store, rename=wanted.rename))
+        facts["human"] = {name: human_facts(labelled, wanted.width) for name, labelled in said.items()}
     return facts
 
 
-def against_facts(store: Store, row: JudgeRow, name: str, others: ExitStack) -> Iterator[dict[str, Any]]:
+def against_facts(store: Store, row: JudgeRow, wanted: Wanted, others: ExitStack) -> Iterator[dict[str, Any]]:
     """The paired differences between a judge and those that a name stands for, on the dimensions they share."""
-    here = columns_of(store.judgments(row))
+    name, here = wanted.against, columns_of(heard(store, row, wanted.calibrated))
     there = others.enter_context(open_store(Path(name))) if Path(name).is_file() else store
     rows = [other for other in there.judges() if there is not store or _means(name, other)]
     rows = [other for other in rows if there is not store or other.id != row.id]
@@ -173,7 +194,7 @@ def against_facts(store: Store, row: JudgeRow, name: str, others: ExitStack) -> 
         known = sorted({word for other in store.judges() for word in (other.model, other.protocol)})
         raise InputError(f"--against {name} stands for no other verdicts", hint=f"here are {', '.join(known)}")
     for other in rows:
-        columns = columns_of(there.judgments(other))
+        columns = columns_of(heard(there, other, wanted.calibrated))
         for dimension in (dimension for dimension in here if dimension in columns):
             yield {
                 "dimension": dimension,
@@ -188,21 +209,22 @@ def _means(name: str, row: JudgeRow) -> bool:
     return name in (row.model, row.protocol) or (len(name) >= 6 and row.fingerprint.startswith(name))
 
 
-def between_facts(store: Store, row: JudgeRow, names: str) -> dict[str, Any]:
+def between_facts(store: Store, row: JudgeRow, wanted: Wanted) -> dict[str, Any]:
     """The paired difference of two dimensions of one judge."""
-    first, comma, second = (part.strip() for part in names.partition(","))
-    columns = columns_of(store.judgments(row))
+    first, comma, second = (part.strip() for part in wanted.between.partition(","))
+    columns = columns_of(heard(store, row, wanted.calibrated))
     missing = [name for name in (first, second) if name not in columns]
     if not comma or missing:
         raise InputError(
-            f"--between {names}", hint=f"two dimensions with a comma between them, of {', '.join(columns)}"
+            f"--between {wanted.between}", hint=f"two dimensions with a comma between them, of {', '.join(columns)}"
         )
     return {"dimension": first, "against": second, **difference_facts(columns[first], columns[second])}
 
 
 def show_results(summary: Summary, facts: Mapping[str, Any]) -> None:
     """The plain table, and the other readings below it."""
-    show_run(summary, dict(facts), f"{facts['judge']} under {facts['protocol']}")
+    mended = f", calibrated: {', '.join(facts['calibrated']) or 'nothing'}" if "calibrated" in facts else ""
+    show_run(summary, dict(facts), f"{facts['judge']} under {facts['protocol']}{mended}")
     dimensions = facts["dimensions"]
     if any(tally["n"] for tally in dimensions.values()):
         console.out.print(tables.readings_table(dimensions, summary.sides[0]))
