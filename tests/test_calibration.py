@@ -273,7 +273,9 @@ def test_calibrating_keeps_applies_and_forgets(shy: Path) -> None:
     brier = [card["dimensions"]["overall"]["meaning"]["brier"]["value"] for card in (before, after)]
     assert brier[1] < brier[0]
     assert "flatter" in evenhand("card", "--db", shy, "--calibrated").stdout
-    plain, changed = (facts_of(evenhand("results", "--db", shy, "--json", *more)) for more in ([], ["--calibrated"]))
+    plain, changed = (
+        facts_of(evenhand("results", "--db", shy, "--json", *more)) for more in ([], ["--calibrated"])
+    )
     assert "calibrated" not in plain
     assert changed["calibrated"] == ["overall"]
     with Store(shy) as store:
