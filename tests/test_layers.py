@@ -38,6 +38,7 @@ LAYERS = (
     "analysis",
     "plots",
     "api",
+    "pytest_plugin",
     "console",
     "web",
     "cli",

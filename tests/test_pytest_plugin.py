@@ -1,0 +1,205 @@
+"""The pytest plugin, in test suites of its own: what passes, what fails with which words, what is asked twice."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np  # before a suite inside this process does, and takes it out again: it loads only once
+import pytest
+
+pytest_plugins = ["pytester"]
+
+CONFTEST = """
+import pytest
+from evenhand import ScriptedEngine
+
+def script(prompt):
+    text = next(turn.text for turn in reversed(prompt.turns) if "Response A" in turn.text)
+    with open("asked.txt", "a") as file:
+        file.write("x\\n")
+    if "broken" in text:
+        return "I cannot say."
+    if "good" not in text or "bad" not in text:
+        return {"A": 0.2, "B": 0.2, "tie": 0.6}
+    first = text.index("good") < text.index("bad")
+    return {"A": 0.8, "B": 0.1, "tie": 0.1} if first else {"A": 0.1, "B": 0.8, "tie": 0.1}
+
+@pytest.fixture(scope="session")
+def evenhand_judge():
+    return ScriptedEngine(script, name="scripted judge")
+"""
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester) -> pytest.Pytester:
+    pytester.makeconftest(CONFTEST)
+    return pytester
+
+
+assert np.__version__
+
+
+def asked(suite: pytest.Pytester) -> int:
+    file = suite.path / "asked.txt"
+    return len(file.read_text().splitlines()) if file.exists() else 0
+
+
+def test_better_passes_and_a_second_run_asks_nothing(suite: pytest.Pytester) -> None:
+    suite.makepyfile("""
+        def test_one(better):
+            finding = better("good", than="bad", instruction="2 + 2?", on="correctness")
+            assert finding.side == "1"
+
+        def test_other_dimensions_have_their_own_protocol(better, not_worse):
+            better("good", than="bad", instruction="2 + 2?")
+            not_worse("same", than="alike", instruction="2 + 2?", on="format")
+    """)
+    first = suite.runpytest()
+    first.assert_outcomes(passed=2)
+    first.stdout.fnmatch_lines(["evenhand: 3 pairs judged, 6 questions asked"])
+    assert asked(suite) == 6
+    second = suite.runpytest()
+    second.assert_outcomes(passed=2)
+    second.stdout.fnmatch_lines(["evenhand: 3 pairs judged, 0 questions asked"])
+    assert asked(suite) == 6
+    assert (suite.path / ".evenhand-pytest.db").exists()
+
+
+def test_a_failure_says_what_was_judged_and_how(suite: pytest.Pytester) -> None:
+    suite.makepyfile("""
+        def test_worse(better):
+            better("bad", than="good", instruction="Say hello.", on="overall")
+
+        def test_tie(better):
+            better("same", than="alike", instruction="Say hello.")
+
+        def test_tie_will_do(not_worse):
+            not_worse("same", than="alike", instruction="Say hello.")
+
+        def test_broken(better):
+            better("good", than="bad", instruction="broken")
+    """)
+    done = suite.runpytest()
+    done.assert_outcomes(passed=1, failed=3)
+    done.stdout.fnmatch_lines(
+        [
+            "*the judge does not find that the new response is better than the old one on overall*",
+            "*instruction: 'Say hello.'*",
+            "*new: 'bad'*",
+            "*old: 'good'*",
+            "*verdict: the old one is better (new 10%, old 80%, tie 10%)*",
+            "*judge: scripted judge under overall; verdicts are kept in *.evenhand-pytest.db*",
+            "*verdict: a tie (new 20%, old 20%, tie 60%)*",
+            "*the judge gave no verdict: unreadable*",
+        ]
+    )
+    assert "pytest_plugin.py" not in done.stdout.str()  # the traceback ends in the test
+
+
+def cases(path: Path, count: int, *, worse: int = 0) -> None:
+    rows = [
+        {
+            "instruction": f"q{n}",
+            "output_1": "good" if n < worse else "bad",
+            "output_2": "bad" if n < worse else "good",
+            "model_1": "old",
+            "model_2": "new",
+        }
+        for n in range(count)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_gate_over_a_file_stops_when_it_is_decided(suite: pytest.Pytester) -> None:
+    cases(suite.path / "cases.jsonl", 200)
+    suite.makepyfile("""
+        def test_new(gate):
+            result = gate("cases.jsonl", margin=0.05)
+            assert result.outcome == "not_worse"
+            assert result.judged < 200
+    """)
+    done = suite.runpytest()
+    done.assert_outcomes(passed=1)
+    before = asked(suite)
+    suite.runpytest().assert_outcomes(passed=1)
+    assert asked(suite) == before
+
+
+def test_gate_fails_with_its_numbers(suite: pytest.Pytester) -> None:
+    cases(suite.path / "worse.jsonl", 200, worse=200)
+    cases(suite.path / "few.jsonl", 3)
+    suite.makepyfile("""
+        def test_worse(gate):
+            gate("worse.jsonl")
+
+        def test_few(gate):
+            gate("few.jsonl")
+    """)
+    done = suite.runpytest()
+    done.assert_outcomes(failed=2)
+    done.stdout.fnmatch_lines(
+        [
+            "*new is worse than old by more than 5 points*",
+            "*win rate of new on overall: 0.0%, between 0.0 and *",
+            "*undecided whether new is worse than old by more than 5 points*",
+            "*pairs: 3 of 3 judged*",
+        ]
+    )
+
+
+def test_gate_takes_outputs_and_pairs_in_memory(suite: pytest.Pytester) -> None:
+    for name, said in (("new", "good"), ("old", "bad")):
+        rows = [json.dumps({"instruction": f"q{n}", "output": said}) + "\n" for n in range(100)]
+        (suite.path / f"{name}.jsonl").write_text("".join(rows))
+    suite.makepyfile("""
+        import pytest
+        from evenhand import Pair
+
+        def test_outputs(gate):
+            assert gate(candidate="new.jsonl", baseline="old.jsonl").sides == ("old", "new")
+
+        def test_memory(gate):
+            gate(Pair(f"q{n}", "bad", "good") for n in range(100))
+
+        def test_half(gate):
+            gate(candidate="new.jsonl")
+    """)
+    done = suite.runpytest()
+    done.assert_outcomes(passed=2, failed=1)
+    done.stdout.fnmatch_lines(["*gate needs pairs, or a candidate and a baseline*"])
+
+
+def test_settings_come_from_the_file_and_the_command_line(suite: pytest.Pytester) -> None:
+    suite.makeini("[pytest]\nevenhand_protocol = chained\nevenhand_db = kept/verdicts.db\n")
+    suite.makepyfile("""
+        def test_one(better):
+            better("good", than="bad", instruction="q", on="format")
+    """)
+    suite.runpytest().assert_outcomes(passed=1)
+    assert asked(suite) == 8  # a chain of four asks, in both orders
+    assert (suite.path / "kept" / "verdicts.db").exists()
+    suite.runpytest("--evenhand-protocol", "format", "--evenhand-db", "other.db").assert_outcomes(passed=1)
+    assert asked(suite) == 10
+    done = suite.runpytest("--evenhand-protocol", "overall")
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*overall does not ask on 'format'*"])
+
+
+def test_an_unknown_dimension_is_named(suite: pytest.Pytester) -> None:
+    suite.makepyfile("""
+        def test_one(better):
+            better("good", than="bad", instruction="q", on="beauty")
+    """)
+    done = suite.runpytest()
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*no built-in protocol asks on 'beauty'*"])
+
+
+def test_a_suite_that_does_not_judge_is_left_alone(suite: pytest.Pytester) -> None:
+    suite.makepyfile("def test_one(): pass")
+    done = suite.runpytest()
+    done.assert_outcomes(passed=1)
+    assert not re.search(r"evenhand: \d", done.stdout.str())
+    assert not (suite.path / ".evenhand-pytest.db").exists()
