@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 CORE   := $(VENV)/.installed-core
 DEV    := $(VENV)/.installed-dev
 
-.PHONY: demo test check bench clean help
+.PHONY: demo test check browser screenshots bench clean help
 
 help:           ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,8 +30,20 @@ check: $(DEV)   ## lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: check     ## lint, types and all tests
+test: check browser ## lint, types and all tests
 	$(BIN)/pytest
+
+# The tests of the web page drive a Chromium that is there. Where none is and none can be installed, they are skipped,
+# and pytest says so; with CI=true that is a failure.
+browser:        ## Chromium for the tests of the web page, where apt may install it
+	@if [ -n "$$EVENHAND_CHROMIUM" ] || command -v chromium chromium-browser google-chrome chrome >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing chromium"; (apt-get update -qq && apt-get install -y -qq chromium >/dev/null) \
+	  || echo "chromium could not be installed: the tests in a browser will be skipped"; \
+	else echo "no chromium, and apt needs root: the tests in a browser will be skipped"; fi
+
+screenshots: $(DEV) browser ## pictures of the web page, into docs/images
+	$(BIN)/python docs/make_screenshots.py
 
 bench: $(CORE)  ## prompt speed beside llama.cpp's own
 	$(BIN)/python benchmarks/prompt_speed.py

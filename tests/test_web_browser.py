@@ -206,8 +206,7 @@ def test_the_keyboard_alone_is_enough(server: WebServer, opened: Opener) -> None
 def test_ten_pairs_by_key_with_a_reload_in_the_middle(server: WebServer, plain: Path, opened: Opener) -> None:
     owner = enter(opened(server), server)
     server.absorb()
-    owner.goto(server.base + "/pairs?only=with_people")
-    known = int(owner.locator(".found b").inner_text())
+    known, agreed = agreement(owner, server)
     page = opened(server)
     page.goto(invite(owner, server, "ann", count=12))
     said = []
@@ -232,9 +231,17 @@ def test_ten_pairs_by_key_with_a_reload_in_the_middle(server: WebServer, plain: 
     assert len(labels(plain, "ann")) == 9
     press(page, "t")
     # The owner sees what came of it.
-    server.absorb()
-    owner.goto(server.base + "/pairs?only=with_people")
-    assert int(owner.locator(".found b").inner_text()) > known
+    later, otherwise = agreement(owner, server)
+    assert later > known
+    assert otherwise != agreed
+
+
+def agreement(owner: Page, server: WebServer) -> tuple[int, str]:
+    """What the card says: how many pairs people have labelled, and how far the judge agrees with them."""
+    owner.goto(server.base + "/card")
+    card = owner.locator("section[aria-labelledby^='card-']").first
+    row = card.get_by_role("row", name="overall")
+    return int(row.get_by_role("cell").nth(0).inner_text()), row.inner_text()
 
 
 def shown(label: HumanLabel) -> str:
@@ -322,7 +329,7 @@ def test_nothing_of_theirs_runs_and_every_page_stays_usable(
     hostile: WebServer, opened: Opener, width: int, shows: list[str]
 ) -> None:
     page = enter(opened(hostile, width=width), hostile)
-    addresses = ["/", "/pairs", "/people"]
+    addresses = ["/", "/pairs", "/people", "/card"]
     for show in shows:
         addresses += [f"/pair/{number}?heard=forward&show={show}" for number in range(1, len(HOSTILE) + 1)]
     for address in addresses:
@@ -382,7 +389,7 @@ def labelled(plain: Path, server: WebServer) -> str:
 
 
 RUBRIC = '{"text": "Format is how it looks.", "questions": {"format": "Best on format: A, B, or tie?"}}'
-PAGES = ("/", "/pairs?only=inconsistent", "/pair/1?heard=forward", "/pair/2?show=differences", "/people")
+PAGES = ("/", "/pairs?only=inconsistent", "/pair/1?heard=forward", "/pair/2?show=differences", "/people", "/card")
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", SIZES["usual"]), ("dark", SIZES["narrow"])])

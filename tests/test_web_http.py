@@ -18,12 +18,13 @@ import pytest
 from evenhand import Pair
 from evenhand.errors import InputError
 from evenhand.store import HumanLabel, Store
+from evenhand.suggest import suggest
 from evenhand.web.guard import HEADERS, MOST_BYTES, form_token
 from evenhand.web.labelling import REASONS
 from evenhand.web.serving import Address, serve
 from web_server import HOSTILE, Client, WebServer, fill, hostile_pairs, plain_pairs
 
-LOOKS = ("/", "/pairs", "/pair/1", "/pair/1/text/output_1", "/people", "/find/x")
+LOOKS = ("/", "/pairs", "/pair/1", "/pair/1/text/output_1", "/people", "/card", "/find/x")
 CHANGES = ("/people/invite", "/people/renew", "/people/more", "/leave")
 LABELLING = ("/annotate/say", "/annotate/skip", "/annotate/undo", "/annotate/again")
 
@@ -492,6 +493,42 @@ def test_a_pair_shows_the_very_conversation(owner: Client, db: Path) -> None:
     )
 
 
+def test_the_card_says_how_far_people_and_judges_agree(tmp_path: Path) -> None:
+    path = tmp_path / "evenhand.db"
+    pairs = [Pair(f"Task {i}", f"one {i}", f"two {i}", id=f"p{i}") for i in range(12)]
+    fill(path, pairs)
+    with WebServer(path) as server:
+        owner = server.owner()
+        assert "Nobody has labelled" in owner.get("/card").text
+        people = [
+            annotator(server, name, count=12, shared=12, seed=seed) for seed, name in enumerate(("gil", "hal"))
+        ]
+        for client in people:
+            for _ in range(12):
+                client.post("/annotate/say", {**task(client), "label": "tie"})
+        page = owner.get("/card").text
+        [among] = re.findall(r'<th scope="row">overall</th><td class="right">(\d+)</td>', page)
+        assert among == "12"
+        assert "<b>100%</b>" in page, "two people who always say tie agree"
+        with Store(path) as store:
+            [judge] = store.judges()
+            ties = sum(judgment["overall"].side == "tie" for judgment in store.judgments(judge))
+        assert f"<b>{100 * ties / 12:.0f}%</b>" in page, "the judge's share of the same verdicts"
+
+
+def test_pairs_that_teach_most_come_first_on_request(tmp_path: Path) -> None:
+    path = tmp_path / "evenhand.db"
+    fill(path, plain_pairs(12))
+    with Store(path) as store:
+        [judge] = store.judges()
+        found = suggest(store.judgments(judge), lambda pair: bool(pair.labels), number=12)
+    with WebServer(path) as server:
+        annotator(server, "ivo", count=4, shared=0, suggested="1")
+    with Store(path) as store:
+        tasks = [store.desk.task("ivo", place) for place in range(1, 5)]
+    assert [task.pair for task in tasks if task] == [suggestion.pair.key for suggestion in found.pairs[:4]]
+
+
 def test_an_empty_database_says_so(tmp_path: Path) -> None:
     path = tmp_path / "empty.db"
     Store(path).close()
@@ -546,14 +583,15 @@ OUR_TAGS = {
     *("h1", "h2", "h3", "h4", "h5", "h6", "p", "b", "small", "div", "span", "a", "img", "kbd", "code", "pre", "em"),
     *("strong", "s", "ul", "ol", "li", "hr", "br", "mark", "blockquote", "footer", "details", "summary"),
     *("form", "input", "button", "select", "option", "label", "textarea", "fieldset", "legend", "progress"),
-    *("table", "thead", "tbody", "tr", "th", "td", "dl", "dt", "dd", "svg", "rect", "line"),
+    *("table", "thead", "tbody", "tr", "th", "td", "dl", "dt", "dd", "svg", "rect", "line", "circle", "polyline"),
+    *("figure", "figcaption"),
 }
 
 
 @pytest.mark.parametrize("show", ["markdown", "text", "differences"])
 def test_no_tag_of_theirs_reaches_a_page(hostile: WebServer, show: str) -> None:
     owner = hostile.owner()
-    pages = [owner.get("/"), owner.get("/pairs"), owner.get("/people")]
+    pages = [owner.get("/"), owner.get("/pairs"), owner.get("/people"), owner.get("/card")]
     pages += [owner.get(f"/pair/{n}?show={show}&heard=forward") for n in range(1, len(HOSTILE) + 1)]
     for page in pages:
         assert page.status == 200

@@ -89,7 +89,7 @@ class Desk:
     # -- who labels ------------------------------------------------------------------------------
 
     def invite(
-        self, name: str, *, dimensions: Sequence[str], seed: int = 0, protocol: str = "", rubric: str = "[]"
+        self, name: str, *, dimensions: Sequence[str], seed: int = 0, protocol: str = "", rubric: str = "{}"
     ) -> str:
         """Enter an annotator; the secret of their link, of which only a hash is kept."""
         if not name.strip() or len(name) > _LONGEST_NAME:

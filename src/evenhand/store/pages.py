@@ -115,19 +115,20 @@ class PageBook:
 
     def __init__(self, db: sqlite3.Connection, path: str) -> None:
         self._db, self._path = db, path
+        self._sought: tuple[str, int] | None = None  # what the table `sought` holds, and up to which pair
 
     # -- lists -----------------------------------------------------------------------------------
 
     def count(self, view: View) -> int:
         """How many rows a view has."""
-        where, values = _where(view)
+        where, values = self._where(view)
         with clearly(self._path):
             (count,) = self._db.execute(f"SELECT count(*) FROM findings f WHERE {where}", values).fetchone()
         return int(count)
 
     def rows(self, view: View, page: int = 1, size: int = PAGE_SIZE) -> list[Row]:
         """One page of a view."""
-        where, values = _where(view)
+        where, values = self._where(view)
         sql = (
             "WITH chosen AS MATERIALIZED (SELECT f.pair AS number FROM findings f"
             f" WHERE {where} ORDER BY {_order(view)} LIMIT ? OFFSET ?)"
@@ -143,7 +144,7 @@ class PageBook:
 
     def place(self, view: View, pair: int) -> Place:
         """Where a pair stands in a view."""
-        where, values = _where(view)
+        where, values = self._where(view)
         key, falls = _SORT_SQL[view.sort]
         with clearly(self._path):
             here = self._db.execute(
@@ -171,17 +172,44 @@ class PageBook:
     def fields(self, most: int = 24) -> dict[str, list[str]]:
         """Metadata fields with their values, those with too many different values left empty."""
         with clearly(self._path):
-            names = [name for (name,) in self._db.execute("SELECT DISTINCT field FROM facets ORDER BY 1")]
-            found = {
-                name: [
-                    value
-                    for (value,) in self._db.execute(
-                        "SELECT DISTINCT value FROM facets WHERE field = ? ORDER BY value LIMIT ?", (name, most + 1)
-                    )
-                ]
-                for name in names
+            return {
+                name: values if len(values := self._next("value", "field = ?", name, most=most + 1)) <= most else []
+                for name in self._next("field", "? IS NULL", None, most=200)
             }
-        return {name: values if len(values) <= most else [] for name, values in found.items()}
+
+    def _next(self, column: str, where: str, value: str | None, *, most: int) -> list[str]:
+        """The first different values of a column: from one to the next by the index, past all that are alike."""
+        found: list[str] = []
+        last: str | None = None
+        while len(found) < most:
+            (last,) = self._db.execute(
+                f"SELECT min({column}) FROM facets WHERE {where} AND {column} > ?", (value, last if found else "")
+            ).fetchone()
+            if last is None:
+                break
+            found.append(last)
+        return found
+
+    def _where(self, view: View) -> tuple[str, Sequence[Any]]:
+        if view.text:
+            with clearly(self._path):
+                self._seek(view.text)
+        return _where(view)
+
+    def _seek(self, text: str) -> None:
+        """Look through all texts once, and keep the numbers; later only through pairs that came since.
+
+        The table is this connection's own. A pair's texts never change, so what was found stays right.
+        """
+        (last,) = self._db.execute("SELECT coalesce(max(id), 0) FROM pairs").fetchone()
+        done = self._sought[1] if self._sought and self._sought[0] == text else 0
+        if self._sought == (text, last):
+            return
+        self._db.execute("CREATE TEMP TABLE IF NOT EXISTS sought (pair INTEGER PRIMARY KEY)")
+        if not done:
+            self._db.execute("DELETE FROM temp.sought")
+        self._db.execute(_SEEK_SQL, (done, last, *(_like(text),) * 4))
+        self._sought = (text, last)
 
     # -- one pair --------------------------------------------------------------------------------
 
@@ -261,6 +289,14 @@ class PageBook:
         one, two = names[0] if len(names) == 1 else ("", "")
         return one or "1", two or "2"
 
+    def state(self) -> tuple[Any, ...]:
+        """What changes when something was written that figures stand on; an answer to an old question may wait."""
+        row: tuple[Any, ...] = self._db.execute(
+            "SELECT (SELECT max(id) FROM hearings), (SELECT count(*) FROM docket), (SELECT count(*) FROM failures),"
+            " (SELECT count(*) FROM labels), (SELECT max(created) FROM labels), (SELECT max(ended) FROM runs)"
+        ).fetchone()
+        return row
+
     def totals(self) -> dict[str, int]:
         """How much there is of everything."""
         names = ("pairs", "judges", "labels", "annotators")
@@ -296,15 +332,15 @@ def _where(view: View) -> tuple[str, Sequence[Any]]:
     if view.gap:
         parts.append(("abs(f.gap) >= ?", (view.gap,)))
     if view.text:
-        parts.append((_TEXT_SQL, (_like(view.text),) * 4))
+        parts.append((_TEXT_SQL, ()))
     return " AND ".join(sql for sql, _ in parts), [value for _, values in parts for value in values]
 
 
 _FIELD_SQL = "EXISTS (SELECT 1 FROM facets x WHERE x.field = ? AND x.value = ? AND x.pair = f.pair)"
-_TEXT_SQL = "f.pair IN (SELECT id FROM pairs WHERE " + " OR ".join(
-    f"{column} LIKE ? ESCAPE '\\'" for column in ("name", "instruction", "output_1", "output_2")
+_TEXT_SQL = "f.pair IN (SELECT pair FROM temp.sought)"
+_SEEK_SQL = "INSERT INTO temp.sought SELECT id FROM pairs WHERE id > ? AND id <= ? AND ({})".format(
+    " OR ".join(f"{column} LIKE ? ESCAPE '\\'" for column in ("name", "instruction", "output_1", "output_2"))
 )
-_TEXT_SQL += ")"
 
 
 def _like(text: str) -> str:

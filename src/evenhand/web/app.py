@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from evenhand.errors import EvenhandError, InputError
 from evenhand.store import Conflict
-from evenhand.web import labelling, looking
+from evenhand.web import agreeing, labelling, looking
 from evenhand.web.guard import Guard, Refusal, check_token, cookie, read_form
 from evenhand.web.site import Site
 
@@ -50,6 +50,7 @@ def make_app(site: Site) -> ASGIApp:
             look("/pair/{number:int}/text/{which}", _one_text),
             look("/find/{key}", looking.find_pair),
             look("/people", labelling.show_people),
+            look("/card", agreeing.show_card),
             change("/people/invite", labelling.invite),
             change("/people/renew", labelling.renew),
             change("/people/more", labelling.give_more),

@@ -68,7 +68,7 @@ def span(value: float, low: float, high: float, least: float, most: float) -> Ma
     """
     width = (most - least) or 1.0
     at = [100 * (x - least) / width for x in (low, high, value)]
-    said = f"{value:.0f}, between {low:.0f} and {high:.0f}"
+    said = f"{value:.2f}, between {low:.2f} and {high:.2f}"
     marks = [_line("range one", at[0], 10, at[1], 10), _line("dot one", at[2], 10, at[2], 10)]
     return Markup(
         '<svg class="interval" viewBox="-2 0 104 20" preserveAspectRatio="none" role="img" aria-label="{}">'

@@ -17,8 +17,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 
 from evenhand.errors import InputError
 from evenhand.pairs import Pair
+from evenhand.people import People, votes_on
 from evenhand.protocol import Protocol, built_in_names
 from evenhand.store import Annotator, Store, Task
+from evenhand.suggest import OtherJudges, suggest
 from evenhand.verdict import LABELS
 from evenhand.web.address import read_number
 from evenhand.web.guard import Refusal, check_token, cookie
@@ -71,7 +73,7 @@ def show_task(site: Site, request: Request) -> Response:
 
 def _task_facts(store: Store, who: Annotator, task: Task, how: str) -> dict[str, Any]:
     pair = _pair_of(store, task)
-    rubric = json.loads(who.rubric)
+    rubric = {"text": "", "questions": {}, **json.loads(who.rubric)}
     open_now = next(name for name in who.dimensions if name not in task.said)
     shown = (pair.instruction, *pair.shown(task.order))
     plain: How = "text" if how == "text" else "markdown"
@@ -318,5 +320,18 @@ def rubric_of(protocol: Protocol) -> dict[str, Any]:
 
 
 def _suggested(store: Store, form: Form, count: int) -> Sequence[str]:
-    """Keys of the pairs whose labels would tell most, where they are wanted first."""
-    return ()
+    """Keys of the pairs whose labels would teach most about the newest judge, where they are wanted first."""
+    judges = store.judges(counted=False)
+    if not _field(form, "suggested") or not judges:
+        return ()
+    newest, people = judges[-1], People(store)
+    dimension = "overall" if "overall" in newest.dimensions else newest.dimensions[-1]
+    others = [judge for judge in judges[:-1] if dimension in judge.dimensions]
+    found = suggest(
+        store.judgments(newest),
+        lambda pair: bool(votes_on(people.votes(pair), dimension)),
+        dimension=dimension,
+        number=count,
+        others=OtherJudges((store.judgments(other) for other in others), dimension) if others else None,
+    )
+    return [suggestion.pair.key for suggestion in found.pairs]

@@ -12,6 +12,7 @@ from evenhand.judge import Judgment
 from evenhand.pairs import Pair
 from evenhand.people import People
 from evenhand.protocol import ORDERS, Order, Protocol
+from evenhand.rankings import bouts_of, ranking_facts
 from evenhand.store import JudgeRow, Store, View
 from evenhand.store.pages import ONLY, PAGE_SIZE, SORTS
 from evenhand.verdict import SIDES, Finding
@@ -42,33 +43,52 @@ _ONLY_WORDS = {
 def show_overview(site: Site, request: Request) -> Response:
     """Judges, win rates, models, effects."""
     session = site.owner(request)
+    counted = site.figure(("overview",), site.generation, lambda own: (overview(own), own.pages.models()))
+    judges, models = counted if counted is not None else ([], [])
     with site.store() as store:
-        judges = overview(store)
         facts: dict[str, Any] = {
             "judges": judges,
+            "counting": counted is None,
             "totals": store.pages.totals(),
             "waiting": store.findings.waiting(),
-            "models": store.pages.models(),
+            "models": models,
             "write_view": write_view,
             "View": View,
             "meeting": None,
         }
-        if judges and len(facts["models"]) > 2:
-            facts["meeting"] = _meeting(store, request, [item.judge for item in judges])
+        if judges and len(models) > 2:
+            facts["meeting"] = _meeting(site, store, request, [item.judge for item in judges])
     return site.page("overview.html", request, facts, session=session)
 
 
-def _meeting(store: Store, request: Request, judges: list[JudgeRow]) -> dict[str, Any]:
-    """The win matrix of the judge and dimension that the address names."""
+def _meeting(site: Site, store: Store, request: Request, judges: list[JudgeRow]) -> dict[str, Any]:
+    """Win matrix and ranking of the judge and dimension that the address names."""
     view = read_view(request.query_params.multi_items(), judges[::-1])
     models, cells = win_matrix(store.pages.matches(view.judge, view.dimension))
+    row = _named(judges, view.judge)
+    ranking = site.figure(
+        ("ranking", view.judge, view.dimension), store.pages.state(), lambda own: _ranking(own, row, view.dimension)
+    )
     return {
+        "ranking": ranking,
         "view": view,
         "models": models[:30],
         "left_out": max(0, len(models) - 30),
         "cells": cells,
         "choices": [(judge, name) for judge in judges for name in dimensions_of(judge)],
     }
+
+
+def _ranking(store: Store, judge: JudgeRow, dimension: str) -> dict[str, Any]:
+    """Strengths with intervals and groups, or the sentence that says why there are none."""
+    try:
+        facts = ranking_facts(bouts_of(store.judgments(judge), dimension).ranking())
+    except InputError as fault:
+        return {"models": [], "why": str(fault), "warnings": []}
+    ends = [
+        x for model in facts["models"] for x in (model["low"], model["high"], model["strength"]) if x is not None
+    ]
+    return {**facts, "why": "", "least": min(ends, default=0.0), "most": max(ends, default=1.0)}
 
 
 def show_pairs(site: Site, request: Request) -> Response:

@@ -46,7 +46,7 @@ def serve(
             f" {_SHORTEST_PASSWORD} characters or more",
             hint="put one into a file and name it with --password-file, or listen on 127.0.0.1",
         )
-    listening = _listen(address)
+    listening = listen(address)
     with listening:
         site = open_site(db, address, listening.getsockname()[1], password, ready)
         config = uvicorn.Config(
@@ -76,7 +76,8 @@ def open_site(
     return site
 
 
-def _listen(address: Address) -> socket.socket:
+def listen(address: Address) -> socket.socket:
+    """A socket that is bound; refused with the remedy where it cannot be."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

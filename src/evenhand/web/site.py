@@ -6,12 +6,13 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -20,7 +21,8 @@ from starlette.responses import HTMLResponse, Response
 
 from evenhand import __version__
 from evenhand.console import clock, percent
-from evenhand.people import People
+from evenhand.pairs import Pair, Side
+from evenhand.people import People, label_of
 from evenhand.store import Annotator, Store
 from evenhand.web import charts
 from evenhand.web.guard import Door, Refusal, form_token
@@ -28,6 +30,8 @@ from evenhand.web.text import visible
 
 _IDLE_SECONDS = 0.5
 _MOST_STORES = 8
+_PATIENCE = 4.0  # seconds that a page waits for a figure
+T = TypeVar("T")
 
 
 @dataclass
@@ -42,7 +46,11 @@ class Site:
     _stores: queue.LifoQueue[Store] = field(default_factory=queue.LifoQueue)
     _places: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_MOST_STORES))
     _stop: threading.Event = field(default_factory=threading.Event)
+    generation: int = 0  # of the lists: another number whenever they have changed
     _keeper: threading.Thread | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _figures: dict[Hashable, tuple[Hashable, Future[Any]]] = field(default_factory=dict)
+    _one_figure: threading.Lock = field(default_factory=threading.Lock)  # counting takes a core
 
     def __post_init__(self) -> None:
         self.templates = _environment()
@@ -77,7 +85,8 @@ class Site:
         """Bring the lists up to date, for so many seconds at most; how many hearings are left."""
         end = time.monotonic() + seconds
         with self.store() as store:
-            while time.monotonic() < end and store.findings.absorb(known=People(store).label):
+            while time.monotonic() < end and store.findings.absorb(known=known(store)):
+                self.generation += 1
                 time.sleep(0.002)  # a run that waits for the lock gets it
             return store.findings.waiting()
 
@@ -97,6 +106,29 @@ class Site:
             self._keeper.join()
         while not self._stores.empty():
             self._stores.get_nowait().close()
+
+    def figure(self, name: Hashable, state: Hashable, make: Callable[[Store], T]) -> T | None:
+        """Something that looks at all there is: counted once for each state of the file, in a thread of its own.
+
+        None where it is still being counted after a moment; a page then says so, and finds it later.
+        """
+        with self._lock:
+            known = self._figures.get(name)
+            if known is None or known[0] != state:
+                known = self._figures[name] = (state, Future())
+                # A daemon: whoever presses Ctrl-C does not wait for a figure that nobody will see.
+                threading.Thread(target=self._make, args=(make, known[1]), name="figure", daemon=True).start()
+        try:
+            return cast("T", known[1].result(timeout=_PATIENCE))
+        except TimeoutError:
+            return None
+
+    def _make(self, make: Callable[[Store], T], made: Future[T]) -> None:
+        with self._one_figure, self.store() as store:
+            try:
+                made.set_result(make(store))
+            except BaseException as fault:  # whoever waits is told
+                made.set_exception(fault)
 
     # -- who asks --------------------------------------------------------------------------------
 
@@ -133,6 +165,20 @@ class Site:
             **facts, token=form_token(session) if session else "", path=request.url.path, version=__version__
         )
         return HTMLResponse(html, status)
+
+
+def known(store: Store) -> Callable[[Pair, str], Side | None]:
+    """What people say of a pair's dimension; the votes are looked up once for all its dimensions."""
+    people = People(store)
+    last: tuple[str, dict[str, dict[str, Side]]] = ("", {})
+
+    def say(pair: Pair, dimension: str) -> Side | None:
+        nonlocal last
+        if last[0] != pair.key:
+            last = (pair.key, people.votes(pair))
+        return label_of(last[1], dimension)
+
+    return say
 
 
 def _environment() -> Environment:

@@ -1,0 +1,201 @@
+"""How long the pages take over 100,000 pairs, beside bare reads of the same file.
+
+    python benchmarks/web_speed.py [--pairs 100000] [--rounds 50]
+
+A database is filled with pairs and verdicts of made-up judges, then a real server answers over HTTP on loopback.
+On a machine that is busy with other things the seconds that passed say little; those that this process had a core,
+and their ratio to a bare read of the same pair, say more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import random
+import socket
+import sqlite3
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import uvicorn
+
+from evenhand import Pair, Protocol
+from evenhand.engines.base import Answer
+from evenhand.engines.scripted import ScriptedEngine
+from evenhand.judge import Setup
+from evenhand.store import Store
+from evenhand.verdict import Verdict
+from evenhand.web.app import make_app
+from evenhand.web.serving import Address, open_site
+from evenhand.web.site import known
+
+WORDS = [f"word{i}" for i in range(4000)]
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--pairs", type=int, default=100_000)
+    options.add_argument("--rounds", type=int, default=50)
+    given = options.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        db = Path(folder) / "large.db"
+        timed("filling the database", lambda: fill(db, given.pairs))
+        with Store(db) as store:
+            timed("making the lists", lambda: store.findings.absorb_all(known=known(store)))
+            judges = [judge.id for judge in store.judges(counted=False)]
+        print(f"{given.pairs:,} pairs, {len(judges)} judges, {db.stat().st_size / 1e6:,.0f} MB")
+        measure(db, given.pairs, given.rounds)
+
+
+def fill(db: Path, count: int) -> None:
+    """Pairs of five models, each heard twice by a judge of four dimensions and by one of overall."""
+    draw = random.Random(1)
+    with Store(db) as store:
+        for name in ("chained", "overall"):
+            protocol = Protocol.load(name)
+            setup = Setup(ScriptedEngine(lambda _: "A", name="made up"), protocol)
+            judge = store.judge(setup)
+            draw.seed(1)
+            pairs = made_up(draw, count)
+            while batch := [pair for pair, _ in zip(pairs, range(2000), strict=False)]:
+                enter(store, judge, setup, batch, draw)
+
+
+def made_up(draw: random.Random, count: int) -> Iterator[Pair]:
+    for number in range(count):
+        one, two = draw.sample(("alpha", "beta", "gamma", "delta", "epsilon"), 2)
+        texts = (" ".join(draw.choices(WORDS, k=k)) for k in (20, draw.randrange(40, 200), draw.randrange(40, 200)))
+        known = {"overall": draw.choice(("1", "2", "tie"))} if number % 10 == 0 else {}
+        yield Pair(
+            *texts, id=f"pair-{number}", model_1=one, model_2=two, labels=known, metadata={"topic": number % 20}
+        )  # type: ignore[arg-type]
+
+
+def enter(store: Store, judge: int, setup: Setup, pairs: list[Pair], draw: random.Random) -> None:
+    asks = setup.protocol.asks
+    cases = store.enter(
+        judge, len(asks), [(pair, {o: setup.key(pair, o) for o in ("forward", "swapped")}) for pair in pairs]
+    )
+    with store._writing():
+        for case in cases:
+            for hearing in case.hearings.values():
+                for number, ask in enumerate(asks):
+                    keep(store, hearing, number, [verdict(name, draw) for name in ask.dimensions])
+    store._held.clear()
+
+
+def keep(store: Store, hearing: int, ask: int, verdicts: list[Verdict]) -> None:
+    """What `Store.record` writes, without a transaction for each answer."""
+    text = ", ".join(str(v.label) for v in verdicts)
+    store._db.execute(
+        "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, '[]', 'stop', '[]', '[]', 0, 0, 0, 0)",
+        (hearing, ask, Answer(text).text),
+    )
+    store._db.executemany(
+        "INSERT OR IGNORE INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
+        [(hearing, v.dimension, v.label, *(v.p or {}).values(), v.mass) for v in verdicts],
+    )
+
+
+def verdict(dimension: str, draw: random.Random) -> Verdict:
+    shares = [draw.random() + 0.05 for _ in range(3)]
+    p = {name: share / sum(shares) for name, share in zip(("A", "B", "tie"), shares, strict=True)}
+    return Verdict(dimension, max(p, key=lambda name: p[name]), p, 0.99)  # type: ignore[arg-type]
+
+
+def measure(db: Path, count: int, rounds: int) -> None:
+    draw = random.Random(2)
+    with Server(db) as server, sqlite3.connect(db) as bare:
+        pairs = [draw.randrange(1, count + 1) for _ in range(rounds)]
+        reads = [time_of(partial(read, bare, n)) for n in pairs]
+        report("a bare read of a pair and its verdicts", reads, None)
+        base = statistics.median(core for _, core in reads)
+        pages = {
+            "opening a pair": lambda n: f"/pair/{n}?judge=2&dimension=overall",
+            "a pair of a filtered list": lambda n: (
+                f"/pair/{n}?judge=1&dimension=format&only=inconsistent&f.topic=3"
+            ),
+            "the list, most doubtful first": lambda n: "/pairs?judge=2",
+            "the list, a page from the middle": lambda n: f"/pairs?judge=2&page={1 + n // 50}",
+            "the list, filtered": lambda n: "/pairs?judge=1&dimension=format&verdict=1&only=inconsistent&f.topic=3",
+            "a search": lambda n: f"/pairs?judge=2&q=word{n % 4000}",
+        }
+        for name, address in pages.items():
+            report(name, [time_of(partial(server.get, address(n))) for n in pairs], base)
+        report("the overview", [time_of(lambda: server.get("/")) for _ in range(5)], base)
+
+
+def read(db: sqlite3.Connection, number: int) -> None:
+    """What must be read for a page of one pair, in as many statements as plain SQL needs."""
+    db.execute("SELECT * FROM pairs WHERE id = ?", (number,)).fetchone()
+    for judge in (1, 2):
+        db.execute(
+            "SELECT v.* FROM docket d JOIN verdicts v ON v.hearing = d.hearing WHERE d.judge = ? AND d.pair = ?",
+            (judge, number),
+        ).fetchall()
+
+
+def report(what: str, times: list[tuple[float, float]], base: float | None) -> None:
+    wall, core = (statistics.median(column) for column in zip(*times, strict=True))
+    worst = sorted(seconds for seconds, _ in times)[int(0.95 * (len(times) - 1))]
+    ratio = "" if base is None else f"   {core / base:6.0f} bare reads"
+    print(
+        f"{what:34} {1000 * wall:8.2f} ms, 95% within {1000 * worst:8.2f}; {1000 * core:8.2f} ms of a core{ratio}",
+        flush=True,
+    )
+
+
+def time_of(work: Callable[[], object]) -> tuple[float, float]:
+    """Seconds that passed, and seconds that this process (server and client) had a core."""
+    wall, core = time.perf_counter(), time.process_time()
+    work()
+    return time.perf_counter() - wall, time.process_time() - core
+
+
+def timed(what: str, work: Callable[[], object]) -> None:
+    wall, core = time_of(work)
+    print(f"{what}: {wall:.1f} s, {core:.1f} s of a core", flush=True)
+
+
+class Server:
+    """The page of a database in a thread of this process, and somebody who asks."""
+
+    def __init__(self, db: Path) -> None:
+        self.socket = socket.socket()
+        self.socket.bind(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        site = open_site(db, Address(port=self.port), self.port)
+        self.server = uvicorn.Server(uvicorn.Config(make_app(site), log_level="critical", access_log=False))
+        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]}, daemon=True)
+        self.link = site.door.link
+
+    def __enter__(self) -> Server:
+        self.thread.start()
+        while not self.server.started:
+            time.sleep(0.05)
+        self.wire = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        self.cookie = ""
+        self.cookie = self.get(f"/enter/{self.link}", 303).partition(";")[0]
+        return self
+
+    def get(self, path: str, expected: int = 200) -> str:
+        """Ask for a page; the cookie that comes with it."""
+        self.wire.request("GET", path, headers={"Cookie": self.cookie} if self.cookie else {})
+        answer = self.wire.getresponse()
+        answer.read()
+        assert answer.status == expected, (path, answer.status)
+        return answer.getheader("set-cookie", "")
+
+    def __exit__(self, *_: object) -> None:
+        self.wire.close()
+        self.server.should_exit = True
+        self.thread.join()
+
+
+if __name__ == "__main__":
+    main()
