@@ -527,6 +527,22 @@ def test_a_pair_that_needs_something_is_not_among_the_kept(db: Path) -> None:
     assert elsewhere == [None]
 
 
+@pytest.mark.parametrize("concurrency", [1, 64])
+def test_what_is_kept_is_read_only_a_little_ahead(db: Path, concurrency: int) -> None:
+    judged(Scribe(always("A"), concurrency=64), itertools.islice(Source(), 3000), db, orders="forward")
+    source = Source()
+
+    async def run() -> int:
+        with Store(db) as store:
+            again = Run(setup(Scribe(always("A"), concurrency=concurrency)), source, store, orders="forward")
+            async with aclosing(aiter(again)) as stream:
+                for _ in range(1000):
+                    await anext(stream)
+                return source.read
+
+    assert asyncio.run(run()) <= 1000 + 64 + 2 * 256
+
+
 def test_a_finished_run_repeated_writes_nothing_but_itself(db: Path) -> None:
     judged(Scribe(always("A")), pairs(300), db)
 

@@ -269,8 +269,9 @@ class _Outbox:
         self._filled.set()
 
     async def room(self) -> None:
-        """Wait until judgments have been taken."""
-        await self._room.wait()
+        """Wait until judgments have been taken; whoever is woken first may have filled the room again."""
+        while not self._room.is_set():
+            await self._room.wait()
 
     async def __aiter__(self) -> AsyncGenerator[Judgment, None]:
         while True:
