@@ -20,6 +20,7 @@ LAYERS = (
     "verdict",
     "judge",
     "store",
+    "ballots",
     "people",
     "prices",
     "pace",

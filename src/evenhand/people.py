@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from evenhand.ballots import plain_row
 from evenhand.errors import InputError, PairError
 from evenhand.pairs import TEXT_FIELDS, Pair, Side, digest, read_label, read_rows
 from evenhand.protocol import Order
@@ -38,6 +39,10 @@ _SHOWN: dict[str, Order] = {
 }
 
 
+_OTHER_SIDE: dict[Side | None, Side] = {"1": "2", "2": "1", "tie": "tie"}
+_OTHER_ORDER: dict[Order | None, Order] = {"forward": "swapped", "swapped": "forward"}
+
+
 @dataclass(frozen=True, slots=True)
 class Said:
     """One vote as a file gives it: of a pair that is named by its texts or only by its id."""
@@ -50,6 +55,12 @@ class Said:
     order: Order | None = None
     note: str = ""
     seconds: float | None = None
+    flipped: str = ""  # the key of the same texts with their sides exchanged
+
+    def exchanged(self) -> Said:
+        """The same vote on the pair whose sides stand the other way round."""
+        side, order = _OTHER_SIDE.get(self.side), _OTHER_ORDER.get(self.order)
+        return replace(self, key=self.flipped, flipped=self.key, side=side, order=order)
 
     def label(self, key: str, source: str) -> HumanLabel:
         """The vote as the store keeps it."""
@@ -328,7 +339,7 @@ def _file_votes(path: str | Path, annotator: str, bad: list[PairError] | None) -
         try:
             if isinstance(row, ValueError):
                 raise row
-            yield from read_votes(row, annotator)
+            yield from _placed(plain_row(row), annotator)
         except (ValueError, InputError) as fault:
             error = error_at(str(fault))
             if bad is None:
@@ -336,10 +347,22 @@ def _file_votes(path: str | Path, annotator: str, bad: list[PairError] | None) -
             bad.append(error)
 
 
+def _placed(row: Mapping[str, Any], annotator: str) -> Iterator[Said]:
+    """The votes of a row, with the key that its pair has where the sides stand the other way round."""
+    texts = [row.get(name) for name in TEXT_FIELDS]
+    task, one, two = map(str, texts)
+    flipped = digest(task, two, one) if all(isinstance(text, str) for text in texts) else ""
+    for vote in read_votes(row, annotator):
+        yield replace(vote, flipped=flipped)
+
+
 def _keep(store: Store, votes: Sequence[Said], source: str, done: Imported) -> None:
     """Find the pairs of some votes and keep what they say."""
     labels: dict[tuple[str, str, str], HumanLabel] = {}
-    for vote in votes:
+    for given in votes:
+        vote = given
+        if vote.key and not store.labels.has_pair(vote.key) and store.labels.has_pair(vote.flipped):
+            vote = vote.exchanged()
         key = vote.key or _key_named(store, vote.id, done)
         if key is None:
             continue

@@ -122,6 +122,10 @@ class LabelBook:
             ).fetchall()
         return [LabelCount(*row) for row in rows]
 
+    def has_pair(self, key: str) -> bool:
+        """Whether the database holds a pair of these texts, each on this side."""
+        return self._db.execute("SELECT 1 FROM pairs WHERE key = ? LIMIT 1", (key,)).fetchone() is not None
+
     def keys_named(self, name: str) -> list[str]:
         """The keys of the pairs with this id; several, where files used it for different texts."""
         rows = self._db.execute("SELECT DISTINCT key FROM pairs WHERE name = ? ORDER BY key", (name,))
