@@ -256,6 +256,8 @@ def test_options_that_are_named_in_prose_exist() -> None:
     foreign |= {f"--evenhand-{name}" for name in ("judge", "protocol", "db")}  # of the pytest plugin
     serving = (ROOT / "docs" / "serving.md").read_text("utf-8")
     foreign |= set(re.findall(r"`(--[a-z][a-z-]*)", serving))  # vLLM's
+    for benchmark in (ROOT / "benchmarks").glob("*.py"):
+        foreign |= set(re.findall(r"\"(--[a-z][a-z-]*)\"", benchmark.read_text("utf-8")))
     for page in PAGES:
         named = set(re.findall(r"`(--[a-z][a-z-]*)", prose(page)))
         assert named <= known | foreign, name_of(page)
