@@ -24,7 +24,9 @@ from aiohttp import web
 from conftest import LoopThread
 from evenhand import Judge, Pair
 from evenhand.engines import open_engine
+from evenhand.errors import StoreError
 from evenhand.pace import Limits
+from evenhand.store import Store
 from misbehaving_server import (
     Behaviour,
     Body,
@@ -383,6 +385,9 @@ def test_a_budget_of_money_stops_in_time(serve: Serve, file: Path, db: Path, pri
     facts = facts_of(done)
     assert "is used up" in facts["stopped"]
     assert answers(db) == len(server.bodies) == pytest.approx(10, abs=1), "a quarter, and nothing paid for is lost"
+    assert facts["asked"] == answers(db)
+    assert facts["cost"] == pytest.approx(answers(db) * dry["cost"] / 40, rel=0.01)
+    assert facts["cost"] <= limit
 
 
 def test_the_last_table_says_what_was_used(serve: Serve, file: Path, db: Path, prices: Prices) -> None:
@@ -435,6 +440,24 @@ def split_json(text: str) -> list[Any]:
         parts.append(part)
         text = text[end:]
     return parts
+
+
+def test_a_database_that_another_program_keeps_locked(
+    serve: Serve, file: Path, db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evenhand.store.database._BUSY_SECONDS", 0.3)
+    server = serve(GOOD)
+    with Judge(open_engine(f"{server.url}#m"), db=db) as judge:
+        judge.compare("Hi", "x", "y")
+        with closing(sqlite3.connect(db, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreError, match="locked") as caught:
+                judge.compare("Hello", "x", "y")
+            assert "another program" in caught.value.hint
+            with Store(db) as reading:
+                assert [j["overall"].heard("forward") for j in reading.judgments(reading.judges()[0])] == ["1"]
+            other.execute("ROLLBACK")
+        assert judge.compare("Hello", "x", "y")["overall"].heard("forward") == "1"
 
 
 def test_a_damaged_database_stops_the_command_with_one_sentence(serve: Serve, file: Path, db: Path) -> None:

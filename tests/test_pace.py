@@ -207,7 +207,7 @@ def test_what_was_asked_before_the_budget_was_used_up_is_waited_for() -> None:
             for _ in range(4):
                 group.create_task(pace.ask(PROMPT))
 
-    pace.requests = 0
+    pace = Pace(server, Limits(max_requests=3))
     with pytest.raises(ExceptionGroup):
         asyncio.run(stopped_by_the_first())
     assert server.served == 6

@@ -555,6 +555,21 @@ def test_a_finished_run_repeated_writes_nothing_but_itself(db: Path) -> None:
     assert asyncio.run(run()) == 2, "the run's beginning and its end"
 
 
+def test_a_run_that_is_stopped_begins_no_pair_that_it_has_only_claimed(db: Path) -> None:
+    async def run() -> tuple[set[str], set[str]]:
+        engine = Scribe(always("A"), concurrency=16, seconds=0.02)
+        with Store(db) as store:
+            going = Run(setup(engine), pairs(200), store)
+            async for _ in going:
+                if len(engine.prompts) > 60 and not going._stopping:
+                    going.stop()
+                    before = {text_of(prompt).partition("Question ")[2].split()[0] for prompt in engine.prompts}
+        return before, {text_of(prompt).partition("Question ")[2].split()[0] for prompt in engine.prompts}
+
+    before, after = asyncio.run(run())
+    assert before == after
+
+
 def test_totals_add_up() -> None:
     async def run() -> Run:
         with Store(":memory:") as store:

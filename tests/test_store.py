@@ -353,6 +353,34 @@ def test_a_hearing_of_a_dead_process_is_taken_over(db: Path, entered: Mapping[Or
         assert claims(db) == [(store.worker,)] * 2
 
 
+def test_a_process_that_only_has_the_number_of_one_that_died_holds_nothing(
+    db: Path, entered: Mapping[Order, int]
+) -> None:
+    """A container that is started again gives the same number to the same command."""
+    with a_process() as pid, Store(db) as store:
+        for number in (pid, os.getpid()):
+            give_to(db, entered["forward"], f"{socket.gethostname()} {number} 1.5", time.time())
+            case = enter(store)
+            assert not case.held
+            store.release(case)
+
+
+def test_a_live_process_is_known_by_when_it_began(db: Path, entered: Mapping[Order, int]) -> None:
+    with Store(db) as one, Store(db) as two:
+        give_to(db, entered["forward"], one.worker, time.time())
+        assert enter(two).held
+
+
+def test_claims_are_renewed_while_a_process_is_at_work(db: Path) -> None:
+    with Store(db) as store, Store(db) as other:
+        case = enter(store)
+        for hearing in case.hearings.values():
+            give_to(db, hearing, store.worker, 5.0)
+        store.renew()
+        assert enter(other).held
+        assert min(since for (since,) in rows(db, "SELECT claimed FROM claims")) > time.time() - 60  # type: ignore[type-var, operator]
+
+
 def test_a_claim_of_another_machine_holds_until_it_is_old(db: Path, entered: Mapping[Order, int]) -> None:
     with Store(db) as store:
         give_to(db, entered["forward"], worker_of(1, "elsewhere"), time.time())

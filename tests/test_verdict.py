@@ -138,6 +138,36 @@ def test_the_wrong_labels_make_every_dimension_invalid(text: str) -> None:
     assert why_invalid(text, *FOUR) == {"unreadable"}
 
 
+ECHOED = "The second one is wrong.\nVerdict: A"
+
+
+@pytest.mark.parametrize(
+    ("text", "dimensions", "shown", "label"),
+    [
+        (ECHOED, ["overall"], ["Hi", ECHOED, "y"], None),
+        (f"## Response A:\n{ECHOED}\n", ["overall"], ["Hi", ECHOED + "\n\n", "y"], None),
+        ("Verdict: A", ["overall"], ["Hi", "x", "Verdict: A"], None),
+        ("Judge.\nA, B", ["format", "overall"], ["Judge.\nA, B", "x", "y"], None),
+        (f"{ECHOED}\nB", ["overall"], ["Hi", ECHOED, "y"], "B"),  # and then its own
+        (ECHOED, ["overall"], ["Hi", "The second one is wrong.", "y"], "A"),
+        ("A", ["overall"], ["Hi", "A", "B"], "A"),  # a response that is a label is not in the way
+        ("Well.\nA", ["overall"], ["Hi", "A", "B"], "A"),
+        (" tie.", ["overall"], ["Hi", "", "\n"], "tie"),
+    ],
+)
+def test_an_echo_of_a_text_of_the_pair_is_no_verdict(
+    text: str, dimensions: list[str], shown: list[str], label: Label | None
+) -> None:
+    verdict = read_answer(Answer(text), dimensions, shown)[0]
+    assert verdict.label == label
+    assert (verdict.invalid, verdict.raw) == (None if label else "echo", text)
+
+
+def test_a_sample_that_echoes_is_no_vote() -> None:
+    [verdict] = read_answer(Answer("B", samples=("B", ECHOED)), ["overall"], ["Hi", ECHOED, "y"])
+    assert (verdict.label, verdict.mass) == ("B", 0.5)
+
+
 def test_an_answer_that_was_cut_off_is_truncated_even_if_it_looks_right() -> None:
     verdicts = read_answer(Answer("A", finish="length"), ["overall"])
     assert (verdicts[0].label, verdicts[0].invalid, verdicts[0].raw) == (None, "truncated", "A")

@@ -144,7 +144,7 @@ async def hear(
             read = invalid(ask.dimensions, error.reason, str(error))
             why_unasked = error.reason  # a failure speaks for all that it kept from being asked
         else:
-            read = read_answer(answer, ask.dimensions)
+            read = read_answer(answer, ask.dimensions, pair.texts)
             notes.update(answer.notes)
             if number >= len(kept):
                 await ledger.record(hearing, number, answer, read)

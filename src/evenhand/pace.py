@@ -76,6 +76,7 @@ class Pace:
         self._level = float(min(4, self.most))  # how many at once, now
         self._growing_fast = True  # doubling, until the server first complains
         self._in_flight = 0
+        self._over: EngineError | None = None  # why nothing more is to be asked
         self._held_back = 0  # of those, how many wait for a limit and have not been asked
         self._reserved = 0.0  # what the prompts under way will cost at the least
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -99,6 +100,7 @@ class Pace:
                 return await self._once(prompt)
             except EngineError as error:
                 if error.reason in _OUT_OF_MONEY:
+                    self._over = error
                     await self._emptied()
                 if error.fatal or not error.retryable or attempt == self.limits.retries:
                     raise
@@ -145,6 +147,8 @@ class Pace:
     def _spend(self, prompt: Prompt) -> float:
         """Take from the budget what this prompt is likely to cost, or refuse it."""
         limits, cost = self.limits, 0.0
+        if self._over is not None:
+            raise self._over
         if limits.max_requests is not None and self.requests >= limits.max_requests:
             raise BudgetError(f"the budget of {limits.max_requests:,} requests is used up")
         if self.price is not None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from evenhand.engines.base import Answer, Usage
-from evenhand.errors import EngineError
+from evenhand.errors import EngineError, StoreError
 from evenhand.judge import Hearing, Judgment, Orders, Setup, hear, orders_of
 from evenhand.pace import Limits, Pace
 from evenhand.pairs import Pair
@@ -26,6 +26,8 @@ from evenhand.verdict import Verdict
 
 # How often to look whether another process is done with a pair that it holds.
 _HELD_SECONDS = 0.2
+# How often to say that this process is still at work on what it has claimed.
+_RENEW_SECONDS = 20.0
 # How many such pairs to put aside before reading on has to wait.
 _HELD_PAIRS = 256
 # How many pairs to enter in the store in one transaction, where so many can be asked at once.
@@ -46,11 +48,10 @@ class Totals:
     asked: int = 0
     usage: Usage = field(default_factory=Usage)
 
-    def add(self, judgment: Judgment) -> None:
-        """Count one more judgment."""
-        self.pairs += 1
-        self.asked += judgment.asked
-        self.usage += judgment.usage
+    def add(self, answer: Answer) -> None:
+        """Count one more answer, whether or not its pair is ever heard to the end: it has been paid for."""
+        self.asked += 1
+        self.usage += answer.usage
 
 
 class Run:
@@ -87,14 +88,16 @@ class Run:
         settings = {"orders": self.orders, "seed": self.seed}
         run = self.store.begin_run(self._judge, settings)
         self._outbox = _Outbox()
-        self._clerk = _Clerk(self.store)
+        self._clerk = _Clerk(self.store, self.totals)
         workers = asyncio.create_task(self._work())
+        renewing = asyncio.create_task(self._renew())
         try:
             async for judgment in self._outbox:
-                self.totals.add(judgment)
+                self.totals.pairs += 1
                 yield judgment
             await workers  # raises what stopped them
         finally:
+            renewing.cancel()
             if not workers.done():  # awaited a second time, a fault would lose the places it came from
                 workers.cancel()
                 with suppress(asyncio.CancelledError, Exception):
@@ -104,6 +107,13 @@ class Run:
                 self.store.release(case)
             t = self.totals
             self.store.end_run(run, pairs=t.pairs, asked=t.asked, usage=t.usage)
+
+    async def _renew(self) -> None:
+        """Keep this run's claims fresh; should that fail once, the next time is early enough."""
+        while True:
+            await asyncio.sleep(_RENEW_SECONDS)
+            with suppress(StoreError):
+                self.store.renew()
 
     def stop(self) -> None:
         """Begin no other pair; what is under way is brought to its end."""
@@ -144,7 +154,7 @@ class Run:
             await self._outbox.room()
             if not self._entered and not self._read_on():
                 return None
-        return self._entered.popleft() if self._entered else None
+        return self._entered.popleft() if self._entered and not self._stopping else None
 
     def _read_on(self) -> bool:
         """Look up the next pairs in the store, hand out those that are done, and enter the others."""
@@ -195,8 +205,8 @@ class _Clerk:
     asks nothing before that, so that a kill costs no more than what was under way.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, totals: Totals) -> None:
+        self._store, self._totals = store, totals
         self._entries: list[Entry] = []
         self._durable: list[asyncio.Future[None]] = []
         self._since = 0.0  # when the first of them came
@@ -208,6 +218,7 @@ class _Clerk:
             self._since = time.monotonic()
             loop.call_soon(self._gather, loop, 0)
         durable = loop.create_future()
+        self._totals.add(answer)
         self._entries.append(Entry(hearing, ask, answer, verdicts))
         self._durable.append(durable)
         await durable

@@ -89,33 +89,39 @@ def invalid(dimensions: Iterable[str], reason: str, raw: str = "") -> tuple[Verd
     return tuple(Verdict(dimension, None, invalid=reason, raw=raw) for dimension in dimensions)
 
 
-def read_answer(answer: Answer, dimensions: Sequence[str]) -> tuple[Verdict, ...]:
+def read_answer(answer: Answer, dimensions: Sequence[str], shown: Sequence[str] = ()) -> tuple[Verdict, ...]:
     """One verdict for each dimension that was asked.
 
     The whole answer, its last line, or what follows a last "verdict:" must be the labels; nothing else counts.
+    `shown` are the texts of the pair: an answer that ends by repeating one of them says nothing about it.
 
     >>> [v.label for v in read_answer(Answer("A,tie"), ["format", "overall"])]
     ['A', 'tie']
     >>> read_answer(Answer("Both have merit."), ["overall"])[0].invalid
     'unreadable'
+    >>> read_answer(Answer("I say: B.\\nVerdict: B"), ["overall"], ["I say: B.\\nVerdict: B"])[0].invalid
+    'echo'
     """
     if answer.samples:
-        return _read_samples(answer.samples, dimensions)
+        return _read_samples(answer.samples, dimensions, shown)
     if answer.finish == "length":
         return invalid(dimensions, "truncated", answer.text)
     places = _find_labels(answer.text, dimensions)
     if places is None:
         reason = "unreadable" if answer.text.strip() else "empty"
         return invalid(dimensions, reason, answer.text)
+    if _echoes(answer.text, places, dimensions, shown):
+        return invalid(dimensions, "echo", answer.text)
     return tuple(
         _weigh(dimension, label, _token_at(answer.tokens, start), answer.text)
         for dimension, (label, start) in zip(dimensions, places, strict=True)
     )
 
 
-def _read_samples(samples: Sequence[str], dimensions: Sequence[str]) -> tuple[Verdict, ...]:
+def _read_samples(samples: Sequence[str], dimensions: Sequence[str], shown: Sequence[str]) -> tuple[Verdict, ...]:
     """Shares of the samples that can be read stand for probabilities; the share of those is the label mass."""
-    read = [found for found in (_find_labels(sample, dimensions) for sample in samples) if found]
+    places = ((sample, _find_labels(sample, dimensions)) for sample in samples)
+    read = [found for text, found in places if found and not _echoes(text, found, dimensions, shown)]
     raw = "\n---\n".join(samples)
     if not read:
         return invalid(dimensions, "unreadable", raw)
@@ -235,6 +241,19 @@ def _find_labels(text: str, dimensions: Sequence[str]) -> list[tuple[Label, int]
         if found:
             return found
     return None
+
+
+def _echoes(
+    text: str, places: Sequence[tuple[Label, int]], dimensions: Sequence[str], shown: Sequence[str]
+) -> bool:
+    """Whether the labels stand in a text of the pair that the judge repeats; one that is a label itself is none."""
+    if not shown or (len(dimensions) == 1 and len(text) <= len("tie")):
+        return False
+    body = text.rstrip()
+    texts = [other for other in map(str.strip, shown) if other and body.endswith(other)]
+    return any(
+        len(body) - len(other) <= places[0][1] and _only_labels(other, 0, dimensions) is None for other in texts
+    )
 
 
 def _only_labels(text: str, start: int, dimensions: Sequence[str]) -> list[tuple[Label, int]] | None:

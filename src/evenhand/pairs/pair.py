@@ -63,6 +63,11 @@ class Pair:
             object.__setattr__(self, "_key", digest(self.instruction, self.output_1, self.output_2))
         return self._key
 
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        """The three texts that a judge is shown."""
+        return self.instruction, self.output_1, self.output_2
+
     def shown(self, order: str) -> tuple[str, str]:
         """The texts behind Response A and Response B in this order."""
         return (self.output_1, self.output_2) if order == "forward" else (self.output_2, self.output_1)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +20,7 @@ from evenhand.pairs import Pair
 from evenhand.protocol import Order
 from evenhand.store.calibrations import CalibrationBook
 from evenhand.store.desk import Desk
-from evenhand.store.docket import Asks, Case, Docket
+from evenhand.store.docket import Asks, Case, Docket, name_worker
 from evenhand.store.findings import FindingBook
 from evenhand.store.labels import LabelBook
 from evenhand.store.outputs import OutputBook
@@ -80,9 +78,9 @@ class Store:
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
-        self.worker = f"{socket.gethostname()} {os.getpid()} {time.time_ns()}"
+        self.worker = name_worker()
         self._held: dict[int, int] = {}  # hearings that this process is at work on, and their asks to come
-        self._closed = False
+        self._claimed = self._closed = False
         with clearly(self.path):
             self._db = sqlite3.connect(
                 self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
@@ -112,7 +110,14 @@ class Store:
             return
         self._closed = True
         with clearly(self.path), closing(self._db):
-            self._db.execute("DELETE FROM claims WHERE worker = ?", (self.worker,))
+            if self._claimed:  # who has only read asks for no lock, which another may be holding
+                self._db.execute("DELETE FROM claims WHERE worker = ?", (self.worker,))
+
+    def renew(self) -> None:
+        """Say that this process is still at work; where it cannot be looked at, a claim grows old soon."""
+        if self._held:
+            with self._writing():
+                self._db.execute("UPDATE claims SET claimed = ? WHERE worker = ?", (time.time(), self.worker))
 
     def _prepare(self) -> None:
         self._switch_to_wal()
@@ -205,6 +210,7 @@ class Store:
         with self._writing():
             entered, claimed = self._docket.enter(judge, asks, wanted, self._held)
         self._held |= claimed
+        self._claimed = self._claimed or bool(claimed)
         return entered
 
     def kept(
@@ -288,12 +294,13 @@ class Store:
         An answer that the reader of its day could not read, and the present one can, reopens its hearing.
         """
         seen = changed = 0
-        hearings = self._db.execute("SELECT id FROM hearings WHERE judge = ?", (judge.id,)).fetchall()
-        for (hearing,) in hearings:
+        hearings = dict(self._db.execute("SELECT hearing, pair FROM docket WHERE judge = ?", (judge.id,)))
+        for hearing, number in hearings.items():
+            shown = self._pair(number).texts
             fresh = [
                 verdict_row(hearing, verdict)
                 for answer, dimensions in zip(self.answers(hearing), asks, strict=False)
-                for verdict in read_answer(answer, dimensions)
+                for verdict in read_answer(answer, dimensions, shown)
             ]
             kept = self._db.execute("SELECT * FROM verdicts WHERE hearing = ?", (hearing,)).fetchall()
             seen, changed = seen + len(fresh), changed + len(set(fresh) - set(kept))

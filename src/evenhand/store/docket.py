@@ -12,6 +12,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -21,10 +22,11 @@ from evenhand.pairs import Pair
 from evenhand.protocol import Order
 from evenhand.store.rows import absent, pair_about, verdict_from
 
-# After so long a claim counts for nothing. On this machine the process itself is looked at, so only a number that
-# was given to another process needs the limit; a process on another machine cannot be looked at.
+# After so long a claim counts for nothing. On this machine the process itself is looked at, and the limit is for
+# where its number may have been given to another; a process on another machine, or in another container, cannot be
+# looked at, but it renews its claims.
 _CLAIM_SECONDS = 86_400.0
-_FAR_CLAIM_SECONDS = 3_600.0
+_FAR_CLAIM_SECONDS = 120.0
 Asks = Sequence[Sequence[str]]  # the dimensions of each ask of a protocol
 
 
@@ -258,16 +260,35 @@ class _Alive:
     def __call__(self, entry: _Entry) -> bool:
         if entry.worker in (None, self._own):
             return False
-        host, pid, _ = (worker := str(entry.worker)).rsplit(" ", 2)
+        host, pid, stamp = (worker := str(entry.worker)).rsplit(" ", 2)
         far = host != self._here
         if time.time() - entry.since > (_FAR_CLAIM_SECONDS if far else _CLAIM_SECONDS):
             return False
         if worker not in self._runs:
-            self._runs[worker] = far or _runs(int(pid))
+            self._runs[worker] = far or _runs(int(pid), stamp)
         return self._runs[worker]
 
 
-def _runs(pid: int) -> bool:
+def name_worker() -> str:
+    """A name for whoever has a database open: machine, process, when that began, and when the database was opened.
+
+    Numbers of processes come again, in a container that is started again at once.
+    """
+    return f"{socket.gethostname()} {os.getpid()} {_started(os.getpid())}.{time.time_ns()}"
+
+
+def _started(pid: int) -> str:
+    """When a process began, by the kernel's clock; empty where that cannot be known."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+
+
+def _runs(pid: int, stamp: str) -> bool:
+    started, dot, _ = stamp.partition(".")
+    if dot and started and (now := _started(pid)):
+        return now == started
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

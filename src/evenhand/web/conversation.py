@@ -56,7 +56,8 @@ def retell(protocol: Protocol, pair: Pair, order: Order, answers: Sequence[Answe
     >>> [piece.text for piece in told.turns[-2].pieces if piece.kind == "theirs"]
     ['Hi', 'Hello.', 'Yo.']
     """
-    read = [read_answer(answer, ask.dimensions) for answer, ask in zip(answers, protocol.asks, strict=False)]
+    asked = zip(answers, protocol.asks, strict=False)
+    read = [read_answer(answer, ask.dimensions, pair.texts) for answer, ask in asked]
     said = [_OPEN + ", ".join(str(v.label or v.invalid) for v in verdicts) + _CLOSE for verdicts in read]
     last = max(len(answers) - 1, 0)
     prompt = protocol.prompt(pair, order, last, said, raw=raw)
