@@ -106,9 +106,9 @@ def run_with_progress(
             stopped = error.message
             watch.say(f"{error.message}; {summary.pairs} of {total} pairs are done")
         except KeyboardInterrupt:
-            watch.say("stopping after what is under way; press Ctrl-C again to stop at once")
-            judgments.stop()
-            try:
+            try:  # the second may come at any moment
+                watch.say("stopping after what is under way; press Ctrl-C again to stop at once")
+                judgments.stop()
                 _take_all(judgments, summary, watch)
             finally:
                 watch.say(f"stopped after {summary.pairs} of {total} pairs; the same command goes on from here")
