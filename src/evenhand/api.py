@@ -25,7 +25,7 @@ from evenhand.protocol import Protocol
 from evenhand.runner import Run
 from evenhand.store import Store
 
-DEFAULT_PROTOCOL = "overall"
+DEFAULT_PROTOCOL = "chained"  # docs/quality.md says why
 # How many judgments are brought over from the loop's thread at a time, where so many are ready.
 _AT_ONCE = 64
 T = TypeVar("T")

@@ -178,6 +178,26 @@ def combine(verdicts: Mapping[str, Verdict]) -> Verdict | None:
     return Verdict(COMBINED, _choose(p), p, min(masses, default=None))
 
 
+def found_on(dimensions: Sequence[str]) -> tuple[str, ...]:
+    """All that there are findings on where these dimensions are asked: they, and what several parts say together.
+
+    >>> found_on(["precision", "format", "overall"]), found_on(["overall"])
+    (('precision', 'format', 'overall', 'combined'), ('overall',))
+    """
+    parts = [name for name in dimensions if name != "overall"]
+    return (*dimensions, COMBINED) if len(parts) > 1 else tuple(dimensions)
+
+
+def headline(dimensions: Sequence[str]) -> str:
+    """The finding to look at where a user names none: the parts together, else overall, else the last asked.
+
+    >>> headline(["precision", "format", "overall"]), headline(["format", "overall"]), headline(["format"])
+    ('combined', 'overall', 'format')
+    """
+    found = found_on(dimensions)
+    return next((name for name in (COMBINED, "overall") if name in found), found[-1])
+
+
 def known_label(labels: Mapping[str, Side], dimension: str) -> Side | None:
     """What people said on a dimension; the parts together are held against their overall word.
 

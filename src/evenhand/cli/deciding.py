@@ -11,8 +11,9 @@ from evenhand import console
 from evenhand.decision import Decider, Standing
 from evenhand.errors import InputError
 from evenhand.judge import Judgment
-from evenhand.pairs import COMBINED, Pair
+from evenhand.pairs import Pair
 from evenhand.report import Summary
+from evenhand.verdict import found_on, headline
 
 
 class Until:
@@ -41,23 +42,15 @@ class Until:
 
 
 def dimension_from(word: str, dimensions: Sequence[str]) -> str:
-    """The dimension that decides: the one that is named, else overall, else the only one.
+    """The dimension that decides: the one that is named, else the headline of these.
 
-    >>> dimension_from("", ["precision", "overall"]), dimension_from("", ["format"])
+    >>> dimension_from("", ["correctness", "overall"]), dimension_from("format", ["precision", "format"])
     ('overall', 'format')
     """
-    if not word and (len(dimensions) == 1 or "overall" in dimensions):
-        return dimensions[0] if len(dimensions) == 1 else "overall"
     known = found_on(dimensions)
-    if word not in known:
-        raise InputError(f"--on {word}" if word else "which dimension decides?", hint=f"--on {', '.join(known)}")
-    return word
-
-
-def found_on(dimensions: Sequence[str]) -> list[str]:
-    """All that there are findings on: the dimensions, and what several parts say together."""
-    parts = [name for name in dimensions if name != "overall"]
-    return [*dimensions, *([COMBINED] if len(parts) > 1 else [])]
+    if word and word not in known:
+        raise InputError(f"--on {word}", hint=f"--on {', '.join(known)}")
+    return word or headline(dimensions)
 
 
 def decision_facts(standing: Standing, judged: int, count: int) -> dict[str, Any]:

@@ -16,10 +16,11 @@ from evenhand.cli.options import DEFAULT_DB, DbOption, JsonOption, RenameOption,
 from evenhand.errors import InputError
 from evenhand.files import WRITES, write_rows
 from evenhand.files.writing import check_writes
-from evenhand.pairs import COMBINED, Pair, Side
+from evenhand.pairs import Pair, Side
 from evenhand.people import People, label_of
 from evenhand.protocol import Protocol
 from evenhand.store import JudgeRow, Store
+from evenhand.verdict import found_on, headline
 
 FORMS = ("judgments", "verdicts", "dpo", "kto", "judge", "alpaca-eval", "leaderboard")
 
@@ -61,7 +62,7 @@ def export(
     ] = "",
     dimension: Annotated[
         str,
-        typer.Option("--dimension", "-d", help="Default: overall, or the last that was asked."),
+        typer.Option("--dimension", "-d", help="Default: the parts combined, else overall."),
     ] = "",
     margin: Annotated[
         float,
@@ -168,11 +169,10 @@ def only(judges: list[JudgeRow]) -> JudgeRow:
 
 
 def dimension_of(judge: JudgeRow, wanted: str) -> str:
-    """The dimension that is meant: overall, or the last that was asked, if none is named."""
+    """The dimension that is meant; the headline, if none is named."""
     if not wanted:
-        return "overall" if "overall" in judge.dimensions else judge.dimensions[-1]
-    parts = [name for name in judge.dimensions if name != "overall"]
-    known = [*judge.dimensions, *([COMBINED] if len(parts) > 1 else [])]
+        return headline(judge.dimensions)
+    known = found_on(judge.dimensions)
     if wanted not in known:
         raise InputError(f"the judge was not asked on '{wanted}'", hint=f"one of {', '.join(known)}")
     return wanted

@@ -52,7 +52,7 @@ SeedOption = Annotated[
 OnOption = Annotated[
     str,
     typer.Option(
-        "--on", metavar="DIMENSION", help="The dimension that decides. Default: overall, or the only one."
+        "--on", metavar="DIMENSION", help="The dimension that decides. Default: the parts combined, else overall."
     ),
 ]
 RawOption = Annotated[

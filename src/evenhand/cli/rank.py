@@ -17,6 +17,7 @@ from evenhand.errors import InputError
 from evenhand.plots import Plot, check_plot_path, ranking_plot, save_plot, win_matrix_plot
 from evenhand.rankings import SCALES, Scale, bouts_of, ranking_facts
 from evenhand.store import JudgeRow, Store
+from evenhand.verdict import found_on, headline
 
 _MOST_IN_MATRIX = 10
 
@@ -25,8 +26,13 @@ _MOST_IN_MATRIX = 10
 def rank(
     db: DbOption = DEFAULT_DB,
     dimension: Annotated[
-        str, typer.Option("--dimension", "-d", help="Rank by verdicts on this dimension.")
-    ] = "overall",
+        str,
+        typer.Option(
+            "--dimension",
+            "-d",
+            help="Rank by verdicts on this dimension. Default: the parts combined, else overall.",
+        ),
+    ] = "",
     spec: Annotated[str, typer.Option("--judge", "-j", metavar="MODEL", help="Only judges of this model.")] = "",
     protocol: Annotated[
         str, typer.Option("--protocol", "-p", metavar="NAME", help="Only under this protocol.")
@@ -85,7 +91,8 @@ def _rankings(
         if not rows:
             raise InputError(f"{db} holds no verdicts of that kind")
         for row in _with_dimension(rows, dimension):
-            bouts = bouts_of(store.judgments(row), dimension, "expected" if expected else "hard")
+            on = dimension or headline(row.dimensions)
+            bouts = bouts_of(store.judgments(row), on, "expected" if expected else "hard")
             ranking = bouts.ranking(scale=scale, anchor=anchor)
             named = {"judge": row.model, "protocol": row.protocol, "fingerprint": row.fingerprint}
             yield {**named, **ranking_facts(ranking, bouts)}
@@ -93,7 +100,7 @@ def _rankings(
 
 def _with_dimension(rows: list[JudgeRow], dimension: str) -> list[JudgeRow]:
     """Judges that were asked for the dimension; if none was, all, so that the error can say what there is."""
-    asked = [row for row in rows if dimension in row.dimensions]
+    asked = [row for row in rows if not dimension or dimension in found_on(row.dimensions)]
     return asked or rows
 
 

@@ -8,10 +8,10 @@ from typing import Any, Literal, cast
 from urllib.parse import urlencode
 
 from evenhand.errors import InputError
-from evenhand.pairs import COMBINED, Side
+from evenhand.pairs import Side
 from evenhand.store import JudgeRow, View
 from evenhand.store.pages import ONLY, SORTS, Sort
-from evenhand.verdict import SIDES
+from evenhand.verdict import SIDES, found_on, headline
 
 FIELD = "f."  # before the name of a metadata field
 _LONGER = ("1", "2", "winner", "loser")
@@ -19,11 +19,11 @@ _MOST_TEXT = 500
 
 
 def read_view(query: Sequence[tuple[str, str]], judges: Sequence[JudgeRow]) -> View:
-    """The view that a query names; what it does not name is the newest judge, overall, the doubtful first."""
+    """The view that a query names; what it does not name is the newest judge, its headline, the doubtful first."""
     asked = {name: value for name, value in query if value}
     judge = _judge(asked.get("judge", ""), judges)
     known = dimensions_of(judge)
-    dimension = asked.get("dimension", "") or ("overall" if "overall" in known else known[-1])
+    dimension = asked.get("dimension", "") or headline(judge.dimensions)
     if dimension not in known:
         raise InputError(f"this judge was not asked about {dimension}", hint=f"it was about {', '.join(known)}")
     verdict = _one_of("verdict", asked.get("verdict", ""), ("", *SIDES))
@@ -47,8 +47,7 @@ def read_view(query: Sequence[tuple[str, str]], judges: Sequence[JudgeRow]) -> V
 
 def dimensions_of(judge: JudgeRow) -> tuple[str, ...]:
     """The dimensions of a judge's findings: those that it was asked, and what its parts say together."""
-    parts = [name for name in judge.dimensions if name != "overall"]
-    return (*judge.dimensions, COMBINED) if len(parts) > 1 else judge.dimensions
+    return found_on(judge.dimensions)
 
 
 def write_view(view: View, **more: Any) -> str:
