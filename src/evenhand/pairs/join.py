@@ -1,7 +1,7 @@
 """Pairs out of two models' outputs, joined on the instruction.
 
 Making a Joined reads and checks all of both files, so that nothing is judged by half; iterating over it gives the
-pairs. The texts wait in temporary files; memory holds about 150 bytes for each output.
+pairs. The texts wait in temporary files; memory holds about 130 bytes for each output.
 """
 
 from __future__ import annotations

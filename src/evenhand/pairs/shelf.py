@@ -15,7 +15,7 @@ from evenhand.pairs.outputs import Output, Placed
 
 
 class Shelf:
-    """One model's outputs. A row takes about 150 bytes of memory, however long its texts are.
+    """One model's outputs. A row takes about 130 bytes of memory, however long its texts are.
 
     >>> from pathlib import Path
     >>> shelf, table = Shelf(), Table(Path("a.jsonl"), "a.jsonl", ".jsonl")
