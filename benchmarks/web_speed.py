@@ -41,10 +41,12 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--pairs", type=int, default=100_000)
     options.add_argument("--rounds", type=int, default=50)
+    options.add_argument("--protocol", action="append", help="one judge for each; default: overall")
     given = options.parse_args()
+    given.protocol = given.protocol or ["overall"]
     with tempfile.TemporaryDirectory() as folder:
         db = Path(folder) / "large.db"
-        timed("filling the database", lambda: fill(db, given.pairs))
+        timed("filling the database", lambda: fill(db, given.pairs, given.protocol))
         with Store(db) as store:
             timed("making the lists", lambda: store.findings.absorb_all(known=known(store)))
             judges = [judge.id for judge in store.judges(counted=False)]
@@ -52,11 +54,11 @@ def main() -> None:
         measure(db, given.pairs, given.rounds)
 
 
-def fill(db: Path, count: int) -> None:
-    """Pairs of five models, each heard twice by a judge of four dimensions and by one of overall."""
+def fill(db: Path, count: int, protocols: list[str]) -> None:
+    """Pairs of five models, each heard in both orders by each judge."""
     draw = random.Random(1)
     with Store(db) as store:
-        for name in ("chained", "overall"):
+        for name in protocols:
             protocol = Protocol.load(name)
             setup = Setup(ScriptedEngine(lambda _: "A", name="made up"), protocol)
             judge = store.judge(setup)
@@ -116,14 +118,12 @@ def measure(db: Path, count: int, rounds: int) -> None:
         report("a bare read of a pair and its verdicts", reads, None)
         base = statistics.median(core for _, core in reads)
         pages = {
-            "opening a pair": lambda n: f"/pair/{n}?judge=2&dimension=overall",
-            "a pair of a filtered list": lambda n: (
-                f"/pair/{n}?judge=1&dimension=format&only=inconsistent&f.topic=3"
-            ),
-            "the list, most doubtful first": lambda n: "/pairs?judge=2",
-            "the list, a page from the middle": lambda n: f"/pairs?judge=2&page={1 + n // 50}",
-            "the list, filtered": lambda n: "/pairs?judge=1&dimension=format&verdict=1&only=inconsistent&f.topic=3",
-            "a search": lambda n: f"/pairs?judge=2&q=word{n % 4000}",
+            "opening a pair": lambda n: f"/pair/{n}?judge=1",
+            "a pair of a filtered list": lambda n: f"/pair/{n}?judge=1&only=inconsistent&f.topic=3",
+            "the list, most doubtful first": lambda n: "/pairs?judge=1",
+            "the list, a page from the middle": lambda n: f"/pairs?judge=1&page={1 + n // 50}",
+            "the list, filtered": lambda n: "/pairs?judge=1&verdict=1&only=inconsistent&f.topic=3",
+            "a search": lambda n: f"/pairs?judge=1&q=word{n % 4000}",
         }
         for name, address in pages.items():
             report(name, [time_of(partial(server.get, address(n))) for n in pairs], base)
@@ -133,11 +133,9 @@ def measure(db: Path, count: int, rounds: int) -> None:
 def read(db: sqlite3.Connection, number: int) -> None:
     """What must be read for a page of one pair, in as many statements as plain SQL needs."""
     db.execute("SELECT * FROM pairs WHERE id = ?", (number,)).fetchone()
-    for judge in (1, 2):
-        db.execute(
-            "SELECT v.* FROM docket d JOIN verdicts v ON v.hearing = d.hearing WHERE d.judge = ? AND d.pair = ?",
-            (judge, number),
-        ).fetchall()
+    db.execute(
+        "SELECT v.* FROM docket d JOIN verdicts v ON v.hearing = d.hearing WHERE d.pair = ?", (number,)
+    ).fetchall()
 
 
 def report(what: str, times: list[tuple[float, float]], base: float | None) -> None:

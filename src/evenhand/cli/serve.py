@@ -52,13 +52,17 @@ def serve(
         if as_json:
             print(json.dumps({"link": link, "db": str(db)}), flush=True)
         elif first:
-            console.out.print(f"Open this link; it works once, and ends with this program (Ctrl-C):\n  {link}")
+            _say(f"Open this link; it works once, and ends with this program (Ctrl-C):\n  {link}")
         else:
-            console.out.print(f"It was used. The next one:\n  {link}")
+            _say(f"It was used. The next one:\n  {link}")
         if first and open_browser:
             webbrowser.open(link)
 
     run(db, Address(listen, port, tuple(name or ())), password=_password(password_file), ready=ready)
+
+
+def _say(text: str) -> None:
+    console.out.print(text, markup=False, soft_wrap=True)  # a link is one line, and [::1] is no markup
 
 
 def _password(file: Path | None) -> str:

@@ -10,12 +10,13 @@ import json
 import math
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
-from evenhand.errors import InputError
+from evenhand.errors import InputError, TemplateError
 from evenhand.pairs import Pair
 from evenhand.people import People, votes_on
 from evenhand.protocol import Protocol, built_in_names
@@ -286,7 +287,10 @@ def _annotator(store: Store, name: str) -> Annotator:
 def _choices(store: Store) -> dict[str, tuple[str, Sequence[str], dict[str, Any]]]:
     """What may be labelled: overall alone, or what a protocol asks; with words for it, dimensions and rubric."""
     templates = {judge.protocol: judge.template for judge in store.judges(counted=False)}
-    found = {name: Protocol.parse(text, name=name) for name, text in templates.items()}
+    found = {}
+    for name, text in templates.items():
+        with suppress(TemplateError):  # one that today's reader does not understand cannot be asked
+            found[name] = Protocol.parse(text, name=name)
     found = {**{name: Protocol.load(name) for name in built_in_names() if name not in found}, **found}
     ordered = sorted(found.values(), key=lambda protocol: (protocol.name not in templates, protocol.name))
     alone = {_ALONE: (_ALONE, ["overall"], {"text": "", "questions": {"overall": "Which response is better?"}})}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, cast
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from evenhand.errors import InputError
+from evenhand.errors import InputError, TemplateError
 from evenhand.judge import Judgment
 from evenhand.pairs import Pair
 from evenhand.people import People
@@ -246,6 +247,9 @@ def _conversation(store: Store, judge: JudgeRow, number: int, pair: Pair, heard:
     hearing = store.pages.hearing(judge.id, number, order)
     told: Conversation | None = None
     if hearing is not None:
-        protocol = Protocol.parse(judge.template, name=judge.protocol)
-        told = retell(protocol, pair, order, store.answers(hearing), raw=judge.raw_markup)
+        with suppress(
+            TemplateError
+        ):  # of a template that today's reader does not understand there is nothing to tell
+            protocol = Protocol.parse(judge.template, name=judge.protocol)
+            told = retell(protocol, pair, order, store.answers(hearing), raw=judge.raw_markup)
     return {"told": told, "order": order, "orders": there, "opened": bool(heard), "judge": judge}

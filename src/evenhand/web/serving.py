@@ -83,6 +83,7 @@ def listen(address: Address) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((address.host, address.port))
+        listening.listen(128)  # whoever opens the link before the server is up waits for it
     except (OSError, OverflowError) as fault:
         listening.close()
         raise InputError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import queue
 import threading
 import time
@@ -10,25 +10,23 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from evenhand import __version__
-from evenhand.console import clock, percent
+from evenhand.errors import EvenhandError
 from evenhand.pairs import Pair, Side
 from evenhand.people import People, label_of
 from evenhand.store import Annotator, Store
-from evenhand.web import charts
 from evenhand.web.guard import Door, Refusal, form_token
-from evenhand.web.text import visible
+from evenhand.web.templating import make_environment
 
 _IDLE_SECONDS = 0.5
+_AFTER_FAULT_SECONDS = 10.0
+log = logging.getLogger(__name__)
 _MOST_STORES = 8
 _PATIENCE = 4.0  # seconds that a page waits for a figure
 T = TypeVar("T")
@@ -53,7 +51,7 @@ class Site:
     _one_figure: threading.Lock = field(default_factory=threading.Lock)  # counting takes a core
 
     def __post_init__(self) -> None:
-        self.templates = _environment()
+        self.templates = make_environment()
 
     @property
     def owner_cookie(self) -> str:
@@ -96,8 +94,14 @@ class Site:
         self._keeper.start()
 
     def _keep(self) -> None:
-        while not self._stop.wait(_IDLE_SECONDS):
-            self.absorb(5.0)
+        pause = _IDLE_SECONDS
+        while not self._stop.wait(pause):
+            pause = _IDLE_SECONDS
+            try:
+                self.absorb(5.0)
+            except EvenhandError as fault:  # a full disk, say: the pages go on with what is there
+                log.warning("the lists cannot be brought up to date: %s", fault)
+                pause = _AFTER_FAULT_SECONDS
 
     def close(self) -> None:
         """Stop, and close the database."""
@@ -179,41 +183,3 @@ def known(store: Store) -> Callable[[Pair, str], Side | None]:
         return label_of(last[1], dimension)
 
     return say
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("evenhand.web"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_shown,
-    )
-    filters: dict[str, Callable[..., Any]] = {
-        "percent": percent,
-        "clock": clock,
-        "date": _date,
-        "count": lambda n: f"{n:,}",
-        "json": lambda value: json.dumps(value, ensure_ascii=False, sort_keys=True, default=str),
-        "plural": lambda n, one, many="": one if n == 1 else many or f"{one}s",
-    }
-    environment.filters.update(filters)
-    environment.globals.update(bar=charts.bar, interval=charts.interval, span=charts.span)
-    return environment
-
-
-def _shown(value: Any) -> Any:
-    """Every text on its way into a page; it is escaped after this. A false `if` without `else` is nothing."""
-    if isinstance(value, StrictUndefined) and "inline if" in (value._undefined_hint or ""):
-        return ""
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _date(when: float) -> str:
-    """A day and minute, in universal time.
-
-    >>> _date(0)
-    '1970-01-01 00:00'
-    """
-    return datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%d %H:%M")

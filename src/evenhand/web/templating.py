@@ -1,0 +1,54 @@
+"""The templates' own language: every text is shown before it is escaped, and escaped always."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from evenhand.console import clock, percent
+from evenhand.web import charts
+from evenhand.web.text import visible
+
+
+def make_environment() -> Environment:
+    """The templates of `web/templates`, their filters, and the charts."""
+    environment = Environment(
+        loader=PackageLoader("evenhand.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+    filters: dict[str, Callable[..., Any]] = {
+        "percent": percent,
+        "clock": clock,
+        "date": _date,
+        "count": lambda n: f"{n:,}",
+        "json": lambda value: json.dumps(value, ensure_ascii=False, sort_keys=True, default=str),
+        "plural": lambda n, one, many="": one if n == 1 else many or f"{one}s",
+    }
+    environment.filters.update(filters)
+    environment.globals.update(bar=charts.bar, interval=charts.interval, span=charts.span)
+    return environment
+
+
+def _shown(value: Any) -> Any:
+    """Every text on its way into a page; it is escaped after this. A false `if` without `else` is nothing."""
+    if isinstance(value, StrictUndefined) and "inline if" in (value._undefined_hint or ""):
+        return ""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _date(when: float) -> str:
+    """A day and minute, in universal time.
+
+    >>> _date(0)
+    '1970-01-01 00:00'
+    """
+    return datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%d %H:%M")

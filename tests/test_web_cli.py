@@ -1,0 +1,80 @@
+"""evenhand serve by its real entry point."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from web_server import Client, fill, plain_pairs
+
+PROGRAM = str(Path(sys.executable).parent / "evenhand")
+STOPPED, WRONG = 130, 2
+
+
+@pytest.fixture
+def filled(db: Path) -> Path:
+    fill(db, plain_pairs(2))
+    return db
+
+
+def run(*words: str, before: str = "pass") -> subprocess.CompletedProcess[str]:
+    """The command; `before` is Python that runs first in the same process."""
+    code = f"import sys; sys.argv = ['evenhand', *sys.argv[1:]]; {before}; from evenhand.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, encoding="utf-8", timeout=120, check=False
+    )
+
+
+def test_it_serves_until_it_is_stopped(filled: Path) -> None:
+    """Two links: the first is used, the second announced; Ctrl-C ends it at once."""
+    program = subprocess.Popen(
+        [PROGRAM, "serve", "--db", str(filled), "--port", "0", "--json"], stdout=subprocess.PIPE, encoding="utf-8"
+    )
+    assert program.stdout is not None
+    try:
+        link = urlsplit(json.loads(program.stdout.readline())["link"])
+        client = Client(int(link.port or 0))
+        assert client.get(link.path).status == 303
+        assert json.loads(program.stdout.readline())["link"] != link.geturl()
+        assert "pair-0001" in client.get("/pairs").text
+        program.send_signal(signal.SIGINT)
+        assert program.wait(30) == STOPPED
+    finally:
+        program.kill()
+        program.wait()
+        program.stdout.close()
+
+
+def test_without_a_database_there_is_nothing_to_serve(tmp_path: Path) -> None:
+    done = run("serve", "--db", str(tmp_path / "none.db"))
+    assert done.returncode == WRONG
+    assert "no database" in done.stderr
+
+
+@pytest.mark.parametrize("missing", ["starlette", "jinja2", "nh3", "markdown_it", "uvicorn"])
+def test_a_missing_extra_answers_with_the_command(filled: Path, missing: str) -> None:
+    done = run("serve", "--db", str(filled), before=f"sys.modules['{missing}'] = None")
+    assert done.returncode == WRONG
+    assert missing in done.stderr
+    assert "pip install 'evenhand[web]'" in done.stderr
+
+
+def test_other_machines_need_a_password(filled: Path, tmp_path: Path) -> None:
+    short = tmp_path / "password"
+    short.write_text("short\n", encoding="utf-8")
+    for more in ([], ["--password-file", str(short)], ["--password-file", str(tmp_path / "none")]):
+        done = run("serve", "--db", str(filled), "--listen", "0.0.0.0", "--port", "0", *more)
+        assert done.returncode == WRONG
+        assert "password" in done.stderr
+
+
+def test_the_command_starts_without_the_web_extra() -> None:
+    """Other commands do not load what only the page needs."""
+    done = run("--version", before="sys.modules['starlette'] = sys.modules['uvicorn'] = None")
+    assert done.returncode == 0
