@@ -153,10 +153,10 @@ class PageBook:
             ).fetchone()
             if here is None:
                 return Place(None, self.count(view), None, None)
-            there, upto = self._db.execute(
-                f"SELECT max(f.pair = ?), count(*) FROM findings f WHERE {where}"
-                f" AND ({key}, f.pair) {'>=' if falls else '<='} (?, ?)",
-                (pair, *values, *here, pair),
+            total, upto, there = self._db.execute(
+                f"SELECT count(*), sum(({key}, f.pair) {'>=' if falls else '<='} (?, ?)), max(f.pair = ?)"
+                f" FROM findings f WHERE {where}",
+                (*here, pair, pair, *values),
             ).fetchone()
             near = [
                 self._db.execute(
@@ -167,7 +167,7 @@ class PageBook:
                 for down in (not falls, falls)
             ]
         before, after = (None if row is None else int(row[0]) for row in near)
-        return Place(int(upto) if there else None, self.count(view), before, after)
+        return Place(int(upto) if there else None, int(total), before, after)
 
     def fields(self, most: int = 24) -> dict[str, list[str]]:
         """Metadata fields with their values, those with too many different values left empty."""
@@ -336,7 +336,7 @@ def _where(view: View) -> tuple[str, Sequence[Any]]:
     return " AND ".join(sql for sql, _ in parts), [value for _, values in parts for value in values]
 
 
-_FIELD_SQL = "EXISTS (SELECT 1 FROM facets x WHERE x.field = ? AND x.value = ? AND x.pair = f.pair)"
+_FIELD_SQL = "f.pair IN (SELECT x.pair FROM facets x WHERE x.field = ? AND x.value = ?)"
 _TEXT_SQL = "f.pair IN (SELECT pair FROM temp.sought)"
 _SEEK_SQL = "INSERT INTO temp.sought SELECT id FROM pairs WHERE id > ? AND id <= ? AND ({})".format(
     " OR ".join(f"{column} LIKE ? ESCAPE '\\'" for column in ("name", "instruction", "output_1", "output_2"))
