@@ -137,10 +137,10 @@ def test_a_budget_of_money(folder: Path, serve: Callable[[Behaviour], Server]) -
     table["models"] = {f"{server.url}#judge": {"input": 1, "output": 1}}
     prices = folder / "prices.json"
     prices.write_text(json.dumps(table))
-    money = ("--max-cost", "500", "--prices", prices)
+    money = ("--max-cost", "3000", "--prices", prices)
     facts = facts_of(run_gate(folder, server, rows_of(two=30), UNDECIDED, "-p", "overall", *money, "--json"))
     assert facts["cost"] > 0
-    assert "budget of 500" in facts["stopped"]
+    assert "budget of 3000" in facts["stopped"]
     assert "no price" in run_gate(folder, server, rows_of(two=3), WRONG, "--max-cost", "5").stderr
 
 
