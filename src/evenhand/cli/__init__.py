@@ -8,7 +8,7 @@ from evenhand.cli.app import app, main
 
 # Importing a file of commands enters them; --help lists them in this order.
 from evenhand.cli import judge, arena, generate, results, rank, card, calibrate, export, gate, labels  # isort: skip
-from evenhand.cli import serve, suggest, demo, protocols, models  # isort: skip
+from evenhand.cli import report, serve, suggest, demo, protocols, models  # isort: skip
 
 __all__ = [
     "app",
@@ -25,6 +25,7 @@ __all__ = [
     "models",
     "protocols",
     "rank",
+    "report",
     "results",
     "serve",
     "suggest",

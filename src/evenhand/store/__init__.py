@@ -17,6 +17,7 @@ findings, briefs, facets, stale   what verdicts come to, kept ready for lists
 annotators, tasks                 who labels on the web page, and which pairs are put before them
 """
 
+from evenhand.store.archive import RunGroup
 from evenhand.store.calibrations import CalibrationBook
 from evenhand.store.database import Entry, JudgeRow, Store
 from evenhand.store.desk import Annotator, Conflict, Task
@@ -37,6 +38,7 @@ __all__ = [
     "LabelCount",
     "Place",
     "Row",
+    "RunGroup",
     "Store",
     "Task",
     "View",

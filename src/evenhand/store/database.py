@@ -18,6 +18,7 @@ from evenhand.errors import EngineError
 from evenhand.judge import Hearing, Judgment, Setup
 from evenhand.pairs import Pair
 from evenhand.protocol import Order
+from evenhand.store.archive import Archive
 from evenhand.store.calibrations import CalibrationBook
 from evenhand.store.desk import Desk
 from evenhand.store.docket import Asks, Case, Docket, name_worker
@@ -95,6 +96,7 @@ class Store:
         self.calibrations = CalibrationBook(self._db, self._writing)
         self.findings = FindingBook(self._db, self._writing, self._hearings)
         self.pages = PageBook(self._db, self.path)
+        self.archive = Archive(self._db, self.path)
         self.desk = Desk(self._db, self._writing, self.path)
         self.outputs = OutputBook(self._db, self._writing, self.path)
 

@@ -1,0 +1,127 @@
+"""evenhand report: all that a database says, in one file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated
+
+import typer
+
+from evenhand import console
+from evenhand.cli.app import app
+from evenhand.cli.options import DEFAULT_DB, DbOption, JsonOption
+from evenhand.errors import InputError
+from evenhand.store import JudgeRow, Store
+
+if TYPE_CHECKING:
+    from evenhand.dossier import Dossier
+
+FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
+PIP = "pip install 'evenhand[web]'"
+_PAIRS = {"html": 500, "md": 0}  # a pull request wants the numbers
+
+
+@app.command()
+def report(
+    db: DbOption = DEFAULT_DB,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Where to; - is standard output. Default: report.html."),
+    ] = None,
+    form: Annotated[
+        str, typer.Option("--format", metavar="html|md", help="Default: by the file's name, or html.")
+    ] = "",
+    spec: Annotated[str, typer.Option("--judge", "-j", metavar="MODEL", help="Only judges of this model.")] = "",
+    protocol: Annotated[
+        str, typer.Option("--protocol", "-p", metavar="NAME", help="Only under this protocol.")
+    ] = "",
+    dimension: Annotated[
+        str,
+        typer.Option(
+            "--dimension", "-d", metavar="NAME", help="What examples and rankings go by. Default: overall."
+        ),
+    ] = "",
+    pairs: Annotated[
+        int | None,
+        typer.Option(
+            "--pairs",
+            min=0,
+            metavar="N",
+            help="Show up to N pairs, drawn by the seed. Default: 500, in Markdown 0.",
+        ),
+    ] = None,
+    examples: Annotated[int, typer.Option("--examples", min=0, metavar="N", help="Pairs of each kind.")] = 5,
+    seed: Annotated[int, typer.Option("--seed", help="Draws the pairs that are shown.")] = 0,
+    title: Annotated[str, typer.Option("--title", metavar="TEXT", help="The heading.")] = "",
+    date: Annotated[
+        str, typer.Option("--date", metavar="TEXT", help="A date to put in; none is put in by itself.")
+    ] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Write one file with everything: an HTML page that opens offline, or Markdown for a pull request.
+
+    With --json the facts go to standard output, and a file is written only if --out names one.
+    """
+    from evenhand.dossier import Wishes, compile_dossier
+
+    kind = _format(form, out)
+    if not db.is_file():
+        raise InputError(f"no database at {db}", hint="evenhand judge PAIRS writes one")
+    wishes = Wishes(dimension, examples, _PAIRS[kind] if pairs is None else pairs, seed, title, date)
+    with Store(db) as store:
+        dossier = compile_dossier(store, _rows(store, db, spec, protocol), wishes)
+        target = out or (None if as_json else Path(f"report.{kind}"))
+        if target is not None:
+            _write(dossier, store, kind, target)
+    if as_json:
+        print(console.facts_to_print(dossier.facts()))
+    elif target is not None and str(target) != "-":
+        console.out.print(f"wrote {target}", markup=False, soft_wrap=True)
+
+
+def _format(word: str, out: Path | None) -> str:
+    kind = word or (FORMATS.get(out.suffix.lower(), "html") if out else "html")
+    if kind not in _PAIRS:
+        raise InputError(f"--format {kind}", hint="one of html, md")
+    return kind
+
+
+def _rows(store: Store, db: Path, spec: str, protocol: str) -> list[JudgeRow]:
+    rows = [row for row in store.judges() if spec in ("", row.model) and protocol in ("", row.protocol)]
+    if not any(row.pairs for row in rows):
+        raise InputError(f"{db} holds no verdicts of that kind")
+    return [row for row in rows if row.pairs]
+
+
+def _write(dossier: Dossier, store: Store, kind: str, target: Path) -> None:
+    write = _writer(kind)
+    if str(target) == "-":
+        write(dossier, store, sys.stdout)
+        return
+    # Beside its place first: what fails on the way leaves an older report as it is.
+    ordinary = target.is_file() or not target.exists()
+    place = target.with_name(f".{target.name}.part") if ordinary else target
+    try:
+        with place.open("w", encoding="utf-8", errors="replace", newline="\n") as file:
+            write(dossier, store, file)
+        if ordinary:
+            place.replace(target)
+    except OSError as fault:
+        raise InputError(f"{target} cannot be written: {fault.strerror}", hint="does the folder exist?") from None
+    finally:
+        if ordinary:
+            place.unlink(missing_ok=True)
+
+
+def _writer(kind: str) -> Callable[[Dossier, Store, IO[str]], None]:
+    if kind == "md":
+        from evenhand.dossier.summary import write_markdown
+
+        return write_markdown
+    try:
+        from evenhand.dossier.page import write_page
+    except ModuleNotFoundError as missing:
+        raise InputError(f"the HTML report needs {missing.name}, which is not installed", hint=PIP) from None
+    return write_page

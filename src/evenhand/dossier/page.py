@@ -1,0 +1,206 @@
+"""A dossier as one HTML file: styles, pictures and a small script inside, nothing outside.
+
+The Content-Security-Policy of the file names the hashes of its one style sheet and its one script and allows
+nothing else, so that whatever a text might smuggle in would neither run nor be fetched.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from importlib.resources import files
+from typing import IO, Any
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from evenhand.console import clock, percent
+from evenhand.dossier import pictures
+from evenhand.dossier.draws import KINDS
+from evenhand.dossier.facts import EXCERPT, Dossier, JudgePart, write_date
+from evenhand.judge import Judgment
+from evenhand.pairs import Pair
+from evenhand.people import People
+from evenhand.protocol import ORDERS
+from evenhand.store import Store
+from evenhand.verdict import SIDES, Finding
+from evenhand.web import charts
+from evenhand.web.markdown import render
+from evenhand.web.text import cut, visible
+
+TEXT_LIMIT = 20_000  # characters of one text: the file is to be mailed, and to be opened
+_META_LIMIT, _MOST_META = 200, 20
+KIND_WORDS = {
+    "inconsistent": "The two orders contradict each other",
+    "invalid": "No verdict could be read",
+    "against_people": "Judge and people differ",
+    "near_tie": "Nearest to a tie",
+    "clear": "Clearest wins",
+}
+
+
+def write_page(dossier: Dossier, store: Store, to: IO[str]) -> None:
+    """Write the file, one pair after the other."""
+    style = _own("evenhand.web", "static/style.css") + _own("evenhand.dossier", "static/report.css")
+    script = _own("evenhand.dossier", "static/report.js")
+    facts = {
+        "dossier": dossier,
+        "title": dossier.wishes.title or "evenhand report",
+        "style": Markup(style),
+        "script": Markup(script),
+        "policy": policy(style, script),
+        "icon": Markup(_own("evenhand.web", "static/icon.svg").strip()),
+        "can_draw": pictures.can_draw(),
+        "pictures": pictures,
+        "kinds": KIND_WORDS,
+        "anchors": anchors_of(dossier, store),
+        "shown": _pairs(dossier, store),
+        "matrix": _matrix,
+    }
+    for piece in _environment().get_template("report.html").generate(**facts):
+        to.write(piece)
+
+
+def policy(style: str, script: str) -> str:
+    """What the file may do: be styled by its own sheet, run its own script.
+
+    >>> policy("", "").split(";")[0]
+    "default-src 'none'"
+    """
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
+    return (
+        f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}';"
+        " base-uri 'none'; form-action 'none'"
+    )
+
+
+def anchors_of(dossier: Dossier, store: Store) -> dict[tuple[str, str], int]:
+    """Where in the file a pair of the examples stands: its number."""
+    names = {example.name for part in dossier.judges for few in part.examples.values() for example in few}
+    found = {name: store.archive.number(*name) for name in names}
+    return {name: number for name, number in found.items() if number is not None}
+
+
+def _own(package: str, path: str) -> str:
+    return files(package).joinpath(path).read_text("utf-8")
+
+
+# -- pairs ---------------------------------------------------------------------------------------------------
+
+
+def _pairs(dossier: Dossier, store: Store) -> Iterator[dict[str, Any]]:
+    people = People(store)
+    for number in dossier.chosen:
+        pair = store.pages.pair(number)
+        if pair is None:
+            continue
+        heard = [(part, store.judgment(part.row, number, pair)) for part in dossier.judges]
+        yield _pair_facts(number, pair, [(p, j) for p, j in heard if j is not None], people, store)
+
+
+def _pair_facts(
+    number: int, pair: Pair, heard: list[tuple[JudgePart, Judgment]], people: People, store: Store
+) -> dict[str, Any]:
+    votes = people.votes(pair)
+    verdicts = [(part, judgment.findings[part.on]) for part, judgment in heard if part.on in judgment.findings]
+    texts = [_text(text) for text in (pair.instruction, pair.output_1, pair.output_2)]
+    return {
+        "number": number,
+        "pair": pair,
+        "excerpt": cut(pair.instruction, EXCERPT)[0],
+        "names": (pair.model_1 or "1", pair.model_2 or "2"),
+        "texts": texts,
+        "sizes": [(len(text), len(text.split())) for text in (pair.output_1, pair.output_2)],
+        "verdicts": verdicts,
+        "kinds": " ".join(kind for kind in KINDS if kind in _kinds(verdicts, people, pair)),
+        "judgments": [(part, [_finding_facts(f) for f in judgment.findings.values()]) for part, judgment in heard],
+        "votes": {name: Counter(said.values()) for name, said in votes.items()},
+        "notes": [label.note for label in store.labels.of(pair.key) if label.note],
+        "meta": _meta(pair.metadata),
+    }
+
+
+def _text(text: str) -> tuple[Any, int]:
+    shown, left_out = cut(text, TEXT_LIMIT)
+    rendered = render(shown)
+    return rendered, left_out + rendered.left_out
+
+
+def _kinds(verdicts: list[tuple[JudgePart, Finding]], people: People, pair: Pair) -> set[str]:
+    found = set()
+    for part, finding in verdicts:
+        known = people.label(pair, part.on)
+        found |= {"invalid"} if finding.side is None else set()
+        found |= {"inconsistent"} if finding.inconsistent else set()
+        found |= {"against_people"} if known and finding.side not in (None, known) else set()
+    return found
+
+
+def _finding_facts(finding: Finding) -> dict[str, Any]:
+    masses = [verdict.mass for verdict in finding.orders.values() if verdict.mass is not None]
+    said = [
+        (order, verdict, finding.heard(order), finding.p_heard(order) or _hard(finding.heard(order)))
+        for order in ORDERS
+        if (verdict := finding.orders.get(order))
+    ]
+    return {"finding": finding, "orders": said, "mass": min(masses, default=None)}
+
+
+def _hard(side: str | None) -> dict[str, float] | None:
+    return None if side is None else {name: float(name == side) for name in SIDES}
+
+
+def _meta(metadata: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Metadata in a line: the first fields, none of them long."""
+    found = []
+    for key, value in list(metadata.items())[:_MOST_META]:
+        text = (
+            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+        )
+        shown, left_out = cut(text, _META_LIMIT)
+        found.append((cut(key, _META_LIMIT)[0], shown + ("…" if left_out else "")))
+    return found
+
+
+def _matrix(part: JudgePart) -> list[tuple[str, list[tuple[float | None, int]]]]:
+    """The win matrix by rows: a model, and its (rate, pairs) against each."""
+    found = part.ranking["win_matrix"] if part.ranking else {"models": [], "rates": [], "counts": []}
+    return [
+        (name, list(zip(rates, counts, strict=True)))
+        for name, rates, counts in zip(found["models"], found["rates"], found["counts"], strict=True)
+    ]
+
+
+# -- templates -----------------------------------------------------------------------------------------------
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader("evenhand.dossier"), PackageLoader("evenhand.web")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+    filters: dict[str, Callable[..., Any]] = {
+        "percent": percent,
+        "clock": clock,
+        "date": write_date,
+        "count": lambda n: f"{n:,}",
+        "json": lambda value: json.dumps(value, ensure_ascii=False, sort_keys=True, default=str),
+        "plural": lambda n, one, many="": one if n == 1 else many or f"{one}s",
+    }
+    environment.filters.update(filters)
+    environment.globals.update(bar=charts.bar, interval=charts.interval, span=charts.span)
+    return environment
+
+
+def _shown(value: Any) -> Any:
+    """Every text on its way into the file; it is escaped after this. A false `if` without `else` is nothing."""
+    if isinstance(value, StrictUndefined) and "inline if" in (value._undefined_hint or ""):
+        return ""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value

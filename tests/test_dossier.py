@@ -1,0 +1,308 @@
+"""evenhand report: the facts, the HTML file and the Markdown, without a browser."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import re
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from command import evenhand
+from evenhand import Pair
+from evenhand.dossier import Wishes, compile_dossier, pictures
+from evenhand.dossier.draws import Smallest
+from evenhand.dossier.page import TEXT_LIMIT, write_page
+from evenhand.dossier.passages import code, fenced, table
+from evenhand.store import HumanLabel, Store
+from evenhand.web.text import visible
+from web_server import CANARY, HOSTILE, fill, hostile_pairs, plain_pairs
+
+CALLS = "@everyone #1 GH-2 owner/repo#3 https://evil.test/x"
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("dossier") / "evenhand.db"
+    odd = Pair("Say something unreadable.", "x", "y", id="odd", model_1="alpha", model_2="beta")
+    fill(path, [*plain_pairs(36), odd], ("chained", "overall"))
+    with Store(path) as store:
+        keys = [pair.key for pair in plain_pairs(36)]
+        for who, side in (("ann", "1"), ("ben", "2"), ("cat", "2")):
+            store.labels.add([HumanLabel(key, "overall", who, side, note=f"a note by {who}") for key in keys[:20]])  # type: ignore[arg-type]
+    return path
+
+
+@pytest.fixture(scope="module")
+def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("dossier") / "hostile.db"
+    calls = Pair(CALLS, CALLS, f"{CALLS} again", id=CALLS, model_1=CALLS, model_2="m2")
+    fill(path, [*hostile_pairs(), calls])
+    return path
+
+
+def written(path: Path, **wishes: Any) -> str:
+    with Store(path) as store:
+        to = io.StringIO()
+        write_page(compile_dossier(store, store.judges(), Wishes(**wishes)), store, to)
+    return to.getvalue()
+
+
+# -- facts -----------------------------------------------------------------------------------------------------
+
+
+def test_the_numbers_are_those_of_the_other_commands(db: Path) -> None:
+    found = json.loads(evenhand("report", "--db", db, "--json").stdout)
+    told = json.loads(evenhand("results", "--db", db, "--json").stdout)
+    for mine, theirs in zip(reversed(found["judges"]), told["judges"], strict=True):
+        assert mine["fingerprint"] == theirs["fingerprint"]
+        for name, numbers in mine["dimensions"].items():
+            assert numbers == {k: v for k, v in theirs["dimensions"][name].items() if k != "agreement"}
+    cards = json.loads(evenhand("card", "--db", db, "--json").stdout)["judges"]
+    for mine, theirs in zip(reversed(found["judges"]), cards, strict=True):
+        for name, card in mine["people"].items():
+            assert card["readings"] == theirs["dimensions"][name]["readings"]
+    ranked = json.loads(evenhand("rank", "--db", db, "--json").stdout)["judges"]
+    for mine, theirs in zip(reversed(found["judges"]), ranked, strict=True):
+        assert mine["ranking"]["models"] == theirs["models"]
+
+
+def test_provenance_is_whole(db: Path) -> None:
+    with Store(db) as store:
+        row = store.judges()[-1]
+    [part] = json.loads(evenhand("report", "--db", db, "--json", "--protocol", "overall").stdout)["judges"]
+    assert part["template"] == row.template
+    assert part["template_sha256"] == hashlib.sha256(row.template.encode()).hexdigest()
+    assert part["identity"] == dict(row.identity)
+    assert part["runs"][0]["settings"]["seed"] == 0
+    assert part["runs"][0]["ended"] >= part["runs"][0]["started"] > 1e9
+    assert part["effects"]["overall"]["position_lift"]["n"] == 36
+
+
+def test_no_person_is_named(db: Path, tmp_path: Path) -> None:
+    everything = evenhand("report", "--db", db, "--json", "-o", tmp_path / "r.html").stdout
+    everything += (tmp_path / "r.html").read_text("utf-8")
+    assert "a note by ann" in everything  # a note is shown as it is
+    assert not re.search(r"(?<!note by )\b(ann|ben|cat)\b", everything)
+
+
+def test_examples_are_of_their_kind(db: Path) -> None:
+    with Store(db) as store:
+        [part] = [p for p in compile_dossier(store, store.judges()).judges if p.row.protocol == "overall"]
+    few = part.examples
+    assert all(e.side is None for e in few["invalid"])
+    assert [e.name[0] for e in few["invalid"]] == ["odd"]
+    assert few["against_people"]
+    assert all(e.known not in (None, e.side) for e in few["against_people"])
+    gaps = [abs(e.p["1"] - e.p["2"]) for e in few["near_tie"] if e.p]
+    assert gaps == sorted(gaps)
+    sure = [e.p[e.side] for e in few["clear"] if e.p and e.side]
+    assert sure == sorted(sure, reverse=True)
+    assert part.counts["inconsistent"] == part.dimensions["overall"]["inconsistent"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.text(max_size=2))), st.integers(0, 6))
+def test_the_smallest_are_those_of_a_sorted_list(entries: list[tuple[int, str]], size: int) -> None:
+    first: dict[str, int] = {}
+    for rank, name in entries:
+        first.setdefault(name, rank)
+    few = Smallest(size)
+    for name, rank in first.items():
+        few.offer(rank, (name, ""), None)
+        few.offer(rank, (name, ""), None)  # a second judge has heard the same pair
+    expected = sorted((rank, name) for name, rank in first.items())[:size]
+    assert [name for (name, _), _ in few] == [name for _, name in expected]
+
+
+# -- the HTML file -------------------------------------------------------------------------------------------
+
+
+def test_same_database_and_seed_same_bytes(db: Path, tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        evenhand("report", "--db", db, "-o", tmp_path / f"{name}.html", "--pairs", "3", "--seed", str(seed))
+    a, b, c = ((tmp_path / f"{name}.html").read_bytes() for name in "abc")
+    assert a == b != c
+    assert [file.name for file in tmp_path.iterdir() if file.suffix != ".html"] == []
+
+
+def test_a_limit_of_pairs_holds(db: Path) -> None:
+    pairs = re.compile('<details class="pair"')
+    assert len(pairs.findall(written(db, pairs=0, examples=0))) == 0
+    assert len(pairs.findall(written(db, pairs=7, examples=0))) == 7
+    whole = written(db, pairs=500)
+    assert len(pairs.findall(whole)) == 37
+    assert "All 37 pairs." in whole
+
+
+class Seen(HTMLParser):
+    """Tags and attributes of a file, as a browser would take them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def test_hostile_text_makes_no_tag_and_no_reference(bad: Path) -> None:
+    html = written(bad, title=HOSTILE["breakout"], date=HOSTILE["script"])
+    seen = Seen()
+    seen.feed(html)
+    names = [tag for tag, _ in seen.tags]
+    assert names.count("script") == names.count("style") == 1
+    assert not {"img", "iframe", "object", "link", "base", "use", "embed", "math", "audio", "video"} & {*names}
+    for tag, attributes in seen.tags:
+        assert not [name for name in attributes if name.startswith("on") or name in ("style", "src", "srcdoc")]
+        href = attributes.get("href") or "#"
+        assert re.match(r"#|https?://|mailto:", href), (tag, href)
+    assert "\x00" not in html
+    assert "\u202e" not in html
+
+
+def test_the_policy_names_what_is_there(db: Path) -> None:
+    html = written(db, pairs=1)
+    [policy] = re.findall(r'Content-Security-Policy" content="([^"]+)"', html)
+    for tag in ("style", "script"):
+        [body] = re.findall(rf"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
+        assert f"{tag}-src &#39;sha256-{digest}&#39;" in policy
+    assert policy.startswith("default-src &#39;none&#39;;")
+
+
+def test_without_the_extra_for_plots_the_file_says_so(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert '<svg class="plot"' in written(db, pairs=0)
+    monkeypatch.setattr(pictures, "can_draw", lambda: False)
+    html = written(db, pairs=0)
+    assert "without the extra evenhand[plot]" in html
+    assert '<svg class="plot' not in html
+    assert 'class="reliability"' in html
+    assert 'class="interval"' in html
+
+
+def test_without_the_extra_for_pages_the_pip_command_is_told(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("evenhand.dossier.page", "evenhand.web.markdown"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "nh3", None)
+    monkeypatch.chdir(db.parent)
+    assert "pip install 'evenhand[web]'" in evenhand("report", "--db", db, code=2).stderr
+    assert not (db.parent / "report.html").exists()
+    assert "# evenhand report" in evenhand("report", "--db", db, "--format", "md", "-o", "-").stdout
+
+
+def test_memory_does_not_grow_with_the_texts(tmp_path: Path) -> None:
+    size = 150_000
+    pairs = [Pair(f"{i} {'q' * size}", f"{i}" * (size // 2), "y" * size, id=str(i)) for i in range(60)]
+    fill(tmp_path / "big.db", pairs)
+    text = sum(len(p.instruction) + len(p.output_1) + len(p.output_2) for p in pairs)
+    del pairs
+    with Store(tmp_path / "big.db") as store, (tmp_path / "r.html").open("w", encoding="utf-8") as to:
+        written(tmp_path / "big.db", pairs=1)  # what is loaded once is not counted
+        tracemalloc.start()
+        write_page(compile_dossier(store, store.judges()), store, to)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert text > 20_000_000
+    assert peak < 6_000_000
+
+
+def test_ten_megabytes_of_text_are_cut(tmp_path: Path) -> None:
+    fill(tmp_path / "big.db", [Pair("Write much.", "<b>x\n" * 2_000_000, "y")])
+    html = written(tmp_path / "big.db")
+    assert len(html) < 500_000
+    assert f"{10_000_000 - TEXT_LIMIT:,} more characters are not in this file" in html
+
+
+# -- Markdown ------------------------------------------------------------------------------------------------
+
+
+def tokens(markdown: str) -> Iterator[Token]:
+    parser = MarkdownIt("commonmark", {"html": True, "linkify": False}).enable(["table", "strikethrough"])
+    for token in parser.parse(markdown):
+        yield token
+        yield from token.children or ()
+
+
+def test_markdown_for_a_pull_request(db: Path, tmp_path: Path) -> None:
+    evenhand(
+        "report", "--db", db, "-o", tmp_path / "r.md", "--pairs", "2", "--title", "Nightly", "--date", "2026-11-15"
+    )
+    text = (tmp_path / "r.md").read_text("utf-8")
+    assert text.startswith("# `Nightly`\n")
+    assert text.count("\n### ") == 2
+    kinds = [token.type for token in tokens(text)]
+    assert kinds.count("table_open") == 2 * 4  # rates, people, ranking, examples of two judges
+    assert "html_block" not in kinds
+
+
+def test_hostile_text_stays_in_code(bad: Path, tmp_path: Path) -> None:
+    evenhand("report", "--db", bad, "-o", tmp_path / "r.md", "--pairs", "50", "--title", HOSTILE["breakout"])
+    text = (tmp_path / "r.md").read_text("utf-8")
+    found = list(tokens(text))
+    assert not {t.type for t in found} & {"html_block", "html_inline", "link_open", "image", "code_block"}
+    plain = "\n".join(t.content for t in found if t.type == "text")
+    for sign in (CANARY, "evil.test", "@", "#1", "GH-2", "<", "javascript", "im_end"):
+        assert sign not in plain
+    assert CANARY in "".join(t.content for t in found if t.type in ("code_inline", "fence"))
+    assert "\x00" not in text
+    assert "\u202e" not in text
+    outside = re.sub(r"^(`{3,})text\n.*?\n\1$", "", text, flags=re.MULTILINE | re.DOTALL)
+    for block in re.findall(r"(?:^\|.*\|$\n?)+", outside, re.MULTILINE):
+        assert len({line.count("|") for line in block.splitlines()}) == 1
+
+
+@given(st.text())
+def test_any_text_stays_in_its_cell(text: str) -> None:
+    found = list(tokens(table(["a", "b"], [[code(text), "end"]])))
+    cells = [t for t in found if t.type == "inline"]
+    assert len(cells) == 4
+    assert cells[3].content == "end"
+    children = cells[2].children or []
+    assert [t.type for t in children] in (["code_inline"], ["text"])
+    shown = " ".join(visible(text[:120]).split()).replace("|", "│")
+    assert children[0].content.rstrip("…") == (shown.rstrip("…") or "–")
+
+
+@given(st.text(alphabet=st.sampled_from("`~ \n\tx>-#|<"), max_size=60) | st.text())
+def test_any_text_stays_in_its_block(text: str) -> None:
+    found = list(tokens(f"{fenced(text, 1000)}\n\nafter"))
+    assert [t.type for t in found] == ["fence", "paragraph_open", "inline", "text", "paragraph_close"]
+    assert found[3].content == "after"
+
+
+# -- the command ---------------------------------------------------------------------------------------------
+
+
+def test_the_name_of_the_file_decides_its_form(db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    evenhand("report", "--db", db, "--pairs", "0")
+    evenhand("report", "--db", db, "--format", "md")
+    assert (tmp_path / "report.html").read_text("utf-8").lstrip().startswith("<!doctype html>")
+    assert (tmp_path / "report.md").read_text("utf-8").startswith("# ")
+
+
+def test_json_alone_writes_no_file(db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert json.loads(evenhand("report", "--db", db, "--json").stdout)["pairs"] == 37
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_wrong_is_said(db: Path, tmp_path: Path) -> None:
+    assert "no database" in evenhand("report", "--db", tmp_path / "no.db", code=2).stderr
+    assert "dimensions here" in evenhand("report", "--db", db, "-d", "taste", "-o", tmp_path / "x", code=2).stderr
+    assert "holds no verdicts" in evenhand("report", "--db", db, "-j", "nobody", code=2).stderr
+    assert "one of html, md" in evenhand("report", "--db", db, "--format", "pdf", code=2).stderr
+    lost = tmp_path / "none" / "r.html"
+    assert "cannot be written" in evenhand("report", "--db", db, "-o", lost, code=2).stderr

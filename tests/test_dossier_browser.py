@@ -1,0 +1,198 @@
+"""The report opened from disk in a real browser, with the network off: Debian's Chromium, driven by Playwright.
+
+Without a Chromium these tests are skipped, except where CI runs them: there that is a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from evenhand import Pair
+from evenhand.dossier import compile_dossier
+from evenhand.dossier.page import write_page
+from evenhand.store import Store
+from web_server import CANARY, HOSTILE, fill, hostile_pairs, plain_pairs
+
+FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
+
+
+def write(folder: Path, pairs: list[Pair], protocols: tuple[str, ...]) -> Path:
+    fill(folder / "evenhand.db", pairs, protocols)
+    with Store(folder / "evenhand.db") as store, (folder / "report.html").open("w", encoding="utf-8") as to:
+        write_page(compile_dossier(store, store.judges()), store, to)
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    odd = Pair("Say something unreadable.", "x", "y", id="odd", model_1="alpha", model_2="beta")
+    return write(tmp_path_factory.mktemp("plain"), [*plain_pairs(40), odd], ("chained", "overall"))
+
+
+@pytest.fixture(scope="module")
+def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    long = Pair("Write much.", "word " * 2_000_000, "y" * 1_000_000, id="ten megabytes")
+    return write(tmp_path_factory.mktemp("bad"), [*hostile_pairs(), long], ("overall",))
+
+
+@pytest.fixture(scope="module")
+def browser(plain: Path, bad: Path) -> Iterator[Browser]:
+    """Started after the reports are written: while it runs, this thread has a loop of its own."""
+    given = os.environ.get("EVENHAND_CHROMIUM")
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    chromium = given or next((path for name in names if (path := shutil.which(name))), None)
+    if chromium is None:
+        why = "no Chromium is here (apt-get install chromium, or name one in EVENHAND_CHROMIUM)"
+        if os.environ.get("CI"):
+            pytest.fail(why)
+        pytest.skip(why)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=[*FLAGS])
+        yield browser
+        browser.close()
+
+
+Opener = Callable[..., Page]
+
+
+@pytest.fixture
+def opened(browser: Browser) -> Iterator[Opener]:
+    """Opens a file without a network; whatever it asked for or ran besides fails the test at its end."""
+    contexts: list[BrowserContext] = []
+    faults: list[str] = []
+
+    def new(file: Path, *, width: int = 1280, **options: Any) -> Page:
+        context = browser.new_context(viewport={"width": width, "height": 900}, offline=True, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        watch(page, file, faults)
+        page.goto(file.as_uri())
+        return page
+
+    yield new
+    for context in contexts:
+        context.close()
+    assert not faults
+
+
+def watch(page: Page, file: Path, faults: list[str]) -> None:
+    page.add_init_script("window.canary = 0; window.fired = () => { window.canary += 1; };")
+    page.on("request", lambda r: None if r.url.startswith(file.as_uri()) else faults.append(f"asked for {r.url}"))
+    page.on("dialog", lambda d: faults.append(f"dialog {d.message}"))
+    page.on("pageerror", lambda e: faults.append(f"script error {e}"))
+    page.on("console", lambda m: faults.append(m.text) if "Content Security" in m.text else None)
+
+
+def open_all(page: Page) -> None:
+    page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true")
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_nothing_hostile_runs_or_is_fetched(bad: Path, opened: Opener, width: int) -> None:
+    page = opened(bad, width=width)
+    expect(page.locator("details.pair")).to_have_count(len(HOSTILE) + 1)
+    open_all(page)
+    page.mouse.move(200, 400)
+    for summary in page.locator("details.pair > summary").all()[:3]:
+        summary.click()
+    assert page.evaluate("window.canary") == 0
+    assert page.locator("main").get_by_text("<script>").count() > 0  # it is there, as text
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    expect(page.get_by_role("heading", name="Provenance")).to_be_visible()
+
+
+def test_the_policy_holds_even_if_text_were_markup(bad: Path, tmp_path: Path, browser: Browser) -> None:
+    """What would happen if all our escaping failed: the file's own policy still lets nothing run."""
+    smuggled = (
+        f"<script>{CANARY}</script><img src=http://evil.test/x onerror={CANARY}><style>main{{display:none}}</style>"
+    )
+    html = bad.read_text("utf-8")
+    results = {}
+    for name, text in (("with", html), ("without", html.replace("Content-Security-Policy", "x-none"))):
+        file = tmp_path / f"{name}.html"
+        file.write_text(text.replace('<main id="main"', f'{smuggled}<main id="main"'), "utf-8")
+        results[name] = sung(browser, file)
+    assert results == {"with": (False, True), "without": (True, False)}
+
+
+def sung(browser: Browser, file: Path) -> tuple[bool, bool]:
+    """Whether the canary was called in a file, and whether the file still shows itself."""
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.add_init_script("window.canary = 0; window.fired = () => { window.canary += 1; };")
+    page.goto(file.as_uri())
+    found = (bool(page.evaluate("window.canary")), page.locator("main").is_visible())
+    context.close()
+    return found
+
+
+def test_search_by_keyboard(plain: Path, opened: Opener) -> None:
+    page = opened(plain)
+    told = page.locator("#told")
+    page.keyboard.press("/")
+    expect(page.get_by_label("Search")).to_be_focused()
+    page.keyboard.type("NUMBER 17: spider")
+    expect(told).to_have_text("1 of 41 pairs")
+    page.keyboard.press("Enter")
+    first = page.locator("details.pair:not([hidden])")
+    expect(first).to_have_count(1)
+    expect(first).to_have_attribute("open", "")
+    expect(first.locator("summary")).to_be_focused()
+    page.keyboard.press("/")
+    page.keyboard.press("Escape")
+    expect(told).to_have_text("41 of 41 pairs")
+    page.get_by_label("Only where").select_option("invalid")
+    expect(told).to_have_text("1 of 41 pairs")
+    expect(page.locator("details.pair:not([hidden])")).to_contain_text("unreadable")
+    page.get_by_label("Only where").select_option("")
+    page.locator("h1").click()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    expect(page.locator("details.pair > summary").first).to_be_focused()
+
+
+def test_an_example_leads_to_its_pair(plain: Path, opened: Opener) -> None:
+    page = opened(plain)
+    page.get_by_label("Search").fill("nothing is like this")
+    expect(page.locator("#told")).to_have_text("0 of 41 pairs")
+    link = page.locator("#examples a").first
+    said = (link.text_content() or "").strip()
+    link.focus()
+    page.keyboard.press("Enter")
+    pair = page.locator("details.pair[open]")
+    expect(pair).to_have_count(1)
+    expect(pair.locator("summary")).to_contain_text(said)
+    expect(pair.locator(".sides")).to_be_in_viewport()
+
+
+def test_it_reads_without_a_script(plain: Path, opened: Opener) -> None:
+    page = opened(plain, java_script_enabled=False)
+    expect(page.locator("#find")).to_be_hidden()
+    expect(page.locator("details.pair")).to_have_count(41)
+    page.locator("#examples a").first.click()
+    expect(page.locator(".pair .sides").filter(visible=True)).to_have_count(1)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(plain: Path, opened: Opener, scheme: str) -> None:
+    page = opened(plain, color_scheme=scheme)
+    page.evaluate("for (const part of [...document.querySelectorAll('details')].slice(0, 12)) part.open = true")
+    found = Axe().run(page)
+    assert not found.response["violations"], found.generate_report()
+
+
+@pytest.mark.parametrize("width", [360, 2500])
+def test_it_fits_any_width(plain: Path, opened: Opener, width: int) -> None:
+    page = opened(plain, width=width)
+    open_all(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
