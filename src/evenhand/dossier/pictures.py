@@ -103,5 +103,7 @@ def _draw(plot: plots.Plot, said: str, kind: str = "plot") -> Markup:
     """A plot as part of a page; its colours are the page's, by the classes of the style sheet."""
     if not can_draw():
         return NONE
-    head = Markup('<svg class="{}" role="img" aria-label="{}" ').format(kind, visible(said))
-    return Markup(plot.svg().replace(' class="marks"', "", 1).replace("<svg ", head, 1))
+    svg = plot.svg().replace(' class="marks"', "", 1)
+    head = Markup('<svg class="{}" aria-hidden="true" ').format(kind)
+    drawn = Markup(svg.replace("<svg ", head, 1))
+    return Markup('<div role="img" aria-label="{}">{}</div>').format(visible(said), drawn)
