@@ -25,9 +25,9 @@ from evenhand import Pair
 from evenhand.dossier import Wishes, compile_dossier, pictures
 from evenhand.dossier.draws import Smallest
 from evenhand.dossier.page import TEXT_LIMIT, write_page
-from evenhand.dossier.passages import code, fenced, table
+from evenhand.dossier.passages import LONGEST, code, fenced, table
 from evenhand.store import HumanLabel, Store
-from evenhand.web.text import visible
+from evenhand.web.text import cut, visible
 from web_server import CANARY, HOSTILE, fill, hostile_pairs, plain_pairs
 
 CALLS = "@everyone #1 GH-2 owner/repo#3 https://evil.test/x"
@@ -271,7 +271,7 @@ def test_any_text_stays_in_its_cell(text: str) -> None:
     assert cells[3].content == "end"
     children = cells[2].children or []
     assert [t.type for t in children] in (["code_inline"], ["text"])
-    shown = " ".join(visible(text[:120]).split()).replace("|", "│")
+    shown = " ".join(visible(cut(text, LONGEST)[0]).split()).replace("|", "│")
     assert children[0].content.rstrip("…") == (shown.rstrip("…") or "–")
 
 

@@ -40,7 +40,10 @@ def report(
     dimension: Annotated[
         str,
         typer.Option(
-            "--dimension", "-d", metavar="NAME", help="What examples and rankings go by. Default: overall."
+            "--dimension",
+            "-d",
+            metavar="NAME",
+            help="What examples and rankings go by. Default: the parts combined, else overall.",
         ),
     ] = "",
     pairs: Annotated[

@@ -21,7 +21,7 @@ from evenhand.people import People, label_of
 from evenhand.rankings import Bouts, ranking_facts
 from evenhand.report import Summary, usage_facts
 from evenhand.store import JudgeRow, RunGroup, Store
-from evenhand.web.address import dimensions_of
+from evenhand.verdict import found_on, headline
 
 if TYPE_CHECKING:
     from evenhand.card import Card
@@ -34,7 +34,7 @@ _FEWEST_MODELS = 3  # two have a win rate; a ranking says nothing more of them
 class Wishes:
     """What a report shall hold."""
 
-    dimension: str = ""  # that decides: the pairs of each kind, the ranking; "" is overall, where it was asked
+    dimension: str = ""  # that decides: the pairs of each kind, the ranking; "" is the headline of each judge
     examples: int = 5  # pairs of each kind
     pairs: int = 500  # pairs beside these
     seed: int = 0
@@ -140,8 +140,8 @@ def compile_dossier(store: Store, rows: Sequence[JudgeRow], wishes: Wishes | Non
     0
     """
     wanted = wishes or Wishes()
-    if wanted.dimension and not any(wanted.dimension in dimensions_of(row) for row in rows):
-        known = dict.fromkeys(name for row in rows for name in dimensions_of(row))
+    if wanted.dimension and not any(wanted.dimension in found_on(row.dimensions) for row in rows):
+        known = dict.fromkeys(name for row in rows for name in found_on(row.dimensions))
         raise InputError(f"no verdicts on {wanted.dimension}", hint=f"dimensions here: {', '.join(known)}")
     shared = _Shared(People(store), Smallest(wanted.pairs), wanted)
     parts = tuple(_part(store, row, rows, shared) for row in reversed(rows))
@@ -180,8 +180,8 @@ def _part(store: Store, row: JudgeRow, rows: Sequence[JudgeRow], shared: _Shared
     from evenhand.card import card_of  # with numpy and scipy, which --help needs not
     from evenhand.evidence import gather_from
 
-    dimensions = dimensions_of(row)
-    on = deciding(dimensions, shared.wishes.dimension)
+    dimensions = found_on(row.dimensions)
+    on = deciding(row.dimensions, shared.wishes.dimension)
     gathered = _Gathered(
         Summary(dimensions),
         {name: Columns(name) for name in dimensions},
@@ -236,13 +236,13 @@ class _Gathered:
                 yield judgment
 
 
-def deciding(dimensions: Sequence[str], wanted: str) -> str:
-    """The dimension that decides: the wanted one, or overall, or the last that was asked.
+def deciding(asked: Sequence[str], wanted: str = "") -> str:
+    """The dimension that decides: the wanted one, or the headline of those that were asked.
 
-    >>> deciding(["format", "overall"], ""), deciding(["format"], "overall")
-    ('overall', 'format')
+    >>> deciding(["format", "overall"], "format"), deciding(["format"], "overall")
+    ('format', 'format')
     """
-    return next((name for name in (wanted, "overall") if name in dimensions), dimensions[-1])
+    return wanted if wanted in found_on(asked) else headline(asked)
 
 
 def name_of(row: JudgeRow, rows: Sequence[JudgeRow]) -> str:
