@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import venv
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -60,11 +61,11 @@ import json, logging, sys, time
 from alpaca_eval.annotators import PairwiseAnnotator
 logging.disable(logging.INFO)
 rows = [json.loads(line) for line in open(sys.argv[1])]
-began = time.perf_counter()
+began, busy = time.perf_counter(), time.process_time()
 annotator = PairwiseAnnotator(annotators_config="weighted_alpaca_eval_gpt4_turbo", caching_path="cache.json")
 found = annotator.annotate_pairs(rows)
-seconds = time.perf_counter() - began
-print(json.dumps([sum(1 < row["preference"] < 2 for row in found), seconds]))
+seconds, busy = time.perf_counter() - began, time.process_time() - busy
+print(json.dumps([sum(1 < row["preference"] < 2 for row in found), seconds, busy]))
 """
 JUDGE_ARENA = """
 import json, os, sys, time
@@ -74,14 +75,14 @@ from judgearena.evaluate import PairScore, annotate_battles
 from langchain_openai import ChatOpenAI
 rows = [json.loads(line) for line in open(sys.argv[1])]
 texts = [[row[name] for row in rows] for name in ("instruction", "output_1", "output_2")]
-began = time.perf_counter()
+began, busy = time.perf_counter(), time.process_time()
 with redirect_stdout(sys.stderr):
     model = ChatOpenAI(model="fixed", base_url=os.environ["URL"], api_key="none", temperature=0)
     battles = annotate_battles(model, *texts, use_tqdm=True)
 scores = [PairScore().parse_model_raw(battle.judge_completion) for battle in battles]
 pandas.DataFrame(battles).to_csv("annotations.csv", index=False)
-seconds = time.perf_counter() - began
-print(json.dumps([sum(score is not None for score in scores), seconds]))
+seconds, busy = time.perf_counter() - began, time.process_time() - busy
+print(json.dumps([sum(score is not None for score in scores), seconds, busy]))
 """
 
 
@@ -129,8 +130,27 @@ def install(other: Other, folder: Path) -> Path | str:
     return python if done.returncode == 0 else f"does not install: {(faults or ['pip failed'])[-1][:80]}"
 
 
-def run_other(other: Other, python: Path, url: str, pairs: Path) -> float:
-    """Judgments a second."""
+@dataclass(frozen=True)
+class Pass:
+    """One pass over the pairs: what was judged, by the clock, and by the processor."""
+
+    judged: int
+    seconds: float
+    busy: float
+
+    @property
+    def rate(self) -> float:
+        """Judgments a second."""
+        return self.judged / self.seconds
+
+    @property
+    def cost(self) -> float:
+        """Milliseconds of processor time for a judgment, which other processes do not lengthen."""
+        return 1000 * self.busy / self.judged
+
+
+def run_other(other: Other, python: Path, url: str, pairs: Path) -> Pass:
+    """Have it judge the pairs; every judgment has to come out readable."""
     with tempfile.TemporaryDirectory() as folder:
         clients = Path(folder) / "clients.yaml"
         clients.write_text(f'default:\n  - api_key: "none"\n    base_url: "{url}"\n')
@@ -143,41 +163,49 @@ def run_other(other: Other, python: Path, url: str, pairs: Path) -> float:
         )
     if done.returncode:
         sys.exit(f"{other.name} failed:\n{done.stderr[-3000:]}")
-    judged, seconds = json.loads(done.stdout.splitlines()[-1])
+    found = Pass(*json.loads(done.stdout.splitlines()[-1]))
     expected = sum(1 for _ in pairs.open())
-    if judged != expected:
-        sys.exit(f"{other.name} read {judged} judgments of {expected}")
-    return float(judged) / float(seconds)
+    if found.judged != expected:
+        sys.exit(f"{other.name} read {found.judged} judgments of {expected}")
+    return found
 
 
-def run_ours(url: str, pairs: Path, count: int) -> float:
-    """Verdicts a second: each is one request, as a judgment of the others is."""
+def run_ours(url: str, pairs: Path, count: int) -> Pass:
+    """Both orders of every pair: a verdict is one request, as a judgment of the others is."""
+    busy = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         rate, asked = asyncio.run(evenhand(url, pairs, Path(folder) / "evenhand.db", count))
     if asked != 2 * count:
         sys.exit(f"evenhand asked {asked} times")
-    return rate
+    return Pass(asked, asked / rate, time.process_time() - busy)
 
 
 def compare(venvs: Path, count: int, rounds: int) -> None:
     ready = {other: install(other, venvs) for other in OTHERS}
-    rates: dict[str, list[float]] = {"evenhand": []}
+    passes: dict[str, list[Pass]] = {"evenhand": []}
     with tempfile.TemporaryDirectory() as folder, fixed_server(REPLY) as url:
         pairs = Path(folder) / "pairs.jsonl"
         write_pairs(pairs, count)
         for _ in range(rounds):  # in turn, so that whatever else the machine does is shared
-            rates["evenhand"].append(run_ours(url, pairs, count))
+            passes["evenhand"].append(run_ours(url, pairs, count))
             for other, python in ready.items():
                 if isinstance(python, Path):
-                    rates.setdefault(other.name, []).append(run_other(other, python, url, pairs))
-    ours = median(rates["evenhand"])
-    print("| judge | judgments/s, each round | median | evenhand is faster by |\n|---|---|--:|--:|")
-    for name, each in rates.items():
-        shown = ", ".join(f"{rate:,.0f}" for rate in each)
-        print(f"| {name} | {shown} | {median(each):,.0f} | {ours / median(each):,.0f} x |")
+                    passes.setdefault(other.name, []).append(run_other(other, python, url, pairs))
+    show(passes)
     for other, why in ready.items():
         if isinstance(why, str):
-            print(f"| {other.name} | {why} | | |")
+            print(f"| {other.name} | {why} | | | | |")
+
+
+def show(passes: dict[str, list[Pass]]) -> None:
+    rate, cost = (median(getattr(one, name) for one in passes["evenhand"]) for name in ("rate", "cost"))
+    print("| judge | judgments/s, each round | median | evenhand: x | processor time a judgment | evenhand: 1/x |")
+    print("|---|---|--:|--:|--:|--:|")
+    for name, each in passes.items():
+        shown = ", ".join(f"{one.rate:,.0f}" for one in each)
+        theirs, took = median(one.rate for one in each), median(one.cost for one in each)
+        ratios = f"{rate / theirs:,.0f} | {took:,.2f} ms | {took / cost:,.0f}"
+        print(f"| {name} | {shown} | {theirs:,.0f} | {ratios} |", flush=True)
 
 
 def main() -> None:
