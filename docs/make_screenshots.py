@@ -55,6 +55,7 @@ def main() -> None:
         listening = listen(Address(port=0))
         port = listening.getsockname()[1]
         site = open_site(db, Address(port=port), port)
+        site.patience = 60.0
         server = uvicorn.Server(uvicorn.Config(make_app(site), log_level="warning", access_log=False))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()

@@ -124,7 +124,8 @@ def invite(page: Page, server: WebServer, name: str, *, count: int = 12, asked: 
 
 
 def press(page: Page, key: str) -> None:
-    """A key that is answered by the page with what comes next."""
+    """A key that is answered by the page with what comes next; our script has to be there to hear it."""
+    page.wait_for_load_state()
     with page.expect_navigation():
         page.keyboard.press(key)
 

@@ -516,6 +516,26 @@ def test_the_card_says_how_far_people_and_judges_agree(tmp_path: Path) -> None:
         assert f"<b>{100 * ties / 12:.0f}%</b>" in page, "the judge's share of the same verdicts"
 
 
+def test_what_takes_long_is_counted_aside(tmp_path: Path) -> None:
+    """The page says so at once, and has the figure when it is there."""
+    path = tmp_path / "evenhand.db"
+    fill(path, plain_pairs(6))
+    with WebServer(path) as server:
+        owner = server.owner()
+        server.site.patience = 0.2
+        server.site._one_figure.acquire()  # somebody else is counting
+        try:
+            for address in ("/", "/card"):
+                assert "being counted" in owner.get(address).text
+        finally:
+            server.site._one_figure.release()
+        server.site.patience = 60.0
+        for address in ("/", "/card"):
+            page = owner.get(address).text
+            assert "scripted" in page
+            assert "being counted" not in page
+
+
 def test_pairs_that_teach_most_come_first_on_request(tmp_path: Path) -> None:
     path = tmp_path / "evenhand.db"
     fill(path, plain_pairs(12))

@@ -125,6 +125,7 @@ class WebServer:
         self.port = listening.getsockname()[1]
         address = Address("127.0.0.1", self.port)
         self.site = open_site(db, address, self.port, password, lambda link, _: self.said.append(link))
+        self.site.patience = 60.0  # a busy machine is no reason for a page without its figures
         config = uvicorn.Config(make_app(self.site), log_level="critical", access_log=False, lifespan="on")
         self._server = uvicorn.Server(config)
         self._listening = listening

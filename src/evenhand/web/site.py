@@ -28,7 +28,6 @@ _IDLE_SECONDS = 0.5
 _AFTER_FAULT_SECONDS = 10.0
 log = logging.getLogger(__name__)
 _MOST_STORES = 8
-_PATIENCE = 4.0  # seconds that a page waits for a figure
 T = TypeVar("T")
 
 
@@ -44,6 +43,7 @@ class Site:
     _stores: queue.LifoQueue[Store] = field(default_factory=queue.LifoQueue)
     _places: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_MOST_STORES))
     _stop: threading.Event = field(default_factory=threading.Event)
+    patience: float = 1.5  # seconds that a page waits for a figure before it says that it is being counted
     generation: int = 0  # of the lists: another number whenever they have changed
     _keeper: threading.Thread | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -123,7 +123,7 @@ class Site:
                 # A daemon: whoever presses Ctrl-C does not wait for a figure that nobody will see.
                 threading.Thread(target=self._make, args=(make, known[1]), name="figure", daemon=True).start()
         try:
-            return cast("T", known[1].result(timeout=_PATIENCE))
+            return cast("T", known[1].result(timeout=self.patience))
         except TimeoutError:
             return None
 
