@@ -32,6 +32,7 @@ from evenhand.web.markdown import render
 from evenhand.web.text import cut, visible
 
 TEXT_LIMIT = 20_000  # characters of one text: the file is to be mailed, and to be opened
+MOST_MODELS = 30  # in a win matrix
 _META_LIMIT, _MOST_META = 200, 20
 KIND_WORDS = {
     "inconsistent": "The two orders contradict each other",
@@ -59,6 +60,7 @@ def write_page(dossier: Dossier, store: Store, to: IO[str]) -> None:
         "anchors": anchors_of(dossier, store),
         "shown": _pairs(dossier, store),
         "matrix": _matrix,
+        "most_models": MOST_MODELS,
     }
     for piece in _environment().get_template("report.html").generate(**facts):
         to.write(piece)
@@ -110,7 +112,7 @@ def _pair_facts(
     return {
         "number": number,
         "pair": pair,
-        "excerpt": cut(pair.instruction, EXCERPT)[0],
+        "excerpt": cut(pair.instruction, EXCERPT)[0] + ("…" if len(pair.instruction) > EXCERPT else ""),
         "names": (pair.model_1 or "1", pair.model_2 or "2"),
         "texts": texts,
         "sizes": [(len(text), len(text.split())) for text in (pair.output_1, pair.output_2)],
@@ -169,9 +171,9 @@ def _matrix(part: JudgePart) -> list[tuple[str, list[tuple[float | None, int]]]]
     """The win matrix by rows: a model, and its (rate, pairs) against each."""
     found = part.ranking["win_matrix"] if part.ranking else {"models": [], "rates": [], "counts": []}
     return [
-        (name, list(zip(rates, counts, strict=True)))
+        (name, list(zip(rates, counts, strict=True))[:MOST_MODELS])
         for name, rates, counts in zip(found["models"], found["rates"], found["counts"], strict=True)
-    ]
+    ][:MOST_MODELS]
 
 
 # -- templates -----------------------------------------------------------------------------------------------
