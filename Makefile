@@ -31,7 +31,7 @@ check: $(DEV)   ## lint and types
 	$(BIN)/mypy
 
 test: check browser ## lint, types and all tests
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist loadgroup --durations 15
 
 # The tests of the web page drive a Chromium that is there. Where none is and none can be installed, they are skipped,
 # and pytest says so; with CI=true that is a failure.

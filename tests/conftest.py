@@ -21,6 +21,13 @@ T = TypeVar("T")
 SMOLLM = "smollm2-135m"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with a real model run one after the other: two models at once would wait for each other's cores."""
+    for item in items:
+        if item.get_closest_marker("engine"):
+            item.add_marker(pytest.mark.xdist_group("engine"))
+
+
 class LoopThread:
     """One event loop for a whole session: an engine belongs to the loop on which it was first asked."""
 

@@ -392,7 +392,7 @@ def test_judge_joins_two_models(write: Write, tmp_path: Path, judge: str) -> Non
     ]
     done = evenhand(*words)
     facts = json.loads(done.stdout)
-    assert (facts["pairs"], facts["sides"], facts["asked"]) == (1, {"1": "new", "2": "old"}, 2)
+    assert (facts["pairs"], facts["sides"], facts["asked"]) == (1, {"1": "new", "2": "old"}, 8)
     assert facts["unmatched"][0] == {"model": "new", "count": 1, "first": ["q2"]}
     assert "new has no output for 1 instructions, left out:\n  q2" in done.stderr
     assert json.loads(evenhand(*words).stdout)["asked"] == 0
@@ -454,7 +454,7 @@ def test_arena_judges_or_writes(four: list[Path], tmp_path: Path, judge: str) ->
     assert meetings(read_pairs(parquet)) == dict.fromkeys([("a", "d"), ("b", "d"), ("c", "d")], 3)
     ask = ["-j", judge, "--db", str(tmp_path / "e.db"), "--json"]
     judged = evenhand("arena", *four, "--size", "7", "--seed", "3", *ask)
-    assert json.loads(judged.stdout)["asked"] == 14
+    assert json.loads(judged.stdout)["asked"] == 56
     again = evenhand("judge", out, *ask)
     assert json.loads(again.stdout)["asked"] == 0
 
