@@ -90,7 +90,8 @@ def write(file: Path, texts: list[tuple[str, str, str]]) -> Path:
 
 def command(server: Server | str, file: Path, db: Path, *more: str) -> list[str]:
     url = server if isinstance(server, str) else server.url
-    return [sys.executable, "-m", "evenhand", "judge", str(file), "--judge", f"{url}#m", "--db", str(db), *more]
+    judged = ["judge", str(file), "--judge", f"{url}#m", "--protocol", "overall", "--db", str(db)]
+    return [sys.executable, "-m", "evenhand", *judged, *more]
 
 
 def run(command: list[str], code: int = 0, **env: str) -> subprocess.CompletedProcess[str]:
@@ -170,7 +171,7 @@ def test_retries_end_in_a_failure_that_the_next_run_tries_again(serve: Serve, db
     pairs = [Pair(f"Question-{n}.", "x", "y", id=str(n)) for n in range(5)]
     server = serve(broken_for("Question-3.", GOOD))
     engine = open_engine(f"{server.url}#m")
-    with Judge(engine, db=db, limits=Limits(retries=1)) as judge:
+    with Judge(engine, "overall", db=db, limits=Limits(retries=1)) as judge:
         found = {j.pair.id: j["overall"].invalid for j in judge.judge(pairs)}
     assert found == dict.fromkeys("0124") | {"3": "server_error"}
     assert len(server.bodies) == 4 * 2 + 2 * 2, "two orders of one pair were tried twice each"
@@ -178,7 +179,7 @@ def test_retries_end_in_a_failure_that_the_next_run_tries_again(serve: Serve, db
         "the endpoint failed (500): out of memory"
     }
     server.behave, before = GOOD, len(server.bodies)
-    with Judge(open_engine(f"{server.url}#m"), db=db) as judge:
+    with Judge(open_engine(f"{server.url}#m"), "overall", db=db) as judge:
         assert {j["overall"].side for j in judge.judge(pairs)} == {"tie"}
     assert len(server.bodies) - before == 2
     assert rows(db, "SELECT count(*) FROM failures") == [(0,)]
@@ -197,7 +198,7 @@ def test_a_server_that_names_a_time_is_left_alone_by_all_until_then(serve: Serve
     busy = slow(0.05, fails(429, headers={"Retry-After": "1"}))  # those that are under way get it together
     server = serve(noted(in_turn(*[busy] * 4, GOOD)))
     pairs = [Pair(f"Question {n}", "x", "y") for n in range(20)]
-    with Judge(open_engine(f"{server.url}#m"), db=db) as judge:
+    with Judge(open_engine(f"{server.url}#m"), "overall", db=db) as judge:
         assert len(list(judge.judge(pairs))) == 20
     assert len(came) == 44
     assert came[3] - came[0] < 0.5
@@ -206,7 +207,7 @@ def test_a_server_that_names_a_time_is_left_alone_by_all_until_then(serve: Serve
 
 def test_an_answer_of_ten_megabytes_is_kept_whole_and_read(serve: Serve, db: Path) -> None:
     server = serve(says("so " * 3_400_000 + "\nB"))
-    with Judge(open_engine(f"{server.url}#m"), db=db) as judge:
+    with Judge(open_engine(f"{server.url}#m"), "overall", db=db) as judge:
         judgment = judge.compare("Hi", "x", "y")
     assert judgment["overall"].heard("forward") == "2"
     assert [length > 10_000_000 for (length,) in rows(db, "SELECT length(text) FROM answers")] == [True, True]
@@ -422,7 +423,7 @@ def test_a_disk_that_is_really_full(serve: Serve, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     evenhand = [sys.executable, "-m", "evenhand"]
-    judge = shlex.join([*evenhand, "judge", str(file), "--judge", f"{server.url}#m"])
+    judge = shlex.join([*evenhand, "judge", str(file), "--judge", f"{server.url}#m", "--protocol", "overall"])
     script = FULL.format(folder=disk, judge=judge, results=shlex.join([*evenhand, "results"]))
     done = run(["unshare", "-rm", "sh", "-c", script])
     assert "code 1" in done.stderr
@@ -447,7 +448,7 @@ def test_a_database_that_another_program_keeps_locked(
 ) -> None:
     monkeypatch.setattr("evenhand.store.database._BUSY_SECONDS", 0.3)
     server = serve(GOOD)
-    with Judge(open_engine(f"{server.url}#m"), db=db) as judge:
+    with Judge(open_engine(f"{server.url}#m"), "overall", db=db) as judge:
         judge.compare("Hi", "x", "y")
         with closing(sqlite3.connect(db, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")

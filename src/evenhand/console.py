@@ -47,7 +47,8 @@ err = Console(stderr=True, highlight=False)
 
 def summary_table(summary: Summary, title: str) -> Table:
     """The table at the end of a run: one row for each dimension."""
-    one, two = (escape(visible(_cut(name))) for name in summary.sides)
+    room = 10 if out.width >= 100 else 5  # the whole table fits a terminal of 80 columns, and no number is cut
+    one, two = (escape(visible(_cut(name, room))) for name in summary.sides)
     table = plain_table(escape(visible(title)))
     table.add_column("dimension", no_wrap=True)
     for name, style in ((f"{one}\nwins", COLOURS["1"]), ("tie", COLOURS["tie"]), (f"{two}\nwins", COLOURS["2"])):
@@ -56,7 +57,7 @@ def summary_table(summary: Summary, title: str) -> Table:
         "incon-\nsistent",
         "in-\nvalid",
         f"win rate\nof {one}",
-        "95%\ninterval",
+        "95%\nCI",
         "label\nmass",
         "place\nlift",
     ):
@@ -66,7 +67,7 @@ def summary_table(summary: Summary, title: str) -> Table:
     return table
 
 
-def _cut(name: str, longest: int = 10) -> str:
+def _cut(name: str, longest: int) -> str:
     """A name that leaves the numbers of a table their room."""
     return name if len(name) <= longest else f"{name[: longest - 1]}…"
 

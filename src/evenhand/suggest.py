@@ -101,7 +101,7 @@ def suggest(
     >>> from evenhand.api import Judge
     >>> from evenhand.engines.scripted import ScriptedEngine
     >>> script = lambda prompt: "A" if "Which colour?" in prompt.turns[-1].text else "tie"
-    >>> with Judge(ScriptedEngine(script)) as judge:
+    >>> with Judge(ScriptedEngine(script), "overall") as judge:
     ...     heard = list(judge.judge([Pair("Hello", "x", "y"), Pair("Which colour?", "x", "y")]))
     >>> [(s.pair.instruction, s.worth) for s in suggest(heard, lambda pair: False).pairs]
     [('Which colour?', 1.0), ('Hello', 0.0)]
