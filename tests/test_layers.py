@@ -20,6 +20,7 @@ LAYERS = (
     "verdict",
     "judge",
     "store",
+    "shards",
     "ballots",
     "people",
     "prices",

@@ -1,0 +1,391 @@
+"""A folder of shards, opened: its files checked, each pair counted once, read as a database is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import orjson
+
+from evenhand.engines.base import Usage
+from evenhand.errors import InputError
+from evenhand.files.arrow import pyarrow
+from evenhand.judge import Hearing, Judgment
+from evenhand.pairs import Pair
+from evenhand.shards.place import Place
+from evenhand.shards.schema import FORM, Row, hearings_of, pair_of, row_name, rows_of, shard_schema
+from evenhand.shards.writing import FINGERPRINT, FORM_KEY, JUDGE, PART, RUN
+from evenhand.store import JudgeRow, RunGroup, Store
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_BATCH = 16_384
+_TEXTS = ("instruction", "output_1", "output_2")
+_ABOUT = ("name", "model_1", "model_2", "labels", "metadata")
+_NEEDED = ("fingerprint", "model", "identity", "protocol", "template", "dimensions", "raw_markup")
+_AGAIN = "delete it and run the same evenhand judge command again: what it held is judged again"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of the folder: how many rows it has, and the number of its first."""
+
+    name: str
+    rows: int
+    first: int
+
+
+def open_shards(where: str | Path | Place) -> Shards:
+    """The folder, its files checked; InputError with the file and the remedy where one cannot be used.
+
+    >>> open_shards("none")
+    Traceback (most recent call last):
+        ...
+    evenhand.errors.InputError: there is no folder none (evenhand judge PAIRS --ray --out none writes one)
+    """
+    place = Place.of(where)
+    if not place.exists():
+        hint = f"evenhand judge PAIRS --ray --out {place.name} writes one"
+        raise InputError(f"there is no folder {place.name}", hint=hint)
+    return Shards(place)
+
+
+class Finished:
+    """Pairs that need nothing more, in sixteen bytes each, so that every worker can have a copy.
+
+    >>> pair = Pair("Hi", "x", "y")
+    >>> finished = Finished([row_name(pair.id, pair.key)])
+    >>> pair in finished, Pair("Ho", "x", "y") in finished, len(finished)
+    (True, False, 1)
+    """
+
+    def __init__(self, names: Iterable[bytes]) -> None:
+        import numpy as np
+
+        every = np.frombuffer(b"".join(names), dtype=">u8").astype(np.uint64).reshape(-1, 2)
+        order = np.lexsort((every[:, 1], every[:, 0]))
+        self._first, self._second = every[order, 0], every[order, 1]
+
+    def __len__(self) -> int:
+        return len(self._first)
+
+    def __contains__(self, pair: Pair) -> bool:
+        name = row_name(pair.id, pair.key)
+        first, second = int.from_bytes(name[:8], "big"), int.from_bytes(name[8:], "big")
+        begin, end = (self._first.searchsorted(self._first.dtype.type(first), side) for side in ("left", "right"))
+        return any(int(other) == second for other in self._second[begin:end])
+
+
+def keys_in(where: str | Path | Place) -> Finished:
+    """The pairs that need nothing more; a folder that is not there has none.
+
+    A pair with a failure is not among them: it is to be tried again.
+    """
+    place = Place.of(where)
+    if not place.has(JUDGE) or not place.names(PART, ".parquet"):
+        return Finished([])
+    found: set[bytes] = set()
+    for batch in Shards(place).batches(["name", "key", "finished"], every=True):
+        columns = (batch.column(name).to_pylist() for name in ("name", "key", "finished"))
+        found.update(row_name(name, key) for name, key, finished in zip(*columns, strict=True) if finished)
+    return Finished(found)
+
+
+class Shards:
+    """The verdicts of one judge in a folder; it can be asked what a `Store` can, and nothing is written.
+
+    Rows are numbered from 1, file by file in the order of their names. Where a pair has several rows (it failed and
+    was tried again, or two workers had it), the newest finished one counts, or the newest if none is finished.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.place, self.path = place, place.name
+        self.facts = _judge(place)
+        self.parts = _parts(place, str(self.facts["fingerprint"]))
+        # Nothing of these lies in the folder; whoever asks for labels or calibrations finds none.
+        self._books = Store(":memory:")
+        self.labels, self.calibrations = self._books.labels, self._books.calibrations
+        self.archive = self.pages = self
+        self._near: tuple[str, int, list[dict[str, Any]]] = ("", -1, [])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of what is open."""
+        self._books.close()
+
+    # -- rows ------------------------------------------------------------------------------------
+
+    def batches(self, columns: Sequence[str], *, every: bool = False) -> Iterator[Any]:
+        """Record batches of some columns, only of rows that count unless `every` is wanted.
+
+        A column may be a part of a nested one: "verdicts.list.element.label".
+        """
+        for part in self.parts:
+            begin = part.first
+            for batch in _read(self.place, part.name, columns):
+                if every or not len(self._left_out):
+                    yield batch
+                else:
+                    yield self._counting(batch, begin)
+                begin += batch.num_rows
+
+    def _counting(self, batch: Any, begin: int) -> Any:
+        import numpy as np
+
+        left, right = np.searchsorted(self._left_out, [begin, begin + batch.num_rows])
+        if left == right:
+            return batch
+        kept = np.ones(batch.num_rows, dtype=bool)
+        kept[self._left_out[left:right] - begin] = False
+        return batch.filter(pyarrow().array(kept))
+
+    @property
+    def rows(self) -> int:
+        """All rows, also those that do not count."""
+        return sum(part.rows for part in self.parts)
+
+    @cached_property
+    def keys(self) -> NDArray[np.uint64]:
+        """The first eight bytes of each row's key, by its number less one."""
+        import numpy as np
+
+        found = [_leading(batch.column("key")) for batch in self.batches(["key"], every=True)]
+        return np.concatenate(found) if found else np.zeros(0, dtype=np.uint64)
+
+    @cached_property
+    def _left_out(self) -> NDArray[np.int64]:
+        """The numbers of the rows in whose place another counts, in order; the first row is number 0 here."""
+        import numpy as np
+
+        order = np.argsort(self.keys, kind="stable")
+        same = self.keys[order[1:]] == self.keys[order[:-1]]
+        if not same.any():
+            return np.zeros(0, dtype=np.int64)
+        alike = np.zeros(len(order), dtype=bool)
+        alike[order[1:][same]] = alike[order[:-1][same]] = True
+        return self._superseded(alike)
+
+    def _superseded(self, alike: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Among rows whose keys begin alike, those that a better row of the same pair stands for."""
+        import numpy as np
+
+        best: dict[tuple[str, str], tuple[tuple[bool, Any, int], int]] = {}
+        gone: list[int] = []
+        begin = 0
+        for batch in self.batches(["name", "key", "finished", "judged"], every=True):
+            places = np.flatnonzero(alike[begin : begin + batch.num_rows])
+            for place, row in zip(places, batch.take(pyarrow().array(places)).to_pylist(), strict=True):
+                number, name = begin + int(place), (row["name"], row["key"])
+                worth = (row["finished"], row["judged"], number)
+                if name not in best or worth > best[name][0]:
+                    gone += [best[name][1]] if name in best else []
+                    best[name] = (worth, number)
+                else:
+                    gone.append(number)
+            begin += batch.num_rows
+        return np.array(sorted(gone), dtype=np.int64)
+
+    def heard(self) -> Iterator[Row]:
+        """Every row that counts, with its answers."""
+        for batch in self.batches(shard_schema().names):
+            yield from rows_of(batch)
+
+    # -- as a store ------------------------------------------------------------------------------
+
+    def judges(self, *, counted: bool = True) -> list[JudgeRow]:
+        """The one judge of the folder."""
+        f = self.facts
+        pairs = self.rows - len(self._left_out) if counted else 0
+        about = (f["fingerprint"], f["model"], f["identity"], f["protocol"], f["template"])
+        return [JudgeRow(1, *about, tuple(f["dimensions"]), bool(f["raw_markup"]), pairs)]
+
+    def judgments(self, judge: JudgeRow) -> Iterator[Judgment]:
+        """Every pair that counts, with its findings, one after the other."""
+        for batch in self.batches([*_TEXTS, *_ABOUT, "verdicts"]):
+            for fields in batch.to_pylist():
+                yield _judgment(fields)
+
+    def judgment(self, judge: JudgeRow, number: int, pair: Pair) -> Judgment | None:
+        """One pair, by its number."""
+        return _judgment(self._fields(number))
+
+    def usage(self, judge: JudgeRow) -> tuple[Usage, float]:
+        """The tokens that the answers took, and the seconds that the runs took."""
+        import pyarrow.compute as compute
+
+        names = ("computed", "reused", "generated")
+        sums = dict.fromkeys(names, 0)
+        for batch in self.batches(names):
+            for name in names:
+                sums[name] += compute.sum(batch.column(name)).as_py() or 0
+        seconds = sum(group["ended"] - group["started"] for group in self._notes())
+        return Usage(*sums.values()), float(seconds)
+
+    def runs(self, judge: int) -> list[RunGroup]:
+        """The runs, those with the same settings together, the earliest first."""
+        groups: dict[str, list[Mapping[str, Any]]] = {}
+        for note in self._notes():
+            groups.setdefault(orjson.dumps(note["settings"], option=orjson.OPT_SORT_KEYS).decode(), []).append(note)
+        found = [
+            RunGroup(
+                notes[0]["settings"],
+                len(notes),
+                min(note["started"] for note in notes),
+                max(note["ended"] for note in notes),
+                sum(note["asked"] for note in notes),
+                *(sum(note["usage"][name] for note in notes) for name in ("computed", "reused", "generated")),
+            )
+            for notes in groups.values()
+        ]
+        return sorted(found, key=lambda group: group.started)
+
+    def _notes(self) -> list[dict[str, Any]]:
+        return [orjson.loads(self.place.read(name)) for name in self.place.names(RUN, ".json")]
+
+    def pairs_heard(self, judges: Sequence[int]) -> int:
+        """How many pairs count."""
+        return self.rows - len(self._left_out) if judges else 0
+
+    def number(self, name: str, key: str) -> int | None:
+        """The number of the pair with this id and these texts."""
+        import numpy as np
+
+        for place in np.flatnonzero(self.keys == np.uint64(int(key[:16], 16))):
+            fields = self._fields(int(place) + 1)
+            if (fields["name"], fields["key"]) == (name, key) and place not in self._left_out:
+                return int(place) + 1
+        return None
+
+    def pair(self, number: int) -> Pair | None:
+        """A pair by its number."""
+        return pair_of(self._fields(number)) if 0 < number <= self.rows else None
+
+    def _fields(self, number: int) -> dict[str, Any]:
+        """A row by its number; those that lie beside it are kept in memory, since the next is often one of them."""
+        part = next(part for part in self.parts if part.first < number <= part.first + part.rows)
+        with _opened(self.place, part.name) as file:
+            group, begin = 0, part.first
+            while number > begin + file.metadata.row_group(group).num_rows:
+                begin += file.metadata.row_group(group).num_rows
+                group += 1
+            if self._near[:2] != (part.name, group):
+                columns = [*_TEXTS, *_ABOUT, "key", "verdicts"]
+                self._near = (part.name, group, file.read_row_group(group, columns=columns).to_pylist())
+        return self._near[2][number - begin - 1]
+
+
+def _judgment(fields: Mapping[str, Any]) -> Judgment:
+    verdicts = hearings_of(fields)
+    return Judgment.of(pair_of(fields), {order: Hearing(found) for order, found in verdicts.items()})
+
+
+def _leading(keys: Any) -> NDArray[np.uint64]:
+    """The first sixteen hexadecimal digits of each key as a number."""
+    import numpy as np
+    import pyarrow.compute as compute
+
+    digits = compute.utf8_slice_codeunits(keys, 0, 16)
+    raw = b"".join(digits.cast("binary").to_pylist())
+    return np.frombuffer(bytes.fromhex(raw.decode()), dtype=">u8").astype(np.uint64)
+
+
+# -- checks ------------------------------------------------------------------------------------------------------
+
+
+def _judge(place: Place) -> dict[str, Any]:
+    file = place.shown(JUDGE)
+    if not place.has(JUDGE):
+        parts = place.names(PART, ".parquet")
+        what = f"has {len(parts)} shards and no {JUDGE}" if parts else "is no folder of verdicts"
+        hint = (
+            f"bring {JUDGE} back; the run that wrote the shards wrote it beside them"
+            if parts
+            else f"a run with --out leaves {JUDGE} and part-*.parquet there"
+        )
+        raise InputError(f"{place.name} {what}", hint=hint)
+    try:
+        facts = orjson.loads(place.read(JUDGE))
+        missing = [name for name in _NEEDED if name not in facts]
+    except (orjson.JSONDecodeError, TypeError) as fault:
+        raise InputError(f"{file} is no JSON of a judge: {fault}", hint="bring back what the run wrote") from None
+    if missing:
+        raise InputError(f"{file} does not say {', '.join(missing)}", hint="bring back what the run wrote")
+    if facts.get("form", FORM) != FORM:
+        raise InputError(f"{file} was written by a newer evenhand", hint="pip install -U evenhand")
+    return dict(facts)
+
+
+def _parts(place: Place, fingerprint: str) -> list[Part]:
+    """The shards, each looked at: whole, of this judge, with the right columns."""
+    names = place.names(PART, ".parquet")
+    if not names:
+        raise InputError(f"{place.name} has no shards", hint="the run has not finished a first part-*.parquet yet")
+    parts, first = [], 0
+    for name in names:
+        with _opened(place, name) as file:
+            _check(place.shown(name), file, fingerprint)
+            parts.append(Part(name, file.metadata.num_rows, first))
+            first += file.metadata.num_rows
+    return parts
+
+
+def _check(shown: str, file: Any, fingerprint: str) -> None:
+    schema = file.schema_arrow
+    for field in shard_schema():
+        place = schema.get_field_index(field.name)
+        if place < 0:
+            raise InputError(
+                f"{shown} has no column '{field.name}'", hint="it is no shard of evenhand; move it away"
+            )
+        if schema.field(place).type != field.type:
+            raise InputError(
+                f"{shown}: column '{field.name}' is {schema.field(place).type}, not {field.type}",
+                hint="another program has written it; bring back what the run wrote",
+            )
+    about = file.metadata.metadata or {}
+    theirs = about.get(FINGERPRINT, b"").decode()
+    if about.get(FORM_KEY, FORM.encode()).decode() != FORM:
+        raise InputError(f"{shown} was written by a newer evenhand", hint="pip install -U evenhand")
+    if theirs != fingerprint:
+        said = f"of the judge {theirs[:12]}" if theirs else "of a judge that it does not name"
+        raise InputError(
+            f"{shown} holds verdicts {said}, {JUDGE} is that of {fingerprint[:12]}",
+            hint="one folder holds one judge: move the shards of the other into a folder with its own judge.json",
+        )
+
+
+@contextmanager
+def _opened(place: Place, name: str) -> Iterator[Any]:
+    with _faults(place.shown(name)):
+        import pyarrow.parquet as parquet
+
+        with place.fs.open_input_file(place.file(name)) as source, parquet.ParquetFile(source) as file:
+            yield file
+
+
+def _read(place: Place, name: str, columns: Sequence[str]) -> Iterator[Any]:
+    with _opened(place, name) as file:
+        yield from file.iter_batches(batch_size=_BATCH, columns=list(columns))
+
+
+@contextmanager
+def _faults(shown: str) -> Iterator[None]:
+    """Say in a sentence that a shard breaks off."""
+    try:
+        yield
+    except (pyarrow().ArrowException, OSError) as fault:
+        if isinstance(fault, FileNotFoundError | PermissionError):
+            raise InputError(f"{shown} cannot be read: {fault}", hint="may you read it?") from None
+        said = str(fault).splitlines()[0] if str(fault) else type(fault).__name__
+        raise InputError(f"{shown} is no Parquet, or broken off: {said}", hint=_AGAIN) from None

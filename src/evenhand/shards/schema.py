@@ -1,0 +1,206 @@
+"""One row for each pair: its texts, what each order heard, and the verdicts, which statistics read alone.
+
+Texts and answers are columns of their own, so that who counts verdicts never reads them. What statistics want of
+the texts (which instruction it is, how long the responses are) stands beside them as numbers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+import orjson
+
+from evenhand.engines.base import Answer, Usage
+from evenhand.files.arrow import pyarrow
+from evenhand.judge import Hearing as JudgedHearing
+from evenhand.judge import Judgment
+from evenhand.pairs import Pair, digest
+from evenhand.protocol import ORDERS, Order
+from evenhand.store.rows import answer_from, answer_row, pair_about, verdict_from, verdict_row
+from evenhand.verdict import Verdict
+
+FORM = "1"  # of the columns; a folder of another form is refused
+_ANSWER = ("ask", "text", "tokens", "finish", "samples", "notes", "computed", "reused", "generated", "created")
+_VERDICT = ("dimension", "label", "p_a", "p_b", "p_tie", "mass", "invalid")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a hearing was not brought to its end."""
+
+    ask: int
+    reason: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """One order of a pair: the hearing's key, all its answers, a verdict on each dimension, and what went wrong."""
+
+    key: str
+    verdicts: Mapping[str, Verdict]
+    answers: Sequence[Answer] = ()
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A pair with all that was heard of it."""
+
+    pair: Pair
+    orders: Mapping[Order, Heard]
+    judged: float = field(default_factory=time.time)  # seconds since 1970
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to ask."""
+        return all(heard.failure is None for heard in self.orders.values())
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of its answers; two orders that show the same texts are one hearing, and count once."""
+        hearings = {heard.key: heard for heard in self.orders.values()}
+        return Usage.total([answer.usage for heard in hearings.values() for answer in heard.answers])
+
+    def judgment(self) -> Judgment:
+        """What the verdicts come to."""
+        return Judgment.of(self.pair, {o: JudgedHearing(heard.verdicts) for o, heard in self.orders.items()})
+
+
+def row_name(name: str, key: str) -> bytes:
+    """Sixteen bytes that stand for a pair's id and texts: what tells two rows apart.
+
+    >>> row_name("a", "k") == row_name("a", "k") != row_name("b", "k")
+    True
+    """
+    return bytes.fromhex(digest(name, key)[:32])
+
+
+@cache
+def shard_schema() -> Any:
+    """The columns of a shard, as an Arrow schema.
+
+    >>> shard_schema().names[:3]
+    ['name', 'key', 'instruction']
+    """
+    arrow = pyarrow()
+    text, number, whole = arrow.string(), arrow.float64(), arrow.int64()
+    answer = arrow.struct(
+        [
+            *(("ask", arrow.int32()), ("text", text), ("tokens", text), ("finish", text), ("samples", text)),
+            *(("notes", text), ("computed", whole), ("reused", whole), ("generated", whole), ("created", number)),
+        ]
+    )
+    failure = arrow.struct([("ask", arrow.int32()), ("reason", text), ("detail", text)])
+    hearing = arrow.struct([("order", text), ("key", text), ("answers", arrow.list_(answer)), ("failure", failure)])
+    verdict = arrow.struct(
+        [
+            *(("order", text), ("dimension", text), ("label", text), ("p_a", number), ("p_b", number)),
+            *(("p_tie", number), ("mass", number), ("invalid", text)),
+        ]
+    )
+    return arrow.schema(
+        [
+            *(("name", text), ("key", text), ("instruction", text), ("output_1", text), ("output_2", text)),
+            *(("model_1", text), ("model_2", text), ("labels", text), ("metadata", text)),
+            *(("cluster", arrow.uint64()), ("length_1", arrow.int32()), ("length_2", arrow.int32())),
+            *(("finished", arrow.bool_()), ("judged", arrow.timestamp("us", tz="UTC"))),
+            *(("computed", whole), ("reused", whole), ("generated", whole)),
+            *(("verdicts", arrow.list_(verdict)), ("hearings", arrow.list_(hearing))),
+        ]
+    )
+
+
+def table_of(rows: Iterable[Row]) -> Any:
+    """Rows as an Arrow table.
+
+    >>> heard = Heard("k", {"overall": Verdict("overall", "A")}, [Answer("A")])
+    >>> table = table_of([Row(Pair("Hi", "x", "y", "p"), {"forward": heard})])
+    >>> table["name"].to_pylist(), [row.judgment()["overall"].side for row in rows_of(table)]
+    (['p'], ['1'])
+    """
+    return pyarrow().Table.from_pylist([_fields(row) for row in rows], schema=shard_schema())
+
+
+def _fields(row: Row) -> dict[str, Any]:
+    pair, usage = row.pair, row.usage
+    model_1, model_2, labels, metadata = pair_about(pair)
+    orders = [order for order in ORDERS if order in row.orders]
+    return {
+        "name": pair.id,
+        "key": pair.key,
+        "instruction": pair.instruction,
+        "output_1": pair.output_1,
+        "output_2": pair.output_2,
+        "model_1": model_1,
+        "model_2": model_2,
+        "labels": labels,
+        "metadata": metadata,
+        "cluster": int(digest(pair.instruction)[:16], 16),
+        "length_1": len(pair.output_1),
+        "length_2": len(pair.output_2),
+        "finished": row.finished,
+        "judged": datetime.fromtimestamp(row.judged, UTC),
+        "computed": usage.computed,
+        "reused": usage.reused,
+        "generated": usage.generated,
+        "verdicts": [v for order in orders for v in _verdicts(order, row.orders[order])],
+        "hearings": [_hearing(order, row.orders[order], row.judged) for order in orders],
+    }
+
+
+def _verdicts(order: Order, heard: Heard) -> list[dict[str, Any]]:
+    return [
+        {"order": order, **dict(zip(_VERDICT, verdict_row(0, verdict)[1:], strict=True))}
+        for verdict in heard.verdicts.values()
+    ]
+
+
+def _hearing(order: Order, heard: Heard, judged: float) -> dict[str, Any]:
+    answers = [
+        {**dict(zip(_ANSWER, answer_row(0, ask, answer)[1:], strict=True)), "created": judged}
+        for ask, answer in enumerate(heard.answers)
+    ]
+    why = heard.failure
+    failure = None if why is None else {"ask": why.ask, "reason": why.reason, "detail": why.detail}
+    return {"order": order, "key": heard.key, "answers": answers, "failure": failure}
+
+
+def rows_of(table: Any) -> list[Row]:
+    """The rows of a table or batch that has all the columns."""
+    return [_row(fields) for fields in table.to_pylist()]
+
+
+def pair_of(fields: Mapping[str, Any]) -> Pair:
+    """The pair of a row."""
+    texts = (fields["instruction"], fields["output_1"], fields["output_2"])
+    labels, metadata = orjson.loads(fields["labels"]), orjson.loads(fields["metadata"])
+    return Pair(*texts, fields["name"], fields["model_1"], fields["model_2"], labels, metadata)
+
+
+def hearings_of(fields: Mapping[str, Any]) -> dict[Order, dict[str, Verdict]]:
+    """The verdicts of a row, by order and dimension."""
+    found: dict[Order, dict[str, Verdict]] = {}
+    for verdict in fields["verdicts"]:
+        columns = [verdict[name] for name in _VERDICT]
+        found.setdefault(verdict["order"], {})[verdict["dimension"]] = verdict_from(*columns)
+    return found
+
+
+def _row(fields: Mapping[str, Any]) -> Row:
+    verdicts = hearings_of(fields)
+    orders: dict[Order, Heard] = {
+        hearing["order"]: Heard(
+            hearing["key"],
+            verdicts.get(hearing["order"], {}),
+            tuple(answer_from(*(answer[name] for name in _ANSWER[1:-1])) for answer in hearing["answers"]),
+            None if hearing["failure"] is None else Failure(**hearing["failure"]),
+        )
+        for hearing in fields["hearings"]
+    }
+    return Row(pair_of(fields), orders, fields["judged"].timestamp())
