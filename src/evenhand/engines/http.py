@@ -3,6 +3,7 @@
     JsonClient.post    a body out, a Reply back; what went wrong on the way is an EngineError
     JsonClient.fault   a Reply that is no answer -> the EngineError that says why
 
+Requests go over `wire.py`; where the environment names a proxy, over aiohttp, which knows how to speak to one.
 A key goes into a header and nowhere else: no message, no repr and no log holds it.
 """
 
@@ -23,12 +24,12 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 import orjson
 
+from evenhand.engines.wire import CONNECT_SECONDS, Broken, Response, TooLarge, Unreachable, Wire
 from evenhand.errors import EngineError
 
 MAX_BODY = 64 * 2**20
 # A server that asks for more patience than this is asked again earlier; the run's own retries have an end.
 MAX_RETRY_AFTER = 600.0
-_CONNECT_SECONDS = 30
 
 
 class Reply(NamedTuple):
@@ -145,10 +146,9 @@ class JsonClient:
         self.url, self.who = url.rstrip("/"), who
         self.reached = False  # whether the server ever answered
         self._key, self._key_env = key, key_env
-        self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_SECONDS)
-        self._limit = limit
+        self._timeout, self._limit = timeout, limit
         self._proxy = proxy_for(self.url)
-        self._session: aiohttp.ClientSession | None = None
+        self._wire: Wire | _Proxied | None = None
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Reply:
         """Send a body as JSON."""
@@ -156,13 +156,13 @@ class JsonClient:
 
     async def get(self, path: str) -> Reply:
         """Fetch a path."""
-        return await self._send("GET", path, None)
+        return await self._send("GET", path, b"")
 
     async def close(self) -> None:
         """Close the connections; the next request opens them again."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        if self._wire is not None:
+            await self._wire.close()
+            self._wire = None
 
     def fault(self, reply: Reply) -> EngineError:
         """Say why a reply is no answer.
@@ -184,45 +184,30 @@ class JsonClient:
             hint=kind.hint.format(key=self._key_hint()),
         )
 
-    async def _send(self, method: str, path: str, body: bytes | None) -> Reply:
-        session = self._session or self._open()
+    async def _send(self, method: str, path: str, body: bytes) -> Reply:
         try:
-            async with session.request(
-                method, self.url + path, data=body, proxy=self._proxy, allow_redirects=False
-            ) as response:
-                self.reached = True
-                content = await self._read(response)
-        except TimeoutError as fault:
-            raise self._late(fault) from None
-        except (aiohttp.ClientError, OSError, ValueError) as fault:
+            wire = self._wire = self._wire or self._open()
+            response = await wire.send(method, path, body)
+        except TimeoutError:
+            raise self._late() from None
+        except TooLarge:
+            raise EngineError(
+                f"{self.who} answered with more than {MAX_BODY // 2**20} MB", reason="bad_response"
+            ) from None
+        except (OSError, ValueError) as fault:
             raise self._cut(fault) from None
-        return Reply(response.status, self._parse(response.status, content), _retry_after(response.headers))
+        self.reached = True
+        data = self._parse(response.status, response.body)
+        return Reply(response.status, data, _retry_after(response.headers))
 
-    def _open(self) -> aiohttp.ClientSession:
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+    def _open(self) -> Wire | _Proxied:
+        headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "evenhand"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
-        self._session = aiohttp.ClientSession(
-            headers=headers,
-            timeout=self._timeout,
-            connector=aiohttp.TCPConnector(limit=self._limit),
-            cookie_jar=aiohttp.DummyCookieJar(),  # nobody logs in here, and a jar is searched for every request
-        )
-        return self._session
-
-    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
-        """The body, if it is of a sensible size; a compressed one may be larger than it says."""
-        length = response.content_length
-        if length is not None and length <= MAX_BODY and "Content-Encoding" not in response.headers:
-            return await response.read()
-        content = bytearray()
-        async for chunk in response.content.iter_chunked(2**18):
-            content += chunk
-            if len(content) > MAX_BODY:
-                raise EngineError(
-                    f"{self.who} answered with more than {MAX_BODY // 2**20} MB", reason="bad_response"
-                )
-        return bytes(content)
+        if self._proxy:
+            return _Proxied(self.url, headers, proxy=self._proxy, timeout=self._timeout, limit=self._limit)
+        headers["Accept-Encoding"] = "gzip, deflate"
+        return Wire(self.url, headers, timeout=self._timeout, limit=self._limit, most=MAX_BODY)
 
     def _parse(self, status: int, content: bytes) -> Any:
         try:
@@ -238,17 +223,19 @@ class JsonClient:
                 retryable=True,
             ) from None
 
-    def _late(self, fault: TimeoutError) -> EngineError:
-        if isinstance(fault, aiohttp.ConnectionTimeoutError) and not self.reached:
-            return self._unreachable("no connection in time")
-        seconds = f" within {self._timeout.total:g} s" if self._timeout.total else ""
+    def _late(self) -> EngineError:
+        seconds = f" within {self._timeout:g} s" if self._timeout else ""
         return EngineError(f"{self.who} did not answer{seconds}", reason="timeout", retryable=True, overloaded=True)
 
     def _cut(self, fault: Exception) -> EngineError:
         why = self._without_key(_short(str(fault) or type(fault).__name__))
-        never = isinstance(fault, aiohttp.InvalidURL | aiohttp.ClientConnectorCertificateError)
-        if never or (isinstance(fault, aiohttp.ClientConnectorError) and not self.reached):
+        if isinstance(fault, ValueError):  # a URL or a key that cannot be sent
             return self._unreachable(why)
+        if isinstance(fault, Unreachable):
+            if fault.lasting or not self.reached:
+                return self._unreachable(why)
+            if fault.late:
+                return self._late()
         return EngineError(f"the connection to {self.who} broke: {why}", reason="connection", retryable=True)
 
     def _unreachable(self, why: str) -> EngineError:
@@ -267,6 +254,52 @@ class JsonClient:
 
     def _without_key(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
+
+
+class _Proxied:
+    """Sends as a Wire does, through a proxy."""
+
+    def __init__(
+        self, url: str, headers: Mapping[str, str], *, proxy: str, timeout: float | None, limit: int
+    ) -> None:
+        self._url, self._proxy = url, proxy
+        self._session = aiohttp.ClientSession(
+            headers=headers,
+            timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_SECONDS),
+            connector=aiohttp.TCPConnector(limit=limit),
+            cookie_jar=aiohttp.DummyCookieJar(),  # nobody logs in here, and a jar is searched for every request
+        )
+
+    async def send(self, method: str, path: str, body: bytes = b"") -> Response:
+        """Send a request and wait for the answer; raises what a Wire raises."""
+        try:
+            async with self._session.request(
+                method, self._url + path, data=body or None, proxy=self._proxy, allow_redirects=False
+            ) as response:
+                content = await _read(response)
+        except aiohttp.ConnectionTimeoutError:
+            raise Unreachable("no connection in time", late=True) from None
+        except (aiohttp.InvalidURL, aiohttp.ClientConnectorCertificateError) as fault:
+            raise Unreachable(str(fault), lasting=True) from None
+        except aiohttp.ClientConnectorError as fault:
+            raise Unreachable(str(fault)) from None
+        except aiohttp.ClientError as fault:
+            raise Broken(str(fault) or type(fault).__name__) from None
+        return Response(response.status, {name.lower(): value for name, value in response.headers.items()}, content)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """The body, if it is of a sensible size; a compressed one may be larger than it says."""
+    content = bytearray()
+    async for chunk in response.content.iter_chunked(2**18):
+        content += chunk
+        if len(content) > MAX_BODY:
+            raise TooLarge
+    return bytes(content)
 
 
 def proxy_for(url: str) -> str | None:
@@ -334,12 +367,12 @@ def _kind(status: int, said: str) -> _Fault:
 def _retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds to wait, given as such or as a date.
 
-    >>> _retry_after({"Retry-After": "1.5"}), _retry_after({"Retry-After": "soon"})
+    >>> _retry_after({"retry-after": "1.5"}), _retry_after({"retry-after": "soon"})
     (1.5, None)
-    >>> _retry_after({"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"})
+    >>> _retry_after({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"})
     0.0
     """
-    value = headers.get("Retry-After")
+    value = headers.get("retry-after")
     if value is None:
         return None
     try:

@@ -1,0 +1,326 @@
+"""The wire, against a server of bare sockets that sends exactly the bytes it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import shutil
+import ssl
+import subprocess
+import zlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenhand.engines.http import JsonClient, Reply
+from evenhand.engines.wire import Broken, Response, TooLarge, Wire, _Reader
+from evenhand.errors import EngineError
+from misbehaving_server import Behaviour, Server, cuts, fails, hangs, says
+
+T = TypeVar("T")
+PLAIN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+class Peer:
+    """Answers the n-th request with the n-th script; one that ends on None closes the connection behind it."""
+
+    def __init__(self, *scripts: list[bytes | None], tls: ssl.SSLContext | None = None) -> None:
+        self.scripts, self.tls = list(scripts), tls
+        self.requests: list[bytes] = []
+        self.connections = 0
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while self.scripts:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+                self.requests.append(head + await reader.readexactly(length))
+                for part in self.scripts.pop(0):
+                    if part is None:
+                        return
+                    writer.write(part)
+                    await writer.drain()
+                    await asyncio.sleep(0.005)
+            await reader.read()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    async def __aenter__(self) -> Peer:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self.tls)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        await asyncio.sleep(0.01)
+
+
+def talk(use: Callable[[Wire, Peer], Awaitable[T]], *scripts: list[bytes | None], timeout: float = 5.0) -> T:
+    async def run() -> T:
+        async with Peer(*scripts) as peer:
+            wire = Wire(f"http://127.0.0.1:{peer.port}/v1", {"X": "y"}, timeout=timeout, limit=4, most=1000)
+            try:
+                return await use(wire, peer)
+            finally:
+                await wire.close()
+
+    return asyncio.run(run())
+
+
+def ask(*script: bytes | None, timeout: float = 5.0) -> Response:
+    return talk(lambda wire, _: wire.send("POST", "/ask", b"[1]"), list(script), timeout=timeout)
+
+
+def test_what_is_sent() -> None:
+    async def use(wire: Wire, peer: Peer) -> tuple[Response, bytes, int]:
+        return await wire.send("POST", "/ask", b"[1]"), peer.requests[0], peer.port
+
+    response, request, port = talk(use, [PLAIN])
+    expected = f"POST /v1/ask HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX: y\r\nContent-Length: 3\r\n\r\n[1]"
+    assert request == expected.encode()
+    assert response == Response(200, {"content-type": "application/json", "content-length": "2"}, b"{}")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        (PLAIN,),
+        (PLAIN[:3], PLAIN[3:30], PLAIN[30:-1], PLAIN[-1:]),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + PLAIN,),
+        (CHUNKED + b"1\r\n{\r\n", b"1;why=not\r\n}\r\n", b"0\r\n\r\n"),
+        (CHUNKED + b"2\r\n{}\r\n0\r\n", b"Trailer: x\r\n", b"\r\n"),
+        (b"HTTP/1.1 200 OK\r\n\r\n{}", None),
+        (b"HTTP/1.0 200 OK\r\n\r\n{", b"}", None),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n{}", None),
+        (b"HTTP/1.1 200 \r\nCONTENT-LENGTH:2\r\nContent-Length: 2\r\n\r\n{}",),
+        (b"HTTP/1.1 200\r\nContent-Length: 2\r\n\r\n{}",),
+    ],
+    ids=lambda script: f"{len(script)}-{sum(len(part or b'') for part in script)}",
+)
+def test_an_answer_in_every_form(script: tuple[bytes | None, ...]) -> None:
+    assert ask(*script).body == b"{}"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        (b"hello\r\n\r\n",),
+        (b"h",),
+        (b"HTTP/2 200 OK\r\n\r\n",),
+        (b"HTTP/1.1 2000 OK\r\n\r\n",),
+        (b"HTTP/1.1 101 Switching\r\n\r\n",),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\n{}",),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1e1\r\n\r\n{}",),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}x",),
+        (b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 2**17,),
+        (CHUNKED + b"zz\r\n",),
+        (CHUNKED + b"-1\r\n",),
+        (CHUNKED + b"2\r\n{}0\r\n\r\n",),
+        (CHUNKED + b"f" * 300,),
+        (CHUNKED + b"2\r\n{}\r\n", None),
+        (CHUNKED + b"2\r\n{}\r\n0\r\n", None),
+        (PLAIN[:-1], None),
+        (PLAIN[:20], None),
+        (None,),
+        (PLAIN.replace(b"\r\n\r\n", b"\r\nContent-Encoding: br\r\n\r\n"),),
+        (PLAIN.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n"),),
+    ],
+    ids=lambda script: f"{len(script)}-{sum(len(part or b'') for part in script)}",
+)
+def test_what_is_no_answer_breaks_at_once(script: tuple[bytes | None, ...]) -> None:
+    with pytest.raises(Broken):
+        ask(*script)
+
+
+def _packed(name: bytes, body: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Encoding: %b\r\nContent-Length: %d\r\n\r\n%b" % (name, len(body), body)
+
+
+def test_packed_answers() -> None:
+    squeeze = zlib.compressobj(wbits=-15)
+    bare = squeeze.compress(b"{}") + squeeze.flush()
+    for name, body in ((b"gzip", gzip.compress(b"{}")), (b"deflate", zlib.compress(b"{}")), (b"deflate", bare)):
+        assert ask(_packed(name, body)).body == b"{}"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n",),
+        (CHUNKED + b"3e9\r\n",),
+        (CHUNKED + b"3e8\r\n" + b"x" * 1000 + b"\r\n1\r\n",),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1001,),
+        (_packed(b"gzip", gzip.compress(b"x" * 1001)),),
+    ],
+    ids=["length", "chunk", "chunks", "endless", "packed"],
+)
+def test_too_large(script: tuple[bytes | None, ...]) -> None:
+    with pytest.raises(TooLarge):
+        ask(*script)
+
+
+def test_a_server_that_never_answers_and_one_that_stops_in_the_middle() -> None:
+    for script in ((), (PLAIN[:-1],)):
+        with pytest.raises(TimeoutError):
+            ask(*script, timeout=0.1)
+
+
+async def _three(wire: Wire, peer: Peer) -> int:
+    for _ in range(3):
+        assert (await wire.send("POST", "/ask")).body == b"{}"
+        await asyncio.sleep(0.02)
+    return peer.connections
+
+
+@pytest.mark.parametrize(
+    ("script", "connections"),
+    [
+        ([PLAIN], 1),
+        ([CHUNKED + b"2\r\n{}\r\n0\r\n\r\n"], 1),
+        ([PLAIN.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")], 3),
+        ([PLAIN.replace(b"1.1", b"1.0")], 3),
+        ([PLAIN.replace(b"1.1", b"1.0").replace(b"\r\n\r\n", b"\r\nConnection: keep-alive\r\n\r\n")], 1),
+        ([PLAIN + b"HTTP/1.1 200 OK\r\n"], 3),  # more than it said
+        ([PLAIN, b"HTTP/1.1 408 Bye\r\n\r\n"], 3),  # unasked, a little later
+        ([PLAIN, None], 3),  # closed while it was idle
+    ],
+    ids=["length", "chunked", "close", "old", "old-kept", "more", "unasked", "idle"],
+)
+def test_a_connection_is_used_again_only_where_that_is_safe(script: list[bytes | None], connections: int) -> None:
+    assert talk(_three, script, script, script) == connections
+
+
+def test_requests_at_once_share_no_connection_and_keep_to_the_limit() -> None:
+    async def use(wire: Wire, peer: Peer) -> int:
+        answers = await asyncio.gather(*(wire.send("POST", "/ask") for _ in range(12)))
+        assert len(answers) == 12
+        return peer.connections
+
+    scripts: list[bytes | None] = [PLAIN] * 12
+    assert talk(use, *([part] for part in scripts)) == 4
+
+
+def test_a_cancelled_request_spoils_no_other() -> None:
+    async def use(wire: Wire, peer: Peer) -> bytes:
+        first = asyncio.create_task(wire.send("POST", "/ask"))
+        await asyncio.sleep(0.02)
+        first.cancel()
+        await asyncio.sleep(0.02)
+        return (await wire.send("POST", "/ask")).body
+
+    assert talk(use, [PLAIN[:-1]], [PLAIN]) == b"{}"
+
+
+@given(
+    st.lists(st.binary(min_size=1, max_size=40), max_size=6),
+    st.lists(st.integers(min_value=1, max_value=50), min_size=1, max_size=12),
+)
+def test_however_the_bytes_are_cut_the_answer_is_the_same(chunks: list[bytes], cuts: list[int]) -> None:
+    raw = CHUNKED + b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
+    reader, at, found = _Reader(1000), 0, None
+    while at < len(raw):
+        assert found is None
+        size = cuts[at % len(cuts)]
+        found = reader.feed(raw[at : at + size])
+        at += size
+    assert found is not None
+    assert found.body == b"".join(chunks)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_an_answer_a_part_of_one_or_refused(raw: bytes) -> None:
+    for begin in (b"", b"HTTP/1.1 200 OK\r\n", CHUNKED):
+        reader = _Reader(100)
+        try:
+            found = reader.feed(begin + raw)
+        except (Broken, TooLarge):
+            continue
+        assert found is None or found.status >= 200
+
+
+# --- what the client makes of it --------------------------------------------------------------------------
+
+
+def test_tls_and_a_certificate_that_nobody_vouches_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl to make a certificate with")
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    more = ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(cert)]
+    subprocess.run([*made, *more], check=True, capture_output=True)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(cert, key)
+
+    async def use() -> Reply:
+        async with Peer([PLAIN], [PLAIN], tls=tls) as peer:
+            client = JsonClient(f"https://localhost:{peer.port}/v1", who="x")
+            try:
+                return await client.post("/ask", {})
+            finally:
+                await client.close()
+
+    with pytest.raises(EngineError, match="certificate") as caught:
+        asyncio.run(use())
+    assert caught.value.fatal
+    monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+    assert asyncio.run(use()) == Reply(200, {})
+
+
+@pytest.mark.parametrize("host", ["nobody.invalid", "a" * 70 + ".invalid"], ids=["unknown", "impossible"])
+def test_a_host_that_does_not_exist(host: str) -> None:
+    async def use() -> None:
+        client = JsonClient(f"http://{host}/v1", who="x")
+        try:
+            await client.post("/ask", {})
+        finally:
+            await client.close()
+
+    with pytest.raises(EngineError) as caught:
+        asyncio.run(use())
+    assert (caught.value.reason, caught.value.fatal) == ("connection", True)
+
+
+def test_a_key_with_a_line_break_is_not_sent_and_not_shown() -> None:
+    async def use(peer: Peer) -> None:
+        await JsonClient(f"http://127.0.0.1:{peer.port}/v1", key="sk-1\nHost: b", who="x").post("/ask", {})
+
+    async def run() -> None:
+        async with Peer([PLAIN]) as peer:
+            with pytest.raises(EngineError, match="Authorization") as caught:
+                await use(peer)
+            assert not peer.requests
+            assert "sk-1" not in str(caught.value)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("behave", "reason"),
+    [(says("A"), ""), (fails(429), "rate_limited"), (cuts, "connection"), (hangs, "timeout")],
+    ids=["says", "fails", "cuts", "hangs"],
+)
+def test_through_a_proxy(monkeypatch: pytest.MonkeyPatch, behave: Behaviour, reason: str) -> None:
+    """The server of the tests stands for a proxy: a name that nobody knows is its business."""
+
+    async def run() -> str:
+        async with Server(behave) as server:
+            monkeypatch.setenv("http_proxy", server.url.removesuffix("/v1"))
+            client = JsonClient("http://judge.invalid/v1", who="x", timeout=0.5)
+            try:
+                reply = await client.post("/chat/completions", {"messages": []})
+            except EngineError as error:
+                return error.reason
+            finally:
+                await client.close()
+            return "" if reply.status == 200 else client.fault(reply).reason
+
+    assert asyncio.run(run()) == reason
