@@ -14,7 +14,7 @@ from evenhand.judge import Judgment
 from evenhand.pairs import Pair
 from evenhand.stats.agreement import MISSING
 from evenhand.stats.calibration import Calibration, TooFewLabels, fit
-from evenhand.store import JudgeRow, Store
+from evenhand.store import JudgeRow, Records
 from evenhand.verdict import SIDES, Finding, log_odds
 
 # A tie between two probabilities that differ by rounding alone.
@@ -55,7 +55,7 @@ def mend(calibration: Calibration, pair: Pair, finding: Finding) -> Finding:
     return replace(finding, p=p, side=best[0] if len(best) == 1 else "tie")
 
 
-def menders(store: Store, judge: JudgeRow) -> dict[str, Mend]:
+def menders(store: Records, judge: JudgeRow) -> dict[str, Mend]:
     """For each dimension of a judge that has been calibrated, what calibrates a finding."""
     return {name: _mender(Calibration.of(facts)) for name, facts in store.calibrations.of(judge.id).items()}
 
@@ -64,7 +64,7 @@ def _mender(calibration: Calibration) -> Mend:
     return lambda pair, finding: mend(calibration, pair, finding)
 
 
-def calibrated_judgments(store: Store, judge: JudgeRow) -> Iterator[Judgment]:
+def calibrated_judgments(store: Records, judge: JudgeRow) -> Iterator[Judgment]:
     """Every pair that a judge has heard, with calibrated findings where it has been calibrated."""
     fixes = menders(store, judge)
     for judgment in store.judgments(judge):

@@ -16,7 +16,7 @@ from evenhand.pairs import Pair
 from evenhand.people import People, majority, votes_on
 from evenhand.stats.agreement import CATEGORIES, MAX_PEOPLE, MISSING, TIE, Codes
 from evenhand.stats.clustered import Array
-from evenhand.store import JudgeRow, Store
+from evenhand.store import JudgeRow, Records
 from evenhand.verdict import SIDES, Finding, log_odds
 
 CODES = {None: MISSING, "1": 0, "2": 1, "tie": TIE}
@@ -122,7 +122,7 @@ class _Columns:
 
 
 def gather(
-    store: Store, judge: JudgeRow, people: People, mend: Mapping[str, Mend] | None = None
+    store: Records, judge: JudgeRow, people: People, mend: Mapping[str, Mend] | None = None
 ) -> dict[str, Evidence]:
     """Everything that a database holds of one judge, by dimension; `mend` calibrates findings of a dimension."""
     return gather_from(store.judgments(judge), people, mend)

@@ -21,7 +21,7 @@ from evenhand.ballots import plain_row
 from evenhand.errors import InputError, PairError
 from evenhand.pairs import TEXT_FIELDS, Pair, Side, digest, read_label, read_rows
 from evenhand.protocol import Order
-from evenhand.store import HumanLabel, Store
+from evenhand.store import HumanLabel, Records, Store
 
 # Who speaks where a file gives a label and does not say whose it is.
 FILE = "file"
@@ -84,7 +84,7 @@ class People:
     ({'overall': {'annotator 1': '1', 'annotator 2': '1', 'annotator 3': 'tie'}}, '1', None)
     """
 
-    def __init__(self, store: Store, *, rename: Mapping[str, str] | None = None) -> None:
+    def __init__(self, store: Records, *, rename: Mapping[str, str] | None = None) -> None:
         self._book = store.labels
         self._kept = store.labels.any()
         self._rename = dict(rename or {})

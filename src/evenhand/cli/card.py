@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from evenhand.cli.app import app
-from evenhand.cli.options import DEFAULT_DB, DbOption, JsonOption, RenameOption, renames_from
+from evenhand.cli.options import DEFAULT_DB, JsonOption, RecordsOption, RenameOption, renames_from
 
 
 @app.command()
@@ -18,10 +18,10 @@ def card(
         typer.Argument(
             metavar="[JUDGE...]",
             help="Judges by protocol, model, model/protocol or fingerprint, each with :DIMENSION if one is meant, "
-            "or databases. Two or more are put next to each other.",
+            "or databases or folders of shards. Two or more are put next to each other.",
         ),
     ] = None,
-    db: DbOption = DEFAULT_DB,
+    db: RecordsOption = DEFAULT_DB,
     dimension: Annotated[str, typer.Option("--dimension", "-d", metavar="NAME", help="Only this dimension.")] = "",
     rename: RenameOption = None,
     calibrated: Annotated[

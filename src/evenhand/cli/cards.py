@@ -12,13 +12,14 @@ from evenhand import console
 from evenhand.calibrating import menders
 from evenhand.card import Card, Comparison, Contender, Drag, card_of, choose_judges, compare, drag_of
 from evenhand.cli.card_tables import comparison_table, drag_table, print_cards
+from evenhand.cli.opening import is_records, open_records
 from evenhand.errors import InputError
 from evenhand.evidence import Evidence, gather
 from evenhand.pairs import COMBINED
 from evenhand.people import People
 from evenhand.plots import check_plot_path, reliability_plot, save_plot
 from evenhand.protocol import Protocol
-from evenhand.store import JudgeRow, Store
+from evenhand.store import JudgeRow, Records
 
 _FLATTERED = (
     "Calibrated: {}. Where these labels are those that it was fitted to, the figures flatter it a little;"
@@ -84,11 +85,9 @@ def _compare(chosen: Sequence[tuple[Heard, str]], wanted: Wanted) -> None:
 def _chosen(stack: ExitStack, wanted: Wanted) -> Iterator[tuple[Heard, str]]:
     """The judges that are named, each with a dimension, or "" for all of them."""
     words = wanted.judges
-    files = [Path(word) for word in words if Path(word).is_file()]
+    files = [Path(word) for word in words if is_records(word)]
     for file in files or [wanted.db]:
-        if not file.is_file():
-            raise InputError(f"no database at {file}", hint="evenhand judge PAIRS writes one")
-        store = stack.enter_context(Store(file))
+        store = stack.enter_context(open_records(file))
         people, rows = People(store, rename=wanted.rename), store.judges()
         specs = [word for word in words if Path(word) not in files]
         prefix = f"{file.stem}: " if len(files) > 1 else ""
@@ -123,7 +122,7 @@ def _name(row: JudgeRow, rows: Sequence[JudgeRow]) -> str:
     return f"{name} {row.fingerprint[:6]}" if len(twins) > 1 else name
 
 
-def _hear(store: Store, row: JudgeRow, people: People, name: str, calibrated: bool) -> Heard:
+def _hear(store: Records, row: JudgeRow, people: People, name: str, calibrated: bool) -> Heard:
     fixes = menders(store, row) if calibrated else {}
     usage, seconds = store.usage(row)
     pairs = row.pairs or 1

@@ -12,14 +12,15 @@ import typer
 from evenhand import console
 from evenhand import export as forms
 from evenhand.cli.app import app
-from evenhand.cli.options import DEFAULT_DB, DbOption, JsonOption, RenameOption, renames_from
+from evenhand.cli.opening import open_records
+from evenhand.cli.options import DEFAULT_DB, JsonOption, RecordsOption, RenameOption, renames_from
 from evenhand.errors import InputError
 from evenhand.files import WRITES, write_rows
 from evenhand.files.writing import check_writes
 from evenhand.pairs import Pair, Side
 from evenhand.people import People, label_of
 from evenhand.protocol import Protocol
-from evenhand.store import JudgeRow, Store
+from evenhand.store import JudgeRow, Records
 from evenhand.verdict import found_on, headline
 
 FORMS = ("judgments", "verdicts", "dpo", "kto", "judge", "alpaca-eval", "leaderboard")
@@ -49,7 +50,7 @@ def export(
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FILE", help=f"Where to; the name ends on {', '.join(WRITES)}.")
     ],
-    db: DbOption = DEFAULT_DB,
+    db: RecordsOption = DEFAULT_DB,
     spec: Annotated[str, typer.Option("--judge", "-j", metavar="MODEL", help="Only judges of this model.")] = "",
     protocol: Annotated[
         str,
@@ -86,11 +87,9 @@ def export(
     """Write verdicts, preferences to train on, or AlpacaEval's files out of a database."""
     if form not in FORMS:
         raise InputError(f"there is no form '{form}'", hint=f"one of {', '.join(FORMS)}")
-    if not db.is_file():
-        raise InputError(f"no database at {db}", hint="evenhand judge PAIRS writes one")
     check_writes(out)
     wish = Wish(form, dimension, margin, keep_ties, chat, texts, hard, ".csv" in out.suffixes, renames_from(rename))
-    with Store(db) as store:
+    with open_records(db) as store:
         if form == "judge":
             rows, columns = people_rows(store, protocol or "overall", wish)
         else:
@@ -106,7 +105,7 @@ def export(
         console.out.print(f"{count:,} rows of {form}: {out}", soft_wrap=True, markup=False)
 
 
-def people_rows(store: Store, protocol: str, wish: Wish) -> Made:
+def people_rows(store: Records, protocol: str, wish: Wish) -> Made:
     """A judge's conversations with the verdicts of people; no judge need have heard the pairs."""
     template, people = Protocol.load(protocol), People(store, rename=wish.rename)
 
@@ -119,7 +118,7 @@ def people_rows(store: Store, protocol: str, wish: Wish) -> Made:
     return forms.judge_rows(template, labelled()), forms.JUDGE
 
 
-def stored_rows(store: Store, judges: list[JudgeRow], wish: Wish, db: str) -> Made:
+def stored_rows(store: Records, judges: list[JudgeRow], wish: Wish, db: str) -> Made:
     """Rows out of what judges said; preferences are those of one judge."""
     if not judges:
         raise InputError(f"{db} holds no verdicts of that kind")

@@ -29,6 +29,10 @@ OrdersOption = Annotated[
     str, typer.Option("--orders", metavar="|".join(ORDER_CHOICES), help="In which orders each pair is heard.")
 ]
 DbOption = Annotated[Path, typer.Option("--db", metavar="FILE", help="Where verdicts are kept.")]
+RecordsOption = Annotated[
+    Path,
+    typer.Option("--db", metavar="FILE|DIR", help="Where verdicts are kept: a database, or a folder of shards."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the facts as JSON on standard output.")]
 SetOption = Annotated[
     list[str] | None,

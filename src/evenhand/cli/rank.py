@@ -12,11 +12,12 @@ from rich.table import Table
 
 from evenhand import console
 from evenhand.cli.app import app
-from evenhand.cli.options import DEFAULT_DB, DbOption, JsonOption
+from evenhand.cli.opening import open_records
+from evenhand.cli.options import DEFAULT_DB, JsonOption, RecordsOption
 from evenhand.errors import InputError
 from evenhand.plots import Plot, check_plot_path, ranking_plot, save_plot, win_matrix_plot
 from evenhand.rankings import SCALES, Scale, bouts_of, ranking_facts
-from evenhand.store import JudgeRow, Store
+from evenhand.store import JudgeRow
 from evenhand.verdict import found_on, headline
 
 _MOST_IN_MATRIX = 10
@@ -24,7 +25,7 @@ _MOST_IN_MATRIX = 10
 
 @app.command()
 def rank(
-    db: DbOption = DEFAULT_DB,
+    db: RecordsOption = DEFAULT_DB,
     dimension: Annotated[
         str,
         typer.Option(
@@ -84,9 +85,7 @@ def _scale(word: str) -> Scale:
 def _rankings(
     db: Path, spec: str, protocol: str, dimension: str, expected: bool, scale: Scale, anchor: str | None
 ) -> Iterator[dict[str, Any]]:
-    if not db.is_file():
-        raise InputError(f"no database at {db}", hint="evenhand judge PAIRS writes one")
-    with Store(db) as store:
+    with open_records(db) as store:
         rows = [row for row in store.judges() if spec in ("", row.model) and protocol in ("", row.protocol)]
         if not rows:
             raise InputError(f"{db} holds no verdicts of that kind")

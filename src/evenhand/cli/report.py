@@ -11,9 +11,10 @@ import typer
 
 from evenhand import console
 from evenhand.cli.app import app
-from evenhand.cli.options import DEFAULT_DB, DbOption, JsonOption
+from evenhand.cli.opening import open_records
+from evenhand.cli.options import DEFAULT_DB, JsonOption, RecordsOption
 from evenhand.errors import InputError
-from evenhand.store import JudgeRow, Store
+from evenhand.store import JudgeRow, Records
 
 if TYPE_CHECKING:
     from evenhand.dossier import Dossier
@@ -25,7 +26,7 @@ _PAIRS = {"html": 500, "md": 0}  # a pull request wants the numbers
 
 @app.command()
 def report(
-    db: DbOption = DEFAULT_DB,
+    db: RecordsOption = DEFAULT_DB,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="FILE", help="Where to; - is standard output. Default: report.html."),
@@ -70,10 +71,8 @@ def report(
     from evenhand.dossier import Wishes, compile_dossier
 
     kind = _format(form, out)
-    if not db.is_file():
-        raise InputError(f"no database at {db}", hint="evenhand judge PAIRS writes one")
     wishes = Wishes(dimension, examples, _PAIRS[kind] if pairs is None else pairs, seed, title, date)
-    with Store(db) as store:
+    with open_records(db) as store:
         dossier = compile_dossier(store, _rows(store, db, spec, protocol), wishes)
         target = out or (None if as_json else Path(f"report.{kind}"))
         if target is not None:
@@ -91,14 +90,14 @@ def _format(word: str, out: Path | None) -> str:
     return kind
 
 
-def _rows(store: Store, db: Path, spec: str, protocol: str) -> list[JudgeRow]:
+def _rows(store: Records, db: Path, spec: str, protocol: str) -> list[JudgeRow]:
     rows = [row for row in store.judges() if spec in ("", row.model) and protocol in ("", row.protocol)]
     if not any(row.pairs for row in rows):
         raise InputError(f"{db} holds no verdicts of that kind")
     return [row for row in rows if row.pairs]
 
 
-def _write(dossier: Dossier, store: Store, kind: str, target: Path) -> None:
+def _write(dossier: Dossier, store: Records, kind: str, target: Path) -> None:
     write = _writer(kind)
     if str(target) == "-":
         write(dossier, store, sys.stdout)
@@ -118,7 +117,7 @@ def _write(dossier: Dossier, store: Store, kind: str, target: Path) -> None:
             place.unlink(missing_ok=True)
 
 
-def _writer(kind: str) -> Callable[[Dossier, Store, IO[str]], None]:
+def _writer(kind: str) -> Callable[[Dossier, Records, IO[str]], None]:
     if kind == "md":
         from evenhand.dossier.summary import write_markdown
 

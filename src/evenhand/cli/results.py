@@ -15,14 +15,15 @@ from evenhand import console
 from evenhand.analysis import columns_of, difference_facts, group_by, hear_people, human_facts
 from evenhand.cli import result_tables as tables
 from evenhand.cli.app import app
-from evenhand.cli.options import DEFAULT_DB, DbOption, JsonOption, RenameOption, renames_from
+from evenhand.cli.opening import is_records, open_records, open_store
+from evenhand.cli.options import DEFAULT_DB, DbOption, JsonOption, RecordsOption, RenameOption, renames_from
 from evenhand.cli.running import show_run
 from evenhand.errors import InputError
 from evenhand.judge import Judgment
 from evenhand.people import People
 from evenhand.protocol import Protocol
 from evenhand.report import Summary, usage_facts
-from evenhand.store import JudgeRow, Store
+from evenhand.store import JudgeRow, Records
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Wanted:
 
 @app.command()
 def results(
-    db: DbOption = DEFAULT_DB,
+    db: RecordsOption = DEFAULT_DB,
     spec: Annotated[str, typer.Option("--judge", "-j", metavar="MODEL", help="Only judges of this model.")] = "",
     protocol: Annotated[
         str, typer.Option("--protocol", "-p", metavar="NAME", help="Only under this protocol.")
@@ -60,7 +61,7 @@ def results(
             "--against",
             metavar="RUN",
             help="The paired difference to other verdicts on the same pairs: a model, a protocol or a fingerprint"
-            " in this database, or another database.",
+            " in this database, or another database or folder of shards.",
         ),
     ] = "",
     between: Annotated[
@@ -97,7 +98,7 @@ def results(
         from evenhand.plots import check_plot_path
 
         check_plot_path(plot)
-    with open_store(db) as store, ExitStack() as others:
+    with open_records(db) as store, ExitStack() as others:
         rows = [row for row in store.judges() if spec in ("", row.model) and protocol in ("", row.protocol)]
         if not rows:
             raise InputError(f"{db} holds no verdicts of that kind")
@@ -132,14 +133,7 @@ def reread(db: DbOption = DEFAULT_DB, as_json: JsonOption = False) -> None:
         console.out.print(f"{read:,} verdicts read again, {changed:,} of them came out otherwise")
 
 
-def open_store(db: Path) -> Store:
-    """A database that is there already."""
-    if not db.is_file():
-        raise InputError(f"no database at {db}", hint="evenhand judge PAIRS writes one")
-    return Store(db)
-
-
-def heard(store: Store, row: JudgeRow, calibrated: bool) -> Iterator[Judgment]:
+def heard(store: Records, row: JudgeRow, calibrated: bool) -> Iterator[Judgment]:
     """Every pair that a judge has heard, its findings as they are or calibrated."""
     if not calibrated:
         return store.judgments(row)
@@ -148,7 +142,7 @@ def heard(store: Store, row: JudgeRow, calibrated: bool) -> Iterator[Judgment]:
     return calibrated_judgments(store, row)
 
 
-def stored_summary(store: Store, row: JudgeRow, calibrated: bool = False) -> tuple[Summary, dict[str, Any]]:
+def stored_summary(store: Records, row: JudgeRow, calibrated: bool = False) -> tuple[Summary, dict[str, Any]]:
     """What a database holds of one judge, counted."""
     summary = Summary(row.dimensions)
     for judgment in heard(store, row, calibrated):
@@ -165,7 +159,7 @@ def stored_summary(store: Store, row: JudgeRow, calibrated: bool = False) -> tup
     }
 
 
-def more_facts(store: Store, row: JudgeRow, wanted: Wanted, others: ExitStack) -> dict[str, Any]:
+def more_facts(store: Records, row: JudgeRow, wanted: Wanted, others: ExitStack) -> dict[str, Any]:
     """What was asked for besides the plain table."""
     facts: dict[str, Any] = {}
     if wanted.by:
@@ -184,10 +178,10 @@ def more_facts(store: Store, row: JudgeRow, wanted: Wanted, others: ExitStack) -
     return facts
 
 
-def against_facts(store: Store, row: JudgeRow, wanted: Wanted, others: ExitStack) -> Iterator[dict[str, Any]]:
+def against_facts(store: Records, row: JudgeRow, wanted: Wanted, others: ExitStack) -> Iterator[dict[str, Any]]:
     """The paired differences between a judge and those that a name stands for, on the dimensions they share."""
     name, here = wanted.against, columns_of(heard(store, row, wanted.calibrated))
-    there = others.enter_context(open_store(Path(name))) if Path(name).is_file() else store
+    there = others.enter_context(open_records(Path(name))) if is_records(name) else store
     rows = [other for other in there.judges() if there is not store or _means(name, other)]
     rows = [other for other in rows if there is not store or other.id != row.id]
     if not rows:
@@ -209,7 +203,7 @@ def _means(name: str, row: JudgeRow) -> bool:
     return name in (row.model, row.protocol) or (len(name) >= 6 and row.fingerprint.startswith(name))
 
 
-def between_facts(store: Store, row: JudgeRow, wanted: Wanted) -> dict[str, Any]:
+def between_facts(store: Records, row: JudgeRow, wanted: Wanted) -> dict[str, Any]:
     """The paired difference of two dimensions of one judge."""
     first, comma, second = (part.strip() for part in wanted.between.partition(","))
     columns = columns_of(heard(store, row, wanted.calibrated))

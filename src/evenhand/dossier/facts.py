@@ -20,7 +20,7 @@ from evenhand.judge import Judgment
 from evenhand.people import People, label_of
 from evenhand.rankings import Bouts, ranking_facts
 from evenhand.report import Summary, usage_facts
-from evenhand.store import JudgeRow, RunGroup, Store
+from evenhand.store import JudgeRow, Records, RunGroup
 from evenhand.verdict import found_on, headline
 
 if TYPE_CHECKING:
@@ -132,9 +132,10 @@ class Dossier:
         }
 
 
-def compile_dossier(store: Store, rows: Sequence[JudgeRow], wishes: Wishes | None = None) -> Dossier:
+def compile_dossier(store: Records, rows: Sequence[JudgeRow], wishes: Wishes | None = None) -> Dossier:
     """Everything that a database holds of some judges.
 
+    >>> from evenhand.store import Store
     >>> with Store(":memory:") as store:
     ...     compile_dossier(store, []).facts()["pairs"]
     0
@@ -160,7 +161,7 @@ def compile_dossier(store: Store, rows: Sequence[JudgeRow], wishes: Wishes | Non
     )
 
 
-def _numbers_of(store: Store, names: Iterable[Name]) -> tuple[int, ...]:
+def _numbers_of(store: Records, names: Iterable[Name]) -> tuple[int, ...]:
     found = [store.archive.number(*name) for name in names]
     return tuple(sorted(number for number in found if number is not None))
 
@@ -176,7 +177,7 @@ class _Shared:
     labelled: set[Name] = field(default_factory=set)
 
 
-def _part(store: Store, row: JudgeRow, rows: Sequence[JudgeRow], shared: _Shared) -> JudgePart:
+def _part(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], shared: _Shared) -> JudgePart:
     from evenhand.card import card_of  # with numpy and scipy, which --help needs not
     from evenhand.evidence import gather_from
 

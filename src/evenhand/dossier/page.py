@@ -25,7 +25,7 @@ from evenhand.judge import Judgment
 from evenhand.pairs import Pair
 from evenhand.people import People
 from evenhand.protocol import ORDERS
-from evenhand.store import Store
+from evenhand.store import Records
 from evenhand.verdict import SIDES, Finding
 from evenhand.web import charts
 from evenhand.web.markdown import render
@@ -43,7 +43,7 @@ KIND_WORDS = {
 }
 
 
-def write_page(dossier: Dossier, store: Store, to: IO[str]) -> None:
+def write_page(dossier: Dossier, store: Records, to: IO[str]) -> None:
     """Write the file, one pair after the other."""
     style = _own("evenhand.web", "static/style.css") + _own("evenhand.dossier", "static/report.css")
     script = _own("evenhand.dossier", "static/report.js")
@@ -79,7 +79,7 @@ def policy(style: str, script: str) -> str:
     )
 
 
-def anchors_of(dossier: Dossier, store: Store) -> dict[tuple[str, str], int]:
+def anchors_of(dossier: Dossier, store: Records) -> dict[tuple[str, str], int]:
     """Where in the file a pair of the examples stands: its number."""
     names = {example.name for part in dossier.judges for few in part.examples.values() for example in few}
     found = {name: store.archive.number(*name) for name in names}
@@ -93,7 +93,7 @@ def _own(package: str, path: str) -> str:
 # -- pairs ---------------------------------------------------------------------------------------------------
 
 
-def _pairs(dossier: Dossier, store: Store) -> Iterator[dict[str, Any]]:
+def _pairs(dossier: Dossier, store: Records) -> Iterator[dict[str, Any]]:
     people = People(store)
     for number in dossier.chosen:
         pair = store.pages.pair(number)
@@ -104,7 +104,7 @@ def _pairs(dossier: Dossier, store: Store) -> Iterator[dict[str, Any]]:
 
 
 def _pair_facts(
-    number: int, pair: Pair, heard: list[tuple[JudgePart, Judgment]], people: People, store: Store
+    number: int, pair: Pair, heard: list[tuple[JudgePart, Judgment]], people: People, store: Records
 ) -> dict[str, Any]:
     votes = people.votes(pair)
     verdicts = [(part, judgment.findings[part.on]) for part, judgment in heard if part.on in judgment.findings]

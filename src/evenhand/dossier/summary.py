@@ -11,7 +11,7 @@ from evenhand.dossier.draws import Example, Kind
 from evenhand.dossier.facts import Dossier, JudgePart, write_date
 from evenhand.dossier.passages import code, fenced, table
 from evenhand.pairs import Pair
-from evenhand.store import Store
+from evenhand.store import Records
 
 _TEXT_LIMIT = 2_000  # characters of one text; GitHub takes 65,536 in all
 KINDS: dict[Kind, str] = {
@@ -23,13 +23,13 @@ KINDS: dict[Kind, str] = {
 }
 
 
-def write_markdown(dossier: Dossier, store: Store, to: IO[str]) -> None:
+def write_markdown(dossier: Dossier, store: Records, to: IO[str]) -> None:
     """Write the Markdown, paragraph by paragraph."""
     for paragraph in _paragraphs(dossier, store):
         to.write(f"{paragraph}\n\n")
 
 
-def _paragraphs(dossier: Dossier, store: Store) -> Iterator[str]:
+def _paragraphs(dossier: Dossier, store: Records) -> Iterator[str]:
     yield f"# {code(dossier.wishes.title) if dossier.wishes.title else 'evenhand report'}"
     yield _lead(dossier)
     for part in dossier.judges:
@@ -167,7 +167,7 @@ def _verdict(e: Example) -> tuple[str, str]:
     return e.side or f"invalid: {code(e.invalid or 'unknown')}", shares
 
 
-def _pairs(dossier: Dossier, store: Store) -> Iterator[str]:
+def _pairs(dossier: Dossier, store: Records) -> Iterator[str]:
     if not dossier.wishes.pairs:
         return
     yield "## Pairs"
@@ -189,7 +189,7 @@ def _pairs(dossier: Dossier, store: Store) -> Iterator[str]:
             yield fenced(text, _TEXT_LIMIT)
 
 
-def _said(dossier: Dossier, store: Store, number: int, pair: Pair) -> Iterator[str]:
+def _said(dossier: Dossier, store: Records, number: int, pair: Pair) -> Iterator[str]:
     for part in dossier.judges:
         judgment = store.judgment(part.row, number, pair)
         if judgment is not None:

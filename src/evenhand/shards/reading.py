@@ -19,7 +19,7 @@ from evenhand.pairs import Pair
 from evenhand.shards.place import Place
 from evenhand.shards.schema import FORM, Row, hearings_of, pair_of, row_name, rows_of, shard_schema
 from evenhand.shards.writing import FINGERPRINT, FORM_KEY, JUDGE, PART, RUN
-from evenhand.store import JudgeRow, RunGroup, Store
+from evenhand.store import HumanLabel, JudgeRow, RunGroup
 
 if TYPE_CHECKING:
     import numpy as np
@@ -108,9 +108,7 @@ class Shards:
         self.place, self.path = place, place.name
         self.facts = _judge(place)
         self.parts = _parts(place, str(self.facts["fingerprint"]))
-        # Nothing of these lies in the folder; whoever asks for labels or calibrations finds none.
-        self._books = Store(":memory:")
-        self.labels, self.calibrations = self._books.labels, self._books.calibrations
+        self.labels, self.calibrations = _Labels(self), _Calibrations()
         self.archive = self.pages = self
         self._near: tuple[str, int, list[dict[str, Any]]] = ("", -1, [])
 
@@ -118,11 +116,7 @@ class Shards:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Let go of what is open."""
-        self._books.close()
+        """Nothing is held open."""
 
     # -- rows ------------------------------------------------------------------------------------
 
@@ -229,7 +223,7 @@ class Shards:
         for batch in self.batches(names):
             for name in names:
                 sums[name] += compute.sum(batch.column(name)).as_py() or 0
-        seconds = sum(group["ended"] - group["started"] for group in self._notes())
+        seconds = sum(note["ended"] - note["started"] for note in self._notes() if note["ended"] is not None)
         return Usage(*sums.values()), float(seconds)
 
     def runs(self, judge: int) -> list[RunGroup]:
@@ -242,7 +236,7 @@ class Shards:
                 notes[0]["settings"],
                 len(notes),
                 min(note["started"] for note in notes),
-                max(note["ended"] for note in notes),
+                max((note["ended"] for note in notes if note["ended"] is not None), default=None),
                 sum(note["asked"] for note in notes),
                 *(sum(note["usage"][name] for note in notes) for name in ("computed", "reused", "generated")),
             )
@@ -283,6 +277,34 @@ class Shards:
                 columns = [*_TEXTS, *_ABOUT, "key", "verdicts"]
                 self._near = (part.name, group, file.read_row_group(group, columns=columns).to_pylist())
         return self._near[2][number - begin - 1]
+
+
+class _Labels:
+    """Nobody's labels lie in the folder but those that came with the pairs, in their own columns."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+
+    def any(self) -> bool:
+        """None were collected or imported."""
+        return False
+
+    def of(self, pair: str) -> list[HumanLabel]:
+        """None were collected or imported."""
+        return []
+
+    def pairs(self) -> Iterator[Pair]:
+        """Every pair that counts."""
+        for batch in self._shards.batches([*_TEXTS, *_ABOUT]):
+            yield from map(pair_of, batch.to_pylist())
+
+
+class _Calibrations:
+    """None are kept in the folder."""
+
+    def of(self, judge: int) -> dict[str, dict[str, Any]]:
+        """None."""
+        return {}
 
 
 def _judgment(fields: Mapping[str, Any]) -> Judgment:

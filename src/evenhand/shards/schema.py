@@ -46,6 +46,7 @@ class Heard:
     verdicts: Mapping[str, Verdict]
     answers: Sequence[Answer] = ()
     failure: Failure | None = None
+    shared: bool = field(default=False, compare=False)  # its answers were another row's, which counts their tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Row:
 
     pair: Pair
     orders: Mapping[Order, Heard]
-    judged: float = field(default_factory=time.time)  # seconds since 1970
+    judged: float = field(default_factory=lambda: round(time.time(), 6))  # seconds since 1970
 
     @property
     def finished(self) -> bool:
@@ -64,7 +65,7 @@ class Row:
     @property
     def usage(self) -> Usage:
         """The tokens of its answers; two orders that show the same texts are one hearing, and count once."""
-        hearings = {heard.key: heard for heard in self.orders.values()}
+        hearings = {heard.key: heard for heard in self.orders.values() if not heard.shared}
         return Usage.total([answer.usage for heard in hearings.values() for answer in heard.answers])
 
     def judgment(self) -> Judgment:

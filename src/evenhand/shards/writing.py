@@ -31,7 +31,7 @@ class RunNote:
 
     settings: Mapping[str, Any]
     started: float
-    ended: float
+    ended: float | None  # None where it was killed
     pairs: int
     asked: int
     usage: Usage = field(default_factory=Usage)
@@ -48,8 +48,13 @@ def begin_shards(where: str | Path | Place, setup: Setup, *, orders: Orders = "b
     ...     begin_shards(folder, setup).names("judge")
     ['judge.json']
     """
+    return begin_folder(where, judge_facts(setup, orders=orders, seed=seed))
+
+
+def begin_folder(where: str | Path | Place, facts: Mapping[str, Any]) -> Place:
+    """The same for a judge that is known by its facts alone."""
     place = Place.of(where)
-    facts = judge_facts(setup, orders=orders, seed=seed)
+    facts = {"form": FORM, **facts, "evenhand": version("evenhand"), "created": time.time()}
     if place.has(JUDGE):
         _check_same(place, orjson.loads(place.read(JUDGE)), facts)
         return place
@@ -63,9 +68,8 @@ def begin_shards(where: str | Path | Place, setup: Setup, *, orders: Orders = "b
 
 
 def judge_facts(setup: Setup, *, orders: Orders, seed: int) -> dict[str, Any]:
-    """What judge.json says."""
+    """What judge.json says of the judge."""
     return {
-        "form": FORM,
         "fingerprint": setup.fingerprint,
         "model": setup.engine.identity["model"],
         "identity": dict(setup.engine.identity),
@@ -75,8 +79,6 @@ def judge_facts(setup: Setup, *, orders: Orders, seed: int) -> dict[str, Any]:
         "raw_markup": setup.raw_markup,
         "orders": orders,
         "seed": seed,
-        "evenhand": version("evenhand"),
-        "created": time.time(),
     }
 
 

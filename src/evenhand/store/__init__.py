@@ -17,13 +17,14 @@ findings, briefs, facets, stale   what verdicts come to, kept ready for lists
 annotators, tasks                 who labels on the web page, and which pairs are put before them
 """
 
-from evenhand.store.archive import RunGroup
+from evenhand.store.archive import RunGroup, Transcript
 from evenhand.store.calibrations import CalibrationBook
 from evenhand.store.database import Entry, JudgeRow, Store
 from evenhand.store.desk import Annotator, Conflict, Task
 from evenhand.store.docket import Case
 from evenhand.store.labels import HumanLabel, LabelBook, LabelCount
 from evenhand.store.pages import Counts, Place, Row, View
+from evenhand.store.records import Records
 
 __all__ = [
     "Annotator",
@@ -37,9 +38,11 @@ __all__ = [
     "LabelBook",
     "LabelCount",
     "Place",
+    "Records",
     "Row",
     "RunGroup",
     "Store",
     "Task",
+    "Transcript",
     "View",
 ]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evenhand.engines.base import Answer
+from evenhand.protocol import Order
+from evenhand.store.rows import answer_from
 from evenhand.store.schema import clearly
 
 
@@ -25,6 +28,19 @@ class RunGroup:
     generated: int
 
 
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """One order of a pair: the hearing's key, every answer word for word, and why it was not brought to its end."""
+
+    pair: int
+    order: Order
+    key: str
+    answers: tuple[Answer, ...]
+    failure: tuple[int, str, str] | None  # ask, reason, detail
+    ended: float  # when the last answer or the failure came
+    shared: bool  # another pair, or the other order, had the same hearing before
+
+
 class Archive:
     """The report's view of one store: `store.archive`.
 
@@ -37,16 +53,39 @@ class Archive:
     def __init__(self, db: sqlite3.Connection, path: str) -> None:
         self._db, self._path = db, path
 
-    def runs(self, judge: int) -> list[RunGroup]:
-        """The runs of a judge, those with the same settings together, the earliest first."""
+    def runs(self, judge: int, *, together: bool = True) -> list[RunGroup]:
+        """The runs of a judge, those with the same settings together unless each is wanted, the earliest first."""
+        by = "settings" if together else "id"
         with clearly(self._path):
             rows = self._db.execute(
                 "SELECT settings, count(*), min(started), max(ended), coalesce(sum(asked), 0),"
                 " coalesce(sum(computed), 0), coalesce(sum(reused), 0), coalesce(sum(generated), 0) FROM runs"
-                " WHERE judge = ? GROUP BY settings ORDER BY min(started), settings",
+                f" WHERE judge = ? GROUP BY {by} ORDER BY min(started), settings",
                 (judge,),
             ).fetchall()
         return [RunGroup(json.loads(settings), *rest) for settings, *rest in rows]
+
+    def transcripts(self, judge: int) -> Iterator[Transcript]:
+        """What a judge said of each pair in each order, in the order of the pairs."""
+        with clearly(self._path):
+            rows = self._db.execute(
+                'SELECT d.pair, d."order", h.key, h.id, f.ask, f.reason, f.detail, f.created,'
+                " EXISTS (SELECT 1 FROM docket e WHERE e.hearing = d.hearing AND e.judge = d.judge"
+                ' AND (e.pair, e."order") < (d.pair, d."order")) FROM docket d'
+                " JOIN hearings h ON h.id = d.hearing LEFT JOIN failures f ON f.hearing = d.hearing"
+                ' WHERE d.judge = ? ORDER BY d.pair, d."order"',
+                (judge,),
+            )
+            for pair, order, key, hearing, ask, reason, detail, failed, shared in rows:
+                said = self._db.execute(
+                    "SELECT text, tokens, finish, samples, notes, computed, reused, generated, created FROM answers"
+                    " WHERE hearing = ? ORDER BY ask",
+                    (hearing,),
+                ).fetchall()
+                answers = tuple(answer_from(*columns) for *columns, _ in said)
+                ended = max([failed or 0.0, *(created for *_, created in said)])
+                failure = None if ask is None else (ask, reason, detail)
+                yield Transcript(pair, order, key, answers, failure, ended, bool(shared))
 
     def pairs_heard(self, judges: Sequence[int]) -> int:
         """How many pairs at least one of these judges has heard."""

@@ -1,0 +1,38 @@
+"""What --db names: a database, or a folder of shards, which is read in the same way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from evenhand.errors import InputError
+from evenhand.store import Records, Store
+
+
+def open_store(db: Path) -> Store:
+    """A database that is there already."""
+    if db.is_dir():
+        raise InputError(f"{db} is a folder, and this command writes into a database", hint="name a file with --db")
+    if not db.is_file():
+        raise InputError(f"no database at {db}", hint="evenhand judge PAIRS writes one")
+    return Store(db)
+
+
+def open_records(db: Path) -> Records:
+    """A database or a folder of shards, to be read."""
+    if db.is_dir() or _is_address(db):
+        from evenhand.shards import open_shards
+
+        return open_shards(db)
+    return open_store(db)
+
+
+def is_records(word: str) -> bool:
+    """Whether a word names a database or a folder of shards; any other folder may have the name of a judge."""
+    path = Path(word)
+    return path.is_file() or (path / "judge.json").is_file() or _is_address(path)
+
+
+def _is_address(path: Path) -> bool:
+    from evenhand.shards.place import looks_like_uri
+
+    return looks_like_uri(path)

@@ -1,0 +1,93 @@
+"""What statistics and reports ask of whatever keeps verdicts: a database, or a folder of shards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from evenhand.engines.base import Usage
+from evenhand.judge import Judgment
+from evenhand.pairs import Pair
+from evenhand.store.archive import RunGroup
+from evenhand.store.labels import HumanLabel
+
+if TYPE_CHECKING:
+    from evenhand.store.database import JudgeRow
+
+
+class LabelReader(Protocol):
+    """What people said."""
+
+    def any(self) -> bool:
+        """Whether there is a label at all."""
+
+    def of(self, pair: str) -> list[HumanLabel]:
+        """What everybody said of one pair."""
+
+    def pairs(self) -> Iterator[Pair]:
+        """Every pair, judged or not."""
+
+
+class CalibrationReader(Protocol):
+    """What brings a judge into line with people."""
+
+    def of(self, judge: int) -> Mapping[str, dict[str, Any]]:
+        """The calibrations of a judge, by dimension."""
+
+
+class ArchiveReader(Protocol):
+    """How verdicts came about."""
+
+    def runs(self, judge: int) -> list[RunGroup]:
+        """The runs of a judge."""
+
+    def pairs_heard(self, judges: Sequence[int]) -> int:
+        """How many pairs at least one of these judges has heard."""
+
+    def number(self, name: str, key: str) -> int | None:
+        """The number of the pair with this id and these texts."""
+
+
+class PairReader(Protocol):
+    """Pairs by their numbers."""
+
+    def pair(self, number: int) -> Pair | None:
+        """A pair by its number."""
+
+
+class Records(Protocol):
+    """Verdicts that are kept, for whoever only reads; `Store` is one."""
+
+    path: str
+
+    @property
+    def labels(self) -> LabelReader:
+        """What people said."""
+
+    @property
+    def calibrations(self) -> CalibrationReader:
+        """What brings judges into line with people."""
+
+    @property
+    def archive(self) -> ArchiveReader:
+        """How verdicts came about."""
+
+    @property
+    def pages(self) -> PairReader:
+        """Pairs by their numbers."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def judges(self, *, counted: bool = True) -> list[JudgeRow]:
+        """Every judge that has heard a pair."""
+
+    def judgments(self, judge: JudgeRow) -> Iterator[Judgment]:
+        """Every pair that a judge has heard, with its findings, one after the other."""
+
+    def judgment(self, judge: JudgeRow, number: int, pair: Pair) -> Judgment | None:
+        """One pair, by its number, with the findings of a judge."""
+
+    def usage(self, judge: JudgeRow) -> tuple[Usage, float]:
+        """The tokens that a judge's answers took, and the seconds that its runs took."""
