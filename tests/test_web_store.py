@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,15 +14,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from command import evenhand
 from evenhand import Judge, Pair, ScriptedEngine
 from evenhand.errors import InputError
 from evenhand.pairs import Side
 from evenhand.people import People
-from evenhand.report import Summary
+from evenhand.report import cluster_of
 from evenhand.store import Conflict, HumanLabel, Row, Store, View
 from evenhand.store.pages import ONLY, SORTS, Only
 from evenhand.store.schema import MIGRATIONS
-from evenhand.web.overview import overview, tally_of
+from evenhand.web.overview import Clusters, overview
 from web_server import fill, plain_pairs
 
 DIMENSIONS = ["precision", "correctness", "format", "overall"]
@@ -29,7 +32,10 @@ DIMENSIONS = ["precision", "correctness", "format", "overall"]
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("web") / "evenhand.db"
-    pairs = [*plain_pairs(60), Pair("unreadable", "x", "y", id="broken")]
+    alike = [
+        replace(pair, instruction=pair.instruction[:17], id=f"{pair.id} alike") for pair in plain_pairs(40)[20:]
+    ]
+    pairs = [*alike, *plain_pairs(60), Pair("unreadable", "x", "y", id="broken")]
     fill(path, pairs, ("chained", "overall"))
     fill(path, pairs[:20], ("overall",), name="another")
     with Store(path) as store:
@@ -49,22 +55,41 @@ def store(filled: Path) -> Any:
 # -- findings kept ready ---------------------------------------------------------------------------
 
 
-def test_the_sums_are_those_of_counting_one_by_one(store: Store) -> None:
-    """The naive way: every judgment, added to a summary."""
-    counted = {(c.judge, c.dimension): tally_of(c) for c in store.pages.counts()}
-    for judge in store.judges():
-        summary = Summary(judge.dimensions)
-        for judgment in store.judgments(judge):
-            summary.add(judgment)
-        assert {d for j, d in counted if j == judge.id} == set(summary.tallies)
-        for dimension, tally in summary.tallies.items():
-            mine, theirs = counted[judge.id, dimension].facts(), tally.facts()
-            assert mine.pop("label_mass") == pytest.approx(theirs.pop("label_mass"))  # summed in another order
-            # Sums know nothing of single pairs: no clusters, probabilities, lengths, and no labels of the file.
-            single = {"ci", "clusters", "effective_n", "small", "expected", "length_controlled", "agreement"}
-            assert {k: v for k, v in mine.items() if k not in single} == {
-                k: v for k, v in theirs.items() if k not in single
-            }, (judge.protocol, dimension)
+def test_the_overview_says_what_results_says(filled: Path, store: Store) -> None:
+    """To the last figure: intervals, clusters, expected rates, what is left at equal length."""
+    shown = {item.judge.fingerprint: item for item in overview(store)}
+    told = json.loads(evenhand("results", "--db", str(filled), "--json").stdout)["judges"]
+    assert {judge["fingerprint"] for judge in told} == set(shown)
+    for judge in told:
+        item = shown[judge["fingerprint"]]
+        assert item.judge.pairs == judge["pairs"]
+        for dimension in item.dimensions:
+            theirs = judge["dimensions"].pop(dimension.name)
+            theirs.pop("agreement", None)  # with the labels of the file alone; the page knows people's, too
+            assert theirs["clusters"] < theirs["n"], "pairs that share an instruction are one cluster"
+            mine = json.loads(json.dumps(dimension.facts))
+            assert flat(mine) == pytest.approx(flat(theirs)), (judge["protocol"], dimension.name)
+        assert not judge["dimensions"]
+
+
+def flat(facts: Any, name: str = "") -> dict[str, Any]:
+    """Facts within facts as one level, which approx can compare."""
+    if isinstance(facts, (dict, list)):
+        parts = facts.items() if isinstance(facts, dict) else enumerate(facts)
+        return {key: value for k, part in parts for key, value in flat(part, f"{name}.{k}").items()}
+    return {name: facts}
+
+
+def test_clusters_know_pairs_that_came_later(tmp_path: Path) -> None:
+    clusters = Clusters()
+    db = tmp_path / "evenhand.db"
+    for count in (4, 9):
+        fill(db, plain_pairs(count))
+        with Store(db) as store:
+            store.findings.absorb_all()
+            numbers = [number for number, _ in store.pages.instructions()]
+            assert list(clusters.of(store, numbers)) == [cluster_of(pair) for pair in plain_pairs(count)]
+            assert overview(store, clusters)[0].dimensions[0].rate.clusters == count
 
 
 def test_every_finding_is_the_pooled_one(store: Store) -> None:

@@ -40,7 +40,16 @@ def cluster_of(pair: Pair) -> int:
     >>> cluster_of(Pair("Hi", "x", "y")) == cluster_of(Pair("Hi", "v", "w"))
     True
     """
-    return int(digest(pair.instruction)[:16], 16)
+    return cluster_number(pair.instruction)
+
+
+def cluster_number(instruction: str) -> int:
+    """The number of the cluster of an instruction.
+
+    >>> cluster_number("Hi") == cluster_of(Pair("Hi", "x", "y"))
+    True
+    """
+    return int(digest(instruction)[:16], 16)
 
 
 def length_difference(pair: Pair) -> int:

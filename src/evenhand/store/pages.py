@@ -258,6 +258,23 @@ class PageBook:
             for judge, dimension, one, two, tie, *sums in rows
         ]
 
+    def values(self, judge: int, dimension: str) -> list[tuple[int, int, float, int]]:
+        """What each valid finding came to: (pair, twice its value for side 1, what it is expected to be, gap).
+
+        With `instructions`, all that the intervals of a win rate stand on.
+        """
+        with clearly(self._path):
+            return self._db.execute(
+                "SELECT pair, CASE side WHEN '1' THEN 2 WHEN 'tie' THEN 1 ELSE 0 END, p_1 + p_tie / 2, gap"
+                " FROM findings WHERE judge = ? AND dimension = ? AND side IS NOT NULL ORDER BY pair",
+                (judge, dimension),
+            ).fetchall()
+
+    def instructions(self, after: int = 0) -> Iterator[tuple[int, str]]:
+        """The instruction of every pair whose number is larger, by number."""
+        with clearly(self._path):
+            yield from self._db.execute("SELECT id, instruction FROM pairs WHERE id > ? ORDER BY id", (after,))
+
     def matches(self, judge: int, dimension: str) -> list[tuple[str, str, Side, int]]:
         """How often each model met each other, by outcome: (model 1, model 2, side, pairs)."""
         with clearly(self._path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,7 +15,7 @@ from evenhand.people import People
 from evenhand.stats.agreement import People as Among
 from evenhand.store import JudgeRow, Store
 from evenhand.web import charts
-from evenhand.web.site import Site
+from evenhand.web.site import Figure, Site
 
 TRUST = {"yes": "ok", "limited": "warn", "no": "bad", "unknown": "quiet"}
 
@@ -31,19 +32,25 @@ def show_card(site: Site, request: Request) -> Response:
     """The owner's page of agreement; counted aside, because it looks at every judgment."""
     session = site.owner(request)
     with site.store() as store:
-        state = store.pages.state()
-        annotators = store.desk.annotators()
-    found = site.figure(("card",), state, _all_cards)
+        found = cards(site, store)
     facts: dict[str, Any] = {
-        "judges": found,
-        "annotators": annotators,
-        "among": among_people(found) if found else {},
+        "judges": found.value,
+        "fresh": found.fresh,
+        "among": among_people(found.value) if found.value else {},
         "trust": TRUST,
-        "reliability": lambda card: charts.reliability(
-            [(point["predicted"], point["observed"], point["n"]) for point in card.curve()]
-        ),
+        "reliability": reliability,
     }
     return site.page("card.html", request, facts, session=session)
+
+
+def cards(site: Site, store: Store, *, patience: float | None = None) -> Figure[list[JudgeCards]]:
+    """The cards of all judges, or those of a moment ago."""
+    return site.figure(("card",), store.pages.state(), _all_cards, patience=patience)
+
+
+def reliability(card: Card) -> Markup:
+    """How sure a judge was against how often it was right, as a picture."""
+    return charts.reliability([(point["predicted"], point["observed"], point["n"]) for point in card.curve()])
 
 
 def _all_cards(store: Store) -> list[JudgeCards]:

@@ -18,11 +18,12 @@ from evenhand.store import JudgeRow, Store, View
 from evenhand.store.pages import ONLY, PAGE_SIZE, SORTS
 from evenhand.verdict import SIDES, Finding
 from evenhand.web.address import dimensions_of, narrowed, read_number, read_view, write_view
+from evenhand.web.agreeing import TRUST, cards, reliability
 from evenhand.web.conversation import Conversation, retell
 from evenhand.web.differences import mark_differences
 from evenhand.web.guard import Refusal
 from evenhand.web.markdown import How, render
-from evenhand.web.overview import overview, win_matrix
+from evenhand.web.overview import JudgeFacts, overview, win_matrix
 from evenhand.web.site import Site
 
 SHOWS = ("markdown", "text", "differences")
@@ -44,22 +45,39 @@ _ONLY_WORDS = {
 def show_overview(site: Site, request: Request) -> Response:
     """Judges, win rates, models, effects."""
     session = site.owner(request)
-    counted = site.figure(("overview",), site.generation, lambda own: (overview(own), own.pages.models()))
-    judges, models = counted if counted is not None else ([], [])
+    found = site.figure(
+        ("overview",), site.generation, lambda own: (overview(own, site.clusters), own.pages.models())
+    )
+    judges, models = found.value or ([], [])
     with site.store() as store:
         facts: dict[str, Any] = {
             "judges": judges,
-            "counting": counted is None,
+            "counting": found.value is None,
+            "fresh": found.fresh,
             "totals": store.pages.totals(),
             "waiting": store.findings.waiting(),
             "models": models,
             "write_view": write_view,
             "View": View,
             "meeting": None,
+            **_beside_people(site, store, judges),
         }
         if judges and len(models) > 2:
             facts["meeting"] = _meeting(site, store, request, [item.judge for item in judges])
     return site.page("overview.html", request, facts, session=session)
+
+
+def _beside_people(site: Site, store: Store, judges: list[JudgeFacts]) -> dict[str, Any]:
+    """The cards by judge, where people have labelled; counted aside, and this page does not wait for them."""
+    spoken = [item.judge.id for item in judges if any(row.counts.known for row in item.dimensions)]
+    found = cards(site, store, patience=0.5) if spoken else None
+    known = {item.judge.id: item.cards for item in found.value or ()} if found else {}
+    return {
+        "cards": known,
+        "uncounted": [number for number in spoken if number not in known],
+        "trust": TRUST,
+        "reliability": reliability,
+    }
 
 
 def _meeting(site: Site, store: Store, request: Request, judges: list[JudgeRow]) -> dict[str, Any]:
@@ -71,7 +89,7 @@ def _meeting(site: Site, store: Store, request: Request, judges: list[JudgeRow])
         ("ranking", view.judge, view.dimension), store.pages.state(), lambda own: _ranking(own, row, view.dimension)
     )
     return {
-        "ranking": ranking,
+        "ranking": ranking.value,
         "view": view,
         "models": models[:30],
         "left_out": max(0, len(models) - 30),

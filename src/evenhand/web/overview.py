@@ -1,13 +1,17 @@
-"""What a database comes to, as facts for a page: of sums that SQL has counted, by the statistics of all views."""
+"""What a database comes to, as facts for a page: counted from the findings that lists are made of.
+
+The figures are those of `evenhand results`, clusters and all: both make a `Tally` and ask it for its facts.
+"""
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenhand.report import Tally
+from evenhand.report import Places, Tally, cluster_number
 from evenhand.stats.winrate import Rate, win_rate
 from evenhand.store import Counts, JudgeRow, Store
 from evenhand.web.address import dimensions_of
@@ -67,23 +71,47 @@ class Meeting:
     losses: int
 
 
-def overview(store: Store) -> list[JudgeFacts]:
-    """Every judge that has findings, the newest first."""
+class Clusters:
+    """Which pairs share an instruction. A pair's texts never change, so each is looked at once.
+
+    >>> with Store(":memory:") as store:
+    ...     Clusters().of(store, [])
+    array('Q')
+    """
+
+    def __init__(self) -> None:
+        self._numbers = array("Q", [0])  # by the number of the pair
+
+    def of(self, store: Store, pairs: Sequence[int]) -> array[int]:
+        """The cluster of each of these pairs."""
+        for number, instruction in store.pages.instructions(len(self._numbers) - 1):
+            self._numbers.extend([0] * (number - len(self._numbers)))
+            self._numbers.append(cluster_number(instruction))
+        return array("Q", [self._numbers[pair] for pair in pairs])
+
+
+def overview(store: Store, clusters: Clusters | None = None) -> list[JudgeFacts]:
+    """Every judge that has findings, the newest first; `clusters` remembers what it has seen from time to time."""
+    known_clusters = clusters or Clusters()
     judges, counts = store.judges(), store.pages.counts()
     sides = store.pages.sides()
     found = []
     for judge in reversed(judges):
         mine = {count.dimension: count for count in counts if count.judge == judge.id}
         known = [
-            DimensionFacts(name, tally_of(mine[name]), mine[name]) for name in dimensions_of(judge) if name in mine
+            DimensionFacts(name, tally_of(store, mine[name], known_clusters), mine[name])
+            for name in dimensions_of(judge)
+            if name in mine
         ]
         if known:
             found.append(JudgeFacts(judge, sides, tuple(known)))
     return found
 
 
-def tally_of(counts: Counts) -> Tally:
+def tally_of(store: Store, counts: Counts, clusters: Clusters) -> Tally:
     """The tally that adding the same findings one by one would give."""
+    rows = store.pages.values(counts.judge, counts.dimension)
+    pairs, hard, expected, gaps = zip(*rows, strict=True) if rows else ((), (), (), ())
     return Tally(
         Counter({side: n for side, n in counts.sides.items() if n}),
         Counter(counts.reasons),
@@ -92,6 +120,10 @@ def tally_of(counts: Counts) -> Tally:
         counts.masses,
         counts.first,
         counts.places,
+        where=Places(clusters.of(store, pairs), array("i", gaps)),
+        rows=array("I", range(len(rows))),
+        hard=array("b", hard),
+        expected=array("d", expected),
     )
 
 

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -22,6 +22,7 @@ from evenhand.pairs import Pair, Side
 from evenhand.people import People, label_of
 from evenhand.store import Annotator, Store
 from evenhand.web.guard import Door, Refusal, form_token
+from evenhand.web.overview import Clusters
 from evenhand.web.templating import make_environment
 
 _IDLE_SECONDS = 0.5
@@ -29,6 +30,29 @@ _AFTER_FAULT_SECONDS = 10.0
 log = logging.getLogger(__name__)
 _MOST_STORES = 8
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure(Generic[T]):
+    """What was counted: None where nothing is yet, `fresh` if nothing was written since."""
+
+    value: T | None
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Count:
+    """A figure that is being made or was made of one state of the file, and the one before it."""
+
+    state: Hashable = None
+    last: Any = None
+    made: Future[Any] = field(default_factory=lambda: _done(None))
+
+
+def _done(value: Any) -> Future[Any]:
+    made: Future[Any] = Future()
+    made.set_result(value)
+    return made
 
 
 @dataclass
@@ -44,10 +68,11 @@ class Site:
     _places: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_MOST_STORES))
     _stop: threading.Event = field(default_factory=threading.Event)
     patience: float = 1.5  # seconds that a page waits for a figure before it says that it is being counted
+    clusters: Clusters = field(default_factory=Clusters)  # figures are counted one at a time, and share it
     generation: int = 0  # of the lists: another number whenever they have changed
     _keeper: threading.Thread | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _figures: dict[Hashable, tuple[Hashable, Future[Any]]] = field(default_factory=dict)
+    _figures: dict[Hashable, _Count] = field(default_factory=dict)
     _one_figure: threading.Lock = field(default_factory=threading.Lock)  # counting takes a core
 
     def __post_init__(self) -> None:
@@ -111,28 +136,33 @@ class Site:
         while not self._stores.empty():
             self._stores.get_nowait().close()
 
-    def figure(self, name: Hashable, state: Hashable, make: Callable[[Store], T]) -> T | None:
+    def figure(
+        self, name: Hashable, state: Hashable, make: Callable[[Store], T], *, patience: float | None = None
+    ) -> Figure[T]:
         """Something that looks at all there is: counted once for each state of the file, in a thread of its own.
 
-        None where it is still being counted after a moment; a page then says so, and finds it later.
+        Whoever asks waits a moment for it. After that they have what was counted before, while a run goes on
+        writing; or nothing yet, and the page says so.
         """
         with self._lock:
-            known = self._figures.get(name)
-            if known is None or known[0] != state:
-                known = self._figures[name] = (state, Future())
+            count = self._figures.get(name, _Count())
+            if count.made.done() and count.state != state:  # never two counts of one thing at once
+                last = count.made.result() if count.made.exception() is None else count.last
+                count = self._figures[name] = _Count(state, last, Future())
                 # A daemon: whoever presses Ctrl-C does not wait for a figure that nobody will see.
-                threading.Thread(target=self._make, args=(make, known[1]), name="figure", daemon=True).start()
+                threading.Thread(target=self._make, args=(make, count.made), name="figure", daemon=True).start()
         try:
-            return cast("T", known[1].result(timeout=self.patience))
+            found = count.made.result(timeout=self.patience if patience is None else patience)
         except TimeoutError:
-            return None
+            return Figure(cast("T | None", count.last), fresh=False)
+        return Figure(cast("T", found), fresh=count.state == state)
 
     def _make(self, make: Callable[[Store], T], made: Future[T]) -> None:
-        with self._one_figure, self.store() as store:
-            try:
+        try:
+            with self._one_figure, self.store() as store:
                 made.set_result(make(store))
-            except BaseException as fault:  # whoever waits is told
-                made.set_exception(fault)
+        except BaseException as fault:  # whoever waits is told
+            made.set_exception(fault)
 
     # -- who asks --------------------------------------------------------------------------------
 
