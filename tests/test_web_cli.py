@@ -51,6 +51,41 @@ def test_it_serves_until_it_is_stopped(filled: Path) -> None:
         program.stdout.close()
 
 
+def test_bare_pairs_are_entered_and_can_be_labelled(tmp_path: Path) -> None:
+    db, file = tmp_path / "new.db", tmp_path / "pairs.jsonl"
+    rows = [{"instruction": p.instruction, "output_1": p.output_1, "output_2": p.output_2} for p in plain_pairs(3)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    words = [PROGRAM, "serve", "--pairs", str(file), "--db", str(db), "--port", "0", "--json"]
+    for new in (3, 0):
+        program = subprocess.Popen(words, stdout=subprocess.PIPE, encoding="utf-8")
+        assert program.stdout is not None
+        try:
+            said = json.loads(program.stdout.readline())
+            assert (said["pairs"], said["new"]) == (3, new)
+            link = urlsplit(said["link"])
+            client = Client(int(link.port or 0))
+            assert client.get(link.path).status == 303
+            if new:
+                assert client.post("/people/invite", {"name": "wil", "here": 1, "count": 3}).status == 303
+                assert "spider" in client.get("/annotate").text
+            assert "Question number 2" in client.get("/pairs").text
+        finally:
+            program.kill()
+            program.wait()
+            program.stdout.close()
+
+
+def test_a_broken_file_of_pairs_is_refused_and_nothing_entered(tmp_path: Path) -> None:
+    db, file = tmp_path / "new.db", tmp_path / "pairs.jsonl"
+    file.write_text(
+        '{"instruction": "x", "output_1": "y", "output_2": "z"}\n{"instruction": 1}\n', encoding="utf-8"
+    )
+    done = run("serve", "--pairs", str(file), "--db", str(db))
+    assert done.returncode == WRONG
+    assert "pairs.jsonl:2: no field" in done.stderr
+    assert not db.exists()
+
+
 def test_without_a_database_there_is_nothing_to_serve(tmp_path: Path) -> None:
     done = run("serve", "--db", str(tmp_path / "none.db"))
     assert done.returncode == WRONG

@@ -24,7 +24,7 @@ from evenhand.web.labelling import REASONS
 from evenhand.web.serving import Address, serve
 from web_server import HOSTILE, Client, WebServer, fill, hostile_pairs, plain_pairs
 
-LOOKS = ("/", "/pairs", "/pair/1", "/pair/1/text/output_1", "/people", "/card", "/find/x")
+LOOKS = ("/", "/pairs", "/pairs/all", "/pair/1", "/pair/1/text/output_1", "/people", "/card", "/find/x")
 CHANGES = ("/people/invite", "/people/renew", "/people/more", "/leave")
 LABELLING = ("/annotate/say", "/annotate/skip", "/annotate/undo", "/annotate/again")
 
@@ -555,9 +555,50 @@ def test_an_empty_database_says_so(tmp_path: Path) -> None:
     with WebServer(path) as server:
         client = server.owner()
         assert "No verdicts yet" in client.get("/").text
-        assert "No verdicts yet" in client.get("/pairs").text
+        assert "There are no pairs" in client.get("/pairs").text
         assert client.get("/people").status == 200
         assert "Nothing to label yet" in annotator(server, "ann").get("/annotate").text
+
+
+def test_people_label_pairs_that_no_judge_has_heard(tmp_path: Path) -> None:
+    """Bare pairs first, then two people, then a judge: the card has both, and no label is lost."""
+    path = tmp_path / "bare.db"
+    pairs = plain_pairs(6)
+    with Store(path) as store:
+        assert store.add_pairs(pairs) == (6, 6)
+        assert store.add_pairs(pairs) == (6, 0)
+    with WebServer(path) as server:
+        owner = server.owner()
+        assert "People need not wait" in owner.get("/").text
+        listed = owner.get("/pairs").text
+        assert listed == owner.get("/pairs/all").text
+        assert "pair-0005" in listed
+        found = owner.get("/pairs/all?q=number+4").text
+        assert "pair-0004" in found
+        assert "pair-0005" not in found
+        page = owner.get("/pair/3").text
+        assert "3 of 6" in page
+        assert "No judge has heard this pair" in page
+        assert 'rel="next" href="/pair/4?all=1"' in page
+        for seed, name in enumerate(("una", "vic"), 1):
+            client = annotator(server, name, count=6, shared=6, seed=seed)
+            for number in range(6):
+                client.post("/annotate/say", {**task(client), "label": "A" if number else "tie"})
+        card = owner.get("/card").text
+        assert re.search(r'<th scope="row">overall</th><td class="right">6</td>', card), "two votes on each pair"
+        assert "a pair that a judge has heard" in card
+        fill(path, pairs[:4])
+        server.absorb()
+        card = owner.get("/card").text
+        assert "scripted" in card
+        assert re.search(r'<th scope="row">overall</th><td class="right">6</td>', card), "heard or not"
+        judge = card[card.index("scripted") :]
+        assert int(re.findall(r'<td class="right">(\d+)</td>', judge)[0]) <= 4
+        listed = owner.get("/pairs/all").text
+        assert listed.count("<td>heard</td>") == 4
+        assert "all 6, heard or not" in owner.get("/pairs").text
+        assert "5 of 6" in owner.get("/pair/5?all=1").text
+        assert "not in this list" in owner.get("/pair/5").text
 
 
 def test_the_page_follows_a_run_that_goes_on(tmp_path: Path) -> None:

@@ -515,4 +515,4 @@ def test_whatever_comes_the_desk_stays_in_order(steps: list[tuple[Any, ...]]) ->
 
 
 def fill_memory(store: Store, count: int) -> None:
-    store._docket._enter_pairs(list(plain_pairs(count)))
+    store.add_pairs(plain_pairs(count))

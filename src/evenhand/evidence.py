@@ -15,6 +15,8 @@ from evenhand.judge import Judgment
 from evenhand.pairs import Pair
 from evenhand.people import People, majority, votes_on
 from evenhand.stats.agreement import CATEGORIES, MAX_PEOPLE, MISSING, TIE, Codes
+from evenhand.stats.agreement import People as AmongPeople
+from evenhand.stats.agreement import people as among_people
 from evenhand.stats.clustered import Array
 from evenhand.store import JudgeRow, Records
 from evenhand.verdict import SIDES, Finding, log_odds
@@ -146,6 +148,34 @@ def gather_from(
             if finding.p:
                 before.append(log_odds(finding.p))
     return {name: column.evidence(name) for name, column in columns.items()}
+
+
+def people_with_each_other(pairs: Iterable[Pair], people: People) -> dict[str, AmongPeople]:
+    """How far people agree with each other, by dimension, on pairs with two votes; no judge need have heard them.
+
+    >>> votes = {"human": {"ann": "A", "ben": "A"}}
+    >>> with Store(":memory:") as store:
+    ...     people_with_each_other([Pair("Hi", "x", "y", metadata=votes)], People(store))["overall"].pairs
+    1
+    """
+    said: dict[str, dict[str, tuple[int, Mapping[str, str]]]] = {}
+    clusters: dict[str, int] = {}
+    for pair in pairs:
+        for dimension, votes in people.votes(pair).items():
+            if len(votes) > 1:
+                cluster = clusters.setdefault(pair.instruction, len(clusters))
+                said.setdefault(dimension, {})[pair.key] = (cluster, votes)  # labels belong to texts, not to ids
+    return {name: _among(list(rows.values())) for name, rows in said.items()}
+
+
+def _among(rows: list[tuple[int, Mapping[str, str]]]) -> AmongPeople:
+    names = sorted({who for _, votes in rows for who in votes})
+    counts = [[sum(said == side for said in votes.values()) for side in SIDES] for _, votes in rows]
+    clusters = [cluster for cluster, _ in rows]
+    if len(names) > MAX_PEOPLE:  # a crowd is looked at by its counts
+        return among_people(counts, clusters)
+    by_person = [[CODES[votes.get(who)] for who in names] for _, votes in rows]
+    return among_people(counts, clusters, by_person, names)
 
 
 def shared_rows(every: Iterable[Evidence]) -> list[NDArray[np.int64]]:

@@ -11,8 +11,11 @@ import typer
 
 from evenhand import console
 from evenhand.cli.app import app
+from evenhand.cli.inputs import find_input
 from evenhand.cli.options import DEFAULT_DB, DbOption
 from evenhand.errors import InputError
+from evenhand.pairs import Reading
+from evenhand.store import Store
 
 PIP = "pip install 'evenhand[web]'"
 
@@ -20,6 +23,15 @@ PIP = "pip install 'evenhand[web]'"
 @app.command()
 def serve(
     db: DbOption = DEFAULT_DB,
+    pairs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pairs",
+            metavar="FILE",
+            help="Enter the pairs of a file first, without asking any judge: people can label them at once."
+            " May be repeated.",
+        ),
+    ] = None,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes one that is free.")] = 8765,
     listen: Annotated[
         str,
@@ -40,17 +52,23 @@ def serve(
     as_json: Annotated[bool, typer.Option("--json", help="Print each link as a line of JSON.")] = False,
 ) -> None:
     """Look at verdicts and judge blind, in a browser: prints a link that works once, and serves until Ctrl-C."""
-    if not db.is_file():
-        raise InputError(f"no database at {db}", hint="evenhand judge PAIRS writes one")
+    if not db.is_file() and not pairs:
+        raise InputError(
+            f"no database at {db}", hint="evenhand judge PAIRS writes one, and so does evenhand serve --pairs PAIRS"
+        )
     try:
         from evenhand.web.serving import Address
         from evenhand.web.serving import serve as run
     except ModuleNotFoundError as missing:
         raise InputError(f"the web page needs {missing.name}, which is not installed", hint=PIP) from None
 
+    entered = _enter(db, pairs) if pairs else {}
+    if entered and not as_json:
+        _say(f"{entered['pairs']:,} pairs, {entered['new']:,} of them new")
+
     def ready(link: str, first: bool) -> None:
         if as_json:
-            print(json.dumps({"link": link, "db": str(db)}), flush=True)
+            print(json.dumps({"link": link, "db": str(db), **entered}), flush=True)
         elif first:
             _say(f"Open this link; it works once, and ends with this program (Ctrl-C):\n  {link}")
         else:
@@ -59,6 +77,14 @@ def serve(
             webbrowser.open(link)
 
     run(db, Address(listen, port, tuple(name or ())), password=_password(password_file), ready=ready)
+
+
+def _enter(db: Path, pairs: list[str]) -> dict[str, int]:
+    """Keep the pairs of some files; all of them are read and found good first."""
+    found = find_input(pairs, None, None, Reading())
+    with Store(db) as store:
+        given, new = store.add_pairs(found.read())
+    return {"pairs": given, "new": new}
 
 
 def _say(text: str) -> None:

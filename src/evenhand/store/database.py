@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -37,6 +37,7 @@ _CACHE_KILOBYTES = 64_000
 # How far the log grows before it is put into the file proper, in pages of 4 KB: rarely enough that a page which is
 # written again and again is moved once.
 _CHECKPOINT_PAGES = 4_000
+_PAIRS_AT_ONCE = 500  # entered in one transaction
 _HEARD = (
     'SELECT d.pair, d."order", v.dimension, v.label, v.p_a, v.p_b, v.p_tie, v.mass, v.invalid, f.reason, f.detail'
     " FROM docket d LEFT JOIN verdicts v ON v.hearing = d.hearing LEFT JOIN failures f ON f.hearing = d.hearing"
@@ -200,6 +201,21 @@ class Store:
                 " WHERE id = ?",
                 (time.time(), pairs, asked, usage.computed, usage.reused, usage.generated, run),
             )
+
+    def add_pairs(self, pairs: Iterable[Pair]) -> tuple[int, int]:
+        """Keep pairs without asking anyone about them; how many were given, and how many of these are new.
+
+        >>> with Store(":memory:") as store:
+        ...     store.add_pairs([Pair("Hi", "x", "y", id="1")]), store.add_pairs([Pair("Hi", "x", "y", id="1")])
+        ((1, 1), (1, 0))
+        """
+        given, before = 0, self.pages.totals()["pairs"]
+        waiting = iter(pairs)
+        while some := list(islice(waiting, _PAIRS_AT_ONCE)):
+            with self._writing():
+                self._docket.enter_pairs(some)
+            given += len(some)
+        return given, self.pages.totals()["pairs"] - before
 
     def enter(self, judge: int, asks: int, cases: Iterable[tuple[Pair, Mapping[Order, str]]]) -> list[Case]:
         """Put pairs on the docket and claim their hearings, unless another live process holds one of them.

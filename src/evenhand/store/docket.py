@@ -69,7 +69,7 @@ class Docket:
 
         `busy` are hearings that this process is at work on.
         """
-        numbers = self._enter_pairs([pair for pair, _ in wanted])
+        numbers = self.enter_pairs([pair for pair, _ in wanted])
         keys = [key for _, keys in wanted for key in keys.values()]
         known = self._find(keys, asks)
         self._enter_hearings(judge, asks, keys, known)
@@ -97,7 +97,7 @@ class Docket:
         self._claim(claimed)
         return cases, claimed
 
-    def _enter_pairs(self, pairs: Sequence[Pair]) -> list[int]:
+    def enter_pairs(self, pairs: Sequence[Pair]) -> list[int]:
         """The numbers of pairs, entered now if new; what is known besides the texts is brought up to date."""
         known = self._known_pairs(pairs)
         last = self._last("pairs")

@@ -75,6 +75,21 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class BareRow:
+    """One pair as a list shows it that knows of no judge."""
+
+    pair: int
+    name: str
+    excerpt: str
+    model_1: str
+    model_2: str
+    length_1: int
+    length_2: int
+    people: int  # who have said something of it, beside what its file says
+    heard: int  # 1, if any judge has
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where a pair stands in a view: its number from 1 (None, if it is not in it), and its neighbours."""
 
@@ -141,6 +156,33 @@ class PageBook:
         with clearly(self._path):
             found = self._db.execute(sql, (*values, size, offset, view.judge, view.dimension)).fetchall()
         return [_row(*row) for row in found]
+
+    def all_pairs(self, text: str = "", page: int = 1, size: int = PAGE_SIZE) -> tuple[int, list[BareRow]]:
+        """Every pair, heard by a judge or not, as they came: how many there are, and one page of them."""
+        with clearly(self._path):
+            if text:
+                self._seek(text)
+            found = "pairs p JOIN temp.sought s ON s.pair = p.id" if text else "pairs p"
+            (count,) = self._db.execute(f"SELECT count(*) FROM {found}").fetchone()
+            last = max(1, -(-count // size))
+            rows = self._db.execute(
+                "SELECT p.id, p.name, substr(p.instruction, 1, 240), p.model_1, p.model_2, length(p.output_1),"
+                " length(p.output_2), (SELECT count(DISTINCT l.annotator) FROM labels l WHERE l.pair = p.key"
+                " AND l.side IS NOT NULL), EXISTS (SELECT 1 FROM docket d WHERE d.pair = p.id)"
+                f" FROM {found} ORDER BY p.id LIMIT ? OFFSET ?",
+                (size, (min(max(page, 1), last) - 1) * size),
+            ).fetchall()
+        return int(count), [BareRow(*row) for row in rows]
+
+    def place_among_all(self, pair: int) -> Place:
+        """Where a pair stands among all, as they came."""
+        with clearly(self._path):
+            row = self._db.execute(
+                "SELECT (SELECT count(*) FROM pairs WHERE id <= ?), (SELECT count(*) FROM pairs),"
+                " (SELECT max(id) FROM pairs WHERE id < ?), (SELECT min(id) FROM pairs WHERE id > ?)",
+                (pair, pair, pair),
+            ).fetchone()
+        return Place(*row)
 
     def place(self, view: View, pair: int) -> Place:
         """Where a pair stands in a view."""

@@ -15,7 +15,7 @@ from evenhand.verdict import SIDES, found_on, headline
 
 FIELD = "f."  # before the name of a metadata field
 _LONGER = ("1", "2", "winner", "loser")
-_MOST_TEXT = 500
+MOST_TEXT = 500
 
 
 def read_view(query: Sequence[tuple[str, str]], judges: Sequence[JudgeRow]) -> View:
@@ -33,7 +33,7 @@ def read_view(query: Sequence[tuple[str, str]], judges: Sequence[JudgeRow]) -> V
         dimension,
         side=cast("Side", verdict) if verdict else None,
         only=tuple(name for name in ONLY if name in only),
-        text=asked.get("q", "")[:_MOST_TEXT],
+        text=asked.get("q", "")[:MOST_TEXT],
         longer=cast(
             "Literal['', '1', '2', 'winner', 'loser']", _one_of("longer", asked.get("longer", ""), ("", *_LONGER))
         ),

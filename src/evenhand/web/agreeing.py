@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from evenhand.card import Card, card_of
-from evenhand.evidence import gather
+from evenhand.evidence import gather, people_with_each_other
 from evenhand.people import People
 from evenhand.stats.agreement import People as Among
 from evenhand.store import JudgeRow, Store
@@ -28,24 +29,32 @@ class JudgeCards:
     cards: tuple[Card, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """All that is known of agreement: each judge with people, and people with each other, by dimension."""
+
+    judges: tuple[JudgeCards, ...]
+    among: Mapping[str, Among]
+
+
 def show_card(site: Site, request: Request) -> Response:
     """The owner's page of agreement; counted aside, because it looks at every judgment."""
     session = site.owner(request)
     with site.store() as store:
         found = cards(site, store)
     facts: dict[str, Any] = {
-        "judges": found.value,
+        "judges": None if found.value is None else found.value.judges,
         "fresh": found.fresh,
-        "among": among_people(found.value) if found.value else {},
+        "among": found.value.among if found.value else {},
         "trust": TRUST,
         "reliability": reliability,
     }
     return site.page("card.html", request, facts, session=session)
 
 
-def cards(site: Site, store: Store, *, patience: float | None = None) -> Figure[list[JudgeCards]]:
+def cards(site: Site, store: Store, *, patience: float | None = None) -> Figure[Agreement]:
     """The cards of all judges, or those of a moment ago."""
-    return site.figure(("card",), store.pages.state(), _all_cards, patience=patience)
+    return site.figure(("card",), store.pages.state(), _agreement, patience=patience)
 
 
 def reliability(card: Card) -> Markup:
@@ -53,23 +62,15 @@ def reliability(card: Card) -> Markup:
     return charts.reliability([(point["predicted"], point["observed"], point["n"]) for point in card.curve()])
 
 
-def _all_cards(store: Store) -> list[JudgeCards]:
+def _agreement(store: Store) -> Agreement:
     people = People(store)
-    return [judge_cards(store, judge, people) for judge in reversed(store.judges())]
+    return Agreement(
+        tuple(judge_cards(store, judge, people) for judge in reversed(store.judges())),
+        people_with_each_other(store.labels.pairs(), people),
+    )
 
 
 def judge_cards(store: Store, judge: JudgeRow, people: People) -> JudgeCards:
     """The cards of one judge."""
     evidence = gather(store, judge, people)
     return JudgeCards(judge, tuple(card_of(e) for e in evidence.values() if len(e.labelled)))
-
-
-def among_people(judges: list[JudgeCards]) -> dict[str, Among]:
-    """How far people agree with each other, by dimension; of several judges the one that heard most pairs."""
-    best: dict[str, Among] = {}
-    for item in judges:
-        for card in item.cards:
-            mine, known = card.people, best.get(card.dimension)
-            if mine is not None and card.dimension != "combined" and (known is None or mine.pairs > known.pairs):
-                best[card.dimension] = mine
-    return best

@@ -46,6 +46,7 @@ def make_app(site: Site) -> ASGIApp:
         routes=[
             look("/", looking.show_overview),
             look("/pairs", looking.show_pairs),
+            look("/pairs/all", looking.show_all_pairs),
             look("/pair/{number:int}", looking.show_pair),
             look("/pair/{number:int}/text/{which}", _one_text),
             look("/find/{key}", looking.find_pair),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, cast
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -17,7 +19,7 @@ from evenhand.rankings import bouts_of, ranking_facts
 from evenhand.store import JudgeRow, Store, View
 from evenhand.store.pages import ONLY, PAGE_SIZE, SORTS
 from evenhand.verdict import SIDES, Finding
-from evenhand.web.address import dimensions_of, narrowed, read_number, read_view, write_view
+from evenhand.web.address import MOST_TEXT, dimensions_of, narrowed, read_number, read_view, write_view
 from evenhand.web.agreeing import TRUST, cards, reliability
 from evenhand.web.conversation import Conversation, retell
 from evenhand.web.differences import mark_differences
@@ -71,7 +73,7 @@ def _beside_people(site: Site, store: Store, judges: list[JudgeFacts]) -> dict[s
     """The cards by judge, where people have labelled; counted aside, and this page does not wait for them."""
     spoken = [item.judge.id for item in judges if any(row.counts.known for row in item.dimensions)]
     found = cards(site, store, patience=0.5) if spoken else None
-    known = {item.judge.id: item.cards for item in found.value or ()} if found else {}
+    known = {item.judge.id: item.cards for item in found.value.judges} if found and found.value else {}
     return {
         "cards": known,
         "uncounted": [number for number in spoken if number not in known],
@@ -116,7 +118,7 @@ def show_pairs(site: Site, request: Request) -> Response:
     with site.store() as store:
         judges = store.judges(counted=False)
         if not judges:
-            return site.page("empty.html", request, {}, session=session)
+            return _all_pairs(site, request, store, session)
         view = read_view(request.query_params.multi_items(), judges)
         count = store.pages.count(view)
         pages = max(1, -(-count // PAGE_SIZE))
@@ -135,10 +137,28 @@ def show_pairs(site: Site, request: Request) -> Response:
             "sorts": [(name, _SORT_WORDS[name]) for name in SORTS],
             "only": [(name, _ONLY_WORDS[name]) for name in ONLY],
             "sides": store.pages.sides(),
+            "total": store.pages.totals()["pairs"],
             "write_view": write_view,
             "narrowed": narrowed,
         }
     return site.page("pairs.html", request, facts, session=session)
+
+
+def show_all_pairs(site: Site, request: Request) -> Response:
+    """Every pair, heard by a judge or not."""
+    session = site.owner(request)
+    with site.store() as store:
+        return _all_pairs(site, request, store, session)
+
+
+def _all_pairs(site: Site, request: Request, store: Store, session: str) -> Response:
+    text = request.query_params.get("q", "")[:MOST_TEXT]
+    wanted = read_number("page", request.query_params.get("page", ""), 1, least=1)
+    count, rows = store.pages.all_pairs(text, wanted)
+    pages = max(1, -(-count // PAGE_SIZE))
+    facts = {"text": text, "rows": rows, "count": count, "page": min(wanted, pages), "pages": pages}
+    facts |= {"judges": store.judges(counted=False), "query": lambda **more: urlencode({"q": text, **more})}
+    return site.page("all_pairs.html", request, facts, session=session)
 
 
 def show_pair(site: Site, request: Request) -> Response:
@@ -148,9 +168,8 @@ def show_pair(site: Site, request: Request) -> Response:
     with site.store() as store:
         pair = _pair(store, number)
         judges = store.judges(counted=False)
-        if not judges:
-            return site.page("empty.html", request, {}, session=session)
-        view = read_view(request.query_params.multi_items(), judges)
+        bare = not judges or "all" in request.query_params  # from the list that knows of no judge
+        view = read_view(request.query_params.multi_items(), judges) if judges else View(0, "")
         heard = [
             (judge, judgment) for judge in reversed(judges) if (judgment := store.judgment(judge, number, pair))
         ]
@@ -158,13 +177,13 @@ def show_pair(site: Site, request: Request) -> Response:
         facts = {
             "number": number,
             "pair": pair,
-            "view": view,
-            "place": store.pages.place(view, number),
+            "place": store.pages.place_among_all(number) if bare else store.pages.place(view, number),
+            "list": "/pairs/all" if bare else f"/pairs?{write_view(view)}",
+            "query": lambda **more: _same_list(view, bare, more),
             "judgments": [_judgment_facts(judge, judgment) for judge, judgment in heard],
             "people": _people(store, pair),
-            "write_view": write_view,
             **_texts(pair, request.query_params.get("show", "markdown")),
-            **_conversation(store, _named(judges, view.judge), number, pair, request.query_params.get("heard", "")),
+            **_conversation(store, judges, view.judge, number, pair, request.query_params.get("heard", "")),
         }
     return site.page("pair.html", request, facts, session=session)
 
@@ -256,10 +275,22 @@ def _people(store: Store, pair: Pair) -> dict[str, Any]:
     }
 
 
-def _conversation(store: Store, judge: JudgeRow, number: int, pair: Pair, heard: str) -> dict[str, Any]:
+def _same_list(view: View, bare: bool, more: Mapping[str, Any]) -> str:
+    """The query of a pair's page that leads through the same list."""
+    if not bare:
+        return write_view(view, **more)
+    return urlencode({"all": 1, **{name: value for name, value in more.items() if value}})
+
+
+def _conversation(
+    store: Store, judges: list[JudgeRow], wanted: int, number: int, pair: Pair, heard: str
+) -> dict[str, Any]:
     """What the judge of the list saw and said, in the order that the address wants."""
     if heard not in ("", *ORDERS):
         raise InputError(f"heard is {heard[:40]!r}", hint=f"one of {', '.join(ORDERS)}")
+    if not judges:
+        return {"told": None, "opened": False, "order": ""}
+    judge = _named(judges, wanted)
     there = [order for order in ORDERS if store.pages.hearing(judge.id, number, order) is not None]
     order = cast("Order", heard or (there[0] if there else ORDERS[0]))
     hearing = store.pages.hearing(judge.id, number, order)
