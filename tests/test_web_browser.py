@@ -390,7 +390,15 @@ def labelled(plain: Path, server: WebServer) -> str:
 
 
 RUBRIC = '{"text": "Format is how it looks.", "questions": {"format": "Best on format: A, B, or tie?"}}'
-PAGES = ("/", "/pairs/all", "/pairs?only=inconsistent", "/pair/1?heard=forward", "/pair/2?show=differences", "/people", "/card")
+PAGES = (
+    "/",
+    "/pairs/all",
+    "/pairs?only=inconsistent",
+    "/pair/1?heard=forward",
+    "/pair/2?show=differences",
+    "/people",
+    "/card",
+)
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", SIZES["usual"]), ("dark", SIZES["narrow"])])
