@@ -7,7 +7,7 @@
 
 A request costs a quarter of what it costs in a library for every use of HTTP (docs/performance.md), and a fast
 server answers thousands in a second. Left out are redirects, cookies, proxies, sending in parts, sending again.
-Where a proxy stands between, `http.py` takes aiohttp. How long a body is, is told by RFC 9112, section 6.3.
+Where a proxy stands between, `http.py` takes aiohttp. What comes is read by httptools, which is llhttp, node's own.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
+import httptools
+
 # A connection that has been idle for so long may be one that the server is closing just now.
 _IDLE_SECONDS = 15.0
 CONNECT_SECONDS = 30.0
 _MOST_HEAD = 2**16
-_STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: |\r\n)")
-_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,12})[ \t]*(?:;[^\r\n]*)?\r\n")
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -216,138 +216,80 @@ class _Connection(asyncio.Protocol):
 
 
 class _Reader:
-    """One answer, read from the bytes as they come.
+    """One answer, read from the bytes as they come; httptools, which is llhttp, knows where it ends.
 
     >>> reader = _Reader(100)
     >>> reader.feed(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\n{")
     >>> reader.feed(b"}").body, reader.keeps
     (b'{}', True)
-    >>> head = b"HTTP/1.1 200 OK\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n"
-    >>> _Reader(100).feed(head + b"2\\r\\n{}\\r\\n0\\r\\n\\r\\n").body
-    b'{}'
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._left = bytearray()  # not read yet
-        self._status = 0  # of the head, once that is there
+        self._parser = httptools.HttpResponseParser(self)
         self._headers: dict[str, str] = {}
-        self._length: int | None = None  # of the body; None, if it ends with the connection or is chunked
-        self._chunked = False
-        self._chunks: list[bytes] | None = None
+        self._status = self._head = 0  # the status, once the head is there, and how much came
+        self._parts: list[bytes] = []
         self._size = 0
+        self._refused: Broken | TooLarge | None = None
+        self._whole: Response | None = None
         self.keeps = False  # whether the connection may be used again behind this answer
 
     def feed(self, data: bytes) -> Response | None:
         """Take what came; the answer, if it is whole now."""
-        self._left += data
-        while not self._status:
-            if not self._read_head():
-                return None
-        if self._chunked:
-            return self._read_chunks()
-        if self._length is None:
-            self._refuse_more_than(len(self._left))
-            return None
-        if len(self._left) < self._length:
-            return None
-        body = bytes(self._left[: self._length])
-        self.keeps = self.keeps and len(self._left) == self._length
-        return Response(self._status, self._headers, body)
+        self._head += len(data)
+        if not self._status and self._head > _MOST_HEAD + self._most:
+            raise Broken("the head of the answer has no end")
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as fault:
+            raise self._refused or Broken(f"the answer is no HTTP: {fault}") from None
+        if self._refused:
+            raise self._refused
+        return self._whole
 
     def end(self) -> Response | None:
         """The connection was closed: that ends an answer which did not say how long it is."""
-        if self._status and not self._chunked and self._length is None:
-            return Response(self._status, self._headers, bytes(self._left))
-        return None
-
-    def _read_head(self) -> bool:
-        """Read a head, if it is whole; one that only says that another will follow (1xx) is passed over."""
-        end = self._left.find(b"\r\n\r\n")
-        if end < 0:
-            if len(self._left) > _MOST_HEAD or not b"HTTP/1.".startswith(bytes(self._left[:7])):
-                raise Broken("the answer does not begin as HTTP does")
-            return False
-        raw = bytes(self._left[: end + 2])
-        del self._left[: end + 4]
-        line = _STATUS.match(raw)
-        if line is None:
-            raise Broken("the answer does not begin as HTTP does")
-        status = int(line[2])
-        if status == 101:
-            raise Broken("the server wants to speak something else than HTTP")
-        if status >= 200:
-            self._headers = _read_headers(raw)
-            self._settle(status, old=line[1] == b"0")
-        return True
-
-    def _settle(self, status: int, *, old: bool) -> None:
-        """How long the body is, and whether the connection outlives it."""
-        self._status, headers = status, self._headers
-        says = headers.get("connection", "").lower()
-        self.keeps = "keep-alive" in says if old else "close" not in says
-        if status in (204, 304):
-            self._length = 0
-        elif "transfer-encoding" in headers:
-            self._chunked = headers["transfer-encoding"].lower().rsplit(",", 1)[-1].strip() == "chunked"
-            self.keeps = self.keeps and self._chunked
-        elif (length := headers.get("content-length")) is not None:
-            if not (length.isascii() and length.isdigit() and len(length) < 16):
-                raise Broken(f"the answer's length is {length[:40]!r}")
-            self._length = int(length)
-            self._refuse_more_than(self._length)
-        else:
-            self.keeps = False
-
-    def _read_chunks(self) -> Response | None:
-        """Put the whole chunks that are there behind those before them."""
-        chunks = self._chunks = self._chunks if self._chunks is not None else []
-        at = 0
-        while (found := _CHUNK.match(self._left, at)) is not None:
-            size = int(found[1], 16)
-            end = found.end() + size
-            if not size:
-                del self._left[:at]
-                return self._read_trailer(found.end() - at - 2)
-            self._refuse_more_than(self._size + size)
-            if len(self._left) < end + 2:
-                break
-            if self._left[end : end + 2] != b"\r\n":
-                raise Broken("a chunk of the answer does not end where it should")
-            chunks.append(bytes(self._left[found.end() : end]))
-            self._size += size
-            at = end + 2
-        else:
-            if b"\n" in self._left[at : at + 200] or len(self._left) - at > 200:
-                raise Broken("a chunk of the answer does not say how long it is")
-        del self._left[:at]
-        return None
-
-    def _read_trailer(self, line_end: int) -> Response | None:
-        """Behind the last chunk: an empty line, or headers of which nobody needs any, and an empty line."""
-        end = self._left.find(b"\r\n\r\n", line_end)
-        if end < 0:
-            if len(self._left) - line_end > _MOST_HEAD:
-                raise Broken("what follows the answer has no end")
+        headers = self._headers
+        if not self._status or "content-length" in headers or "transfer-encoding" in headers:
             return None
-        self.keeps = self.keeps and len(self._left) == end + 4
-        return Response(self._status, self._headers, b"".join(self._chunks or ()))
+        return Response(self._status, headers, b"".join(self._parts))
 
-    def _refuse_more_than(self, size: int) -> None:
-        if size > self._most:
-            raise TooLarge
+    # -- what the parser calls; an error raised here would come out as the parser's own ---------------
 
+    def on_message_begin(self) -> None:
+        self.keeps = False  # if it is a second answer, for which nobody asked
 
-def _read_headers(raw: bytes) -> dict[str, str]:
-    """The headers by their names; two lengths that differ are refused, since nobody knows which is right."""
-    headers: dict[str, str] = {}
-    for line in raw.decode("latin-1").split("\r\n")[1:-1]:
-        name, colon, value = line.partition(":")
-        name, value = name.lower(), value.strip(" \t")
-        if not colon or (name == "content-length" and headers.get(name, value) != value):
-            raise Broken(f"the answer has a header that cannot be: {line[:80]!r}")
-        headers[name] = value
-    return headers
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._whole is None:
+            self._headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip(" \t")
+
+    def on_headers_complete(self) -> None:
+        if self._whole is not None:  # nobody asked for a second answer
+            return
+        status = self._parser.get_status_code()
+        if status < 200:
+            if status == 101:
+                self._refused = Broken("the server wants to speak something else than HTTP")
+            self._headers = {}  # another head will follow
+            return
+        self._status = status
+        self._grow(int(self._headers.get("content-length", 0)), 0)
+
+    def on_body(self, part: bytes) -> None:
+        if self._whole is None:
+            self._parts.append(part)
+            self._grow(0, len(part))
+
+    def on_message_complete(self) -> None:
+        if self._status and self._whole is None:
+            self._whole = Response(self._status, self._headers, b"".join(self._parts))
+            self.keeps = self._parser.should_keep_alive()
+
+    def _grow(self, said: int, came: int) -> None:
+        self._size += came
+        if max(said, self._size) > self._most:
+            self._refused = TooLarge()
 
 
 def _unpacked(response: Response, most: int) -> Response:
