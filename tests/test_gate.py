@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,10 +21,14 @@ from hypothesis import strategies as st
 from conftest import LoopThread
 from evenhand import Judge, Pair, ScriptedEngine
 from evenhand.decision import Decider, Standing, replay
+from evenhand.engines.base import Answer
 from evenhand.engines.catalog import ModelFile
 from evenhand.errors import InputError
 from evenhand.gate import HOPELESS, Gate, GateResult
 from evenhand.judge import Judgment
+from evenhand.pairs import pair_from
+from evenhand.protocol import Prompt
+from evenhand.shuffle import Shuffle
 from evenhand.stats.sequence import Bounds
 from misbehaving_server import Behaviour, Body, Server, fails, says
 from test_cli import SHORT, evenhand, facts_of
@@ -423,3 +429,88 @@ def test_outputs_of_two_models_are_joined_and_the_candidate_is_on_trial(
     facts = facts_of(evenhand(*words, "--baseline", f"old={folder / 'old.json'}", "--json"))
     assert (facts["decision"], facts["sides"]) == ("not_worse", {"1": "old", "2": "new"})
     assert "given together" in evenhand(*words, code=WRONG).stderr
+
+
+# -- no further than needed ---------------------------------------------------------------------------------
+
+
+def test_a_gate_that_has_decided_asks_nobody_when_it_is_repeated(
+    folder: Path, serve: Callable[[Behaviour], Server]
+) -> None:
+    server, rows = serve(prefers_good), rows_of(one=10, two=190)
+    first = facts_of(run_gate(folder, server, rows, PASSED, "--concurrency", "8", "--json"))
+    asked = len(server.bodies)
+    assert first["asked"] == asked == 2 * first["judged"]
+    assert first["judged"] == first["counted"] + first["beyond"]
+    assert 0 <= first["beyond"] <= 8
+    for more in (("--concurrency", "8"), ("--concurrency", "1"), ()):
+        again = facts_of(run_gate(folder, server, rows, PASSED, *more, "--json"))
+        assert again["asked"] == 0
+        same = ("decision", "win_rate_2", "interval", "counted", "instructions", "judged", "beyond", "saved")
+        assert {name: again[name] for name in same} == {name: first[name] for name in same}
+    assert len(server.bodies) == asked
+    if first["beyond"]:
+        assert "beyond the decision" in run_gate(folder, server, rows, PASSED).stdout
+
+
+def slow_on(word: str, seconds: float) -> Behaviour:
+    """A judge that ponders one question for long and answers the others at once."""
+
+    async def behave(request: web.Request, body: Body) -> web.StreamResponse:
+        if word in body["messages"][-1]["content"]:
+            await asyncio.sleep(seconds)
+        return await prefers_good(request, body)
+
+    return behave
+
+
+@pytest.mark.parametrize("command", ["gate", "judge"])
+def test_a_slow_answer_does_not_let_the_others_run_far_ahead(
+    folder: Path, serve: Callable[[Behaviour], Server], command: str
+) -> None:
+    """The first of the draw holds up the count; nothing is asked that lies further ahead than are asked at once."""
+    rows = rows_of(two=150)
+    first = next(iter(Shuffle(lambda: map(pair_from, rows), seed=0)))
+    server, file = serve(slow_on(f"{first.instruction}\n", 0.7)), folder / "pairs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words: list[Any] = [command, file, "--judge", f"{server.url}#judge", "--protocol", folder / "short.txt"]
+    words += ["--db", folder / "a.db", "--concurrency", "4", "--json"]
+    words += ["--until-decided"] if command == "judge" else []
+    facts = facts_of(evenhand(*words))
+    decided = facts.get("until_decided", facts)
+    assert decided["counted"] < 30
+    assert 0 <= decided["beyond"] <= 4
+    assert len(server.bodies) == 2 * (decided["counted"] + decided["beyond"])
+    asked = len(server.bodies)
+    again = facts_of(evenhand(*words))
+    assert (again["asked"], len(server.bodies)) == (0, asked)
+    assert again.get("until_decided", again)["counted"] == decided["counted"]
+
+
+def test_a_pair_that_another_process_holds_at_the_head_of_the_line_is_waited_for(tmp_path: Path) -> None:
+    """Two runs over the same pairs at once: each waits for what the other has claimed, and both come to an end."""
+    questions = [Pair(f"Question {i}", "GOOD", "POOR", id=f"p{i}") for i in range(60)]
+
+    class Slow(ScriptedEngine):
+        async def answer(self, prompt: Prompt) -> Answer:
+            await asyncio.sleep(0.002)
+            return await super().answer(prompt)
+
+    def go(name: str, found: dict[str, tuple[int, int]]) -> None:
+        decider = Decider("overall")
+        engine = Slow(lambda _: "A", concurrency=3)
+        with Judge(engine, "overall", db=tmp_path / "a.db") as judge:
+            with judge.run(decider.watch(questions), line=decider) as judgments:
+                for judgment in judgments:
+                    decider.add(judgment)
+            found[name] = (decider.standing.pairs, judgments.totals.asked)
+
+    found: dict[str, tuple[int, int]] = {}
+    threads = [threading.Thread(target=go, args=(name, found)) for name in ("one", "two")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert not any(thread.is_alive() for thread in threads)
+    assert [pairs for pairs, _ in found.values()] == [60, 60]
+    assert sum(asked for _, asked in found.values()) == 120

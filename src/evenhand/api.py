@@ -22,7 +22,7 @@ from evenhand.pace import Limits
 from evenhand.pairs import Pair
 from evenhand.prices import Price
 from evenhand.protocol import Protocol
-from evenhand.runner import Run
+from evenhand.runner import Line, Run
 from evenhand.store import Store
 
 DEFAULT_PROTOCOL = "chained"  # docs/quality.md says why
@@ -100,11 +100,14 @@ class Judge:
         finally:
             await judgments.aclose()
 
-    def run(self, pairs: Iterable[Pair]) -> Judgments:
-        """Begin a run; what comes back is iterated over, and `close` stops it early without losing anything."""
-        return Judgments(self._run(pairs), self._loop)
+    def run(self, pairs: Iterable[Pair], *, line: Line | None = None) -> Judgments:
+        """Begin a run; what comes back is iterated over, and `close` stops it early without losing anything.
 
-    def _run(self, pairs: Iterable[Pair]) -> Run:
+        With a `line`, such as a Decider that watches the pairs, little is asked that may turn out not to be needed.
+        """
+        return Judgments(self._run(pairs, line), self._loop)
+
+    def _run(self, pairs: Iterable[Pair], line: Line | None = None) -> Run:
         return Run(
             self.setup,
             pairs,
@@ -113,6 +116,7 @@ class Judge:
             seed=self.seed,
             limits=self.limits,
             price=self.price,
+            line=line,
         )
 
     def close(self) -> None:

@@ -69,26 +69,40 @@ class Decider:
         self._sequence = ConfidenceSequence(level)
         self._drawn: deque[tuple[str, bool]] = deque()  # ids in their order, and whether an instruction ends there
         self._done: dict[str, Finding] = {}  # judged, but something drawn before it is not
+        self._numbers: dict[str, int] = {}  # of those drawn and not counted, their places in the draw
+        self._taken = 0  # how many of the drawn are counted
         self._cluster: list[float | None] = []
         self._pairs = self._invalid = 0
+        self.seen = 0
 
     def watch(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """The same pairs, with their order noted as they are taken."""
         before: Pair | None = None
-        for pair in pairs:
+        number = 0
+        for number, pair in enumerate(pairs):
             if before is not None:
-                self._drawn.append((before.id, before.instruction != pair.instruction))
-                yield before
+                yield self._draw(before, number - 1, ends=before.instruction != pair.instruction)
             before = pair
         if before is not None:
-            self._drawn.append((before.id, True))
-            yield before
+            yield self._draw(before, number, ends=True)
+
+    def _draw(self, pair: Pair, number: int, *, ends: bool) -> Pair:
+        self._numbers[pair.id] = number
+        self._drawn.append((pair.id, ends))
+        return pair
+
+    def before(self, pair: Pair) -> int:
+        """How many that were drawn before this pair are not counted yet."""
+        return self._numbers.get(pair.id, 0) - self._taken
 
     def add(self, judgment: Judgment) -> None:
         """One more judgment, in any order."""
+        self.seen += 1
         self._done[judgment.pair.id] = judgment[self.dimension]
         while self._drawn and self._drawn[0][0] in self._done:
             name, ends = self._drawn.popleft()
+            self._taken += 1
+            self._numbers.pop(name, None)
             self._cluster.append(score_of(self._done.pop(name)))
             if ends:
                 self.count(self._cluster)

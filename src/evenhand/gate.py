@@ -91,6 +91,11 @@ class GateResult:
         """Pairs that did not have to be judged."""
         return self.pairs - self.judged if self.outcome in ("not_worse", "worse") else 0
 
+    @property
+    def beyond(self) -> int:
+        """Pairs that were judged and not needed: they were under way when it was decided, or stood in the store."""
+        return self.judged - self.standing.pairs if self.outcome in ("not_worse", "worse") else 0
+
     def facts(self) -> dict[str, Any]:
         """The result as plain data."""
         rate = self.standing.rate
@@ -111,6 +116,7 @@ class GateResult:
             "counted": self.standing.pairs,
             "instructions": self.standing.instructions,
             "invalid": self.standing.invalid,
+            "beyond": self.beyond,
             "saved": self.saved,
             "stopped": self.why,
             "failure": self.failure,
@@ -145,6 +151,8 @@ class GateResult:
             "pairs": f"{self.judged:,} of {self.pairs:,} judged; {self.standing.pairs:,} counted, on "
             f"{self.standing.instructions:,} instructions",
         }
+        if self.beyond:
+            lines["beyond the decision"] = f"{self.beyond:,} pairs, which do not count"
         if self.saved:
             lines["saved"] = f"{self.saved:,} pairs did not have to be judged"
         if self.standing.invalid:

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Protocol
 
 from evenhand.engines.base import Answer, Usage
 from evenhand.errors import EngineError, StoreError
@@ -54,11 +55,23 @@ class Totals:
         self.usage += answer.usage
 
 
+class Line(Protocol):
+    """Where pairs stand whose judgments are counted in the order of the draw, until they are enough."""
+
+    @property
+    def seen(self) -> int:
+        """How many judgments have been looked at."""
+
+    def before(self, pair: Pair) -> int:
+        """How many that were drawn before this pair are not counted yet."""
+
+
 class Run:
     """A run of one judge over pairs; iterate over it once.
 
     Judgments come out as they are done. Pairs that another process is at work on are left to it, and taken
-    from the store when it is done.
+    from the store when it is done. With a `line` that may end at any pair, no pair is begun so early that more
+    than are asked at once can turn out not to be needed, and none while judgments out of the store wait to be seen.
     """
 
     def __init__(
@@ -71,6 +84,7 @@ class Run:
         seed: int = 0,
         limits: Limits | None = None,
         price: Price | None = None,
+        line: Line | None = None,
     ) -> None:
         self.setup, self.store, self.orders, self.seed = setup, store, orders, seed
         self.pace = Pace(setup.engine, limits or Limits(), price, seed=seed)
@@ -82,6 +96,8 @@ class Run:
         self._waiting = False  # nothing new can be read now
         self._kept = 0  # how many pairs were looked up last, if all of them were in the store
         self._judge = 0
+        self._line, self._taken = line, asyncio.Event()
+        self._handed = self._handed_kept = 0  # judgments put out, and how many there were after the last kept one
 
     async def __aiter__(self) -> AsyncGenerator[Judgment, None]:
         self._judge = self.store.judge(self.setup)
@@ -95,6 +111,8 @@ class Run:
             async for judgment in self._outbox:
                 self.totals.pairs += 1
                 yield judgment
+                self._taken.set()  # wakes who waits now
+                self._taken.clear()
             await workers  # raises what stopped them
         finally:
             renewing.cancel()
@@ -146,19 +164,44 @@ class Run:
                 judgment = await self._judge_case(case)
             finally:
                 self.store.release(case)
-            self._outbox.put(judgment)
+            self._put(judgment)
+
+    def _put(self, judgment: Judgment) -> None:
+        self._outbox.put(judgment)
+        self._handed += 1
 
     async def _next_case(self) -> Case | None:
         """The next pair that needs the engine; None when there is nothing more to begin."""
-        while not self._entered and not self._stopping:
+        while not self._stopping:
+            if self._entered and not self._is_early(self._entered[0].pair):
+                return self._entered.popleft()
+            if self._entered:
+                await self._line_to_move()
+                continue
             await self._outbox.room()
-            if not self._entered and not self._read_on():
+            if not self._entered and not self._read_on(self._next_pairs()):
                 return None
-        return self._entered.popleft() if self._entered and not self._stopping else None
+        return None
 
-    def _read_on(self) -> bool:
-        """Look up the next pairs in the store, hand out those that are done, and enter the others."""
-        pairs = [(pair, orders_of(pair, self.orders, self.seed)) for pair in self._next_pairs()]
+    def _is_early(self, pair: Pair) -> bool:
+        """Whether the line may end before this pair without anybody knowing it yet."""
+        line = self._line
+        return line is not None and (line.seen < self._handed_kept or line.before(pair) >= self.pace.level)
+
+    async def _line_to_move(self) -> None:
+        """Wait until a judgment has been taken; the line may also wait for a pair that another process held."""
+        if not self._held:
+            await self._taken.wait()
+            return
+        await asyncio.sleep(_HELD_SECONDS)
+        if self._held and not self._stopping:
+            waiting = len(self._entered)
+            self._read_on([self._held.popleft()])
+            self._entered.rotate(len(self._entered) - waiting)  # it goes first, unless it came out of the store
+
+    def _read_on(self, found: Sequence[Pair]) -> bool:
+        """Look up some pairs in the store, hand out those that are done, and enter the others."""
+        pairs = [(pair, orders_of(pair, self.orders, self.seed)) for pair in found]
         began = time.monotonic()
         asks = [ask.dimensions for ask in self.setup.protocol.asks]
         new = []
@@ -166,7 +209,8 @@ class Run:
             if hearings is None:
                 new.append((pair, {order: self.setup.key(pair, order) for order in orders}))
             else:
-                self._outbox.put(Judgment.of(pair, hearings, time.monotonic() - began))
+                self._put(Judgment.of(pair, hearings, time.monotonic() - began))
+                self._handed_kept = self._handed
         self._entered.extend(self.store.enter(self._judge, len(asks), new))
         self._kept = 0 if new else len(pairs)
         return bool(pairs)

@@ -66,6 +66,7 @@ def decision_facts(standing: Standing, judged: int, count: int) -> dict[str, Any
         "counted": standing.pairs,
         "instructions": standing.instructions,
         "invalid": standing.invalid,
+        "beyond": judged - standing.pairs if where else 0,
         "saved": count - judged if where else 0,
     }
 
@@ -84,6 +85,12 @@ def show_decision(standing: Standing, summary: Summary, count: int) -> None:
         style="not bold",
     )
     console.out.print(text, soft_wrap=True)
+    if facts["beyond"]:
+        console.out.print(
+            f"{facts['beyond']:,} pairs were judged beyond the decision: they were under way, or kept already, and"
+            " do not count for it",
+            soft_wrap=True,
+        )
     if facts["saved"]:
         console.out.print(
             f"{facts['saved']:,} pairs did not have to be judged; without --until-decided they are. The interval in"

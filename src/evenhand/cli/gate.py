@@ -158,9 +158,8 @@ def go_through(what: Gate, until: Until, judge: Judge, shuffled: Shuffle, most: 
     """Judge until it is settled; what keeps the judge from judging ends up in the result."""
     summary, facts, failure = Summary(judge.setup.protocol.dimensions), Facts(), ""
     try:
-        _, facts = run_with_progress(
-            judge, until.watch(islice(shuffled, most)), most, enough=until, summary=summary
-        )
+        drawn = until.watch(islice(shuffled, most))
+        _, facts = run_with_progress(judge, drawn, most, enough=until, line=until.decider, summary=summary)
     except InputError:
         raise
     except EvenhandError as error:

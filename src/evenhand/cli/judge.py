@@ -127,7 +127,10 @@ def judge(
     with Judge(
         engine, template, db=db, orders=chosen, seed=seed, raw_markup=raw_markup, limits=limits, price=price
     ) as judge:
-        summary, facts = run_with_progress(judge, rows, min(given.count, limit or given.count), enough=until)
+        line = until.decider if until else None
+        summary, facts = run_with_progress(
+            judge, rows, min(given.count, limit or given.count), enough=until, line=line
+        )
     facts |= {"db": str(db), **given.facts()}
     if until:
         facts["until_decided"] = decision_facts(until.decider.standing, summary.pairs, given.count)

@@ -21,6 +21,7 @@ from evenhand.judge import Judgment
 from evenhand.pace import BudgetError
 from evenhand.pairs import Pair
 from evenhand.report import Summary, usage_facts
+from evenhand.runner import Line
 
 # What is on the command line is in the shell's history, and a field of the request is kept in the database.
 _SECRETS = ("key", "api_key", "apikey", "api-key", "token", "access_token", "authorization", "password", "secret")
@@ -92,6 +93,7 @@ def run_with_progress(
     *,
     lines: bool = False,
     enough: Callable[[Judgment], bool] | None = None,
+    line: Line | None = None,
     summary: Summary | None = None,
 ) -> tuple[Summary, dict[str, Any]]:
     """Judge with progress until there is enough; Ctrl-C stops after what is under way, a second one at once."""
@@ -99,7 +101,7 @@ def run_with_progress(
     gc.freeze()
     summary = summary or Summary(judge.setup.protocol.dimensions)
     began, stopped = time.monotonic(), ""
-    with console.watching(total, lines=lines) as watch, judge.run(pairs) as judgments:
+    with console.watching(total, lines=lines) as watch, judge.run(pairs, line=line) as judgments:
         try:
             _take_all(judgments, summary, watch, enough)
         except BudgetError as error:
