@@ -38,6 +38,7 @@ LAYERS = (
     "export",
     "rankings",
     "analysis",
+    "counting",
     "plots",
     "api",
     "pytest_plugin",

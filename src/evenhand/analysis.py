@@ -49,6 +49,11 @@ def group_by(judgments: Iterable[Judgment], dimensions: Iterable[str], name: str
         if value is None:
             fields.update(fields_of(judgment.pair))
         groups.setdefault(value, Summary(asked)).add(judgment)
+    return in_order(groups, name, fields)
+
+
+def in_order(groups: Mapping[str | None, Summary], name: str, fields: Counter[str]) -> dict[str | None, Summary]:
+    """Groups by their values, those without one last; InputError if no pair has the field, with those they have."""
     if groups and set(groups) == {None}:
         known = ", ".join(field for field, _ in fields.most_common(_MOST_NAMED)) or "none at all"
         raise InputError(f"no pair has a field '{name}'", hint=f"the pairs have {known}")

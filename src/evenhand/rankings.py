@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -10,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from evenhand.errors import InputError
 from evenhand.judge import Judgment
+from evenhand.report import cluster_of
 from evenhand.verdict import SIDES
 
 if TYPE_CHECKING:  # numpy would cost every command a tenth of a second
+    from evenhand.stats.comparisons import Floats, Ints
     from evenhand.stats.ranking import Ranking
 
 Reading = Literal["hard", "expected"]
@@ -40,11 +41,10 @@ class Bouts:
         self.dimension, self.reading = dimension, reading
         self.unnamed = 0
         self.seen: set[str] = set()
-        self._names: dict[str, str] = {}  # each name once, however many pairs carry it
-        self._one: list[str] = []
-        self._two: list[str] = []
+        self._names: dict[str, int] = {}
+        self._one, self._two = array("I"), array("I")
         self._weights = array("d")
-        self._clusters: list[bytes] = []
+        self._clusters = array("Q")
 
     def __len__(self) -> int:
         return len(self._one)
@@ -62,21 +62,35 @@ class Bouts:
         hard = None if finding.side is None else {side: float(side == finding.side) for side in SIDES}
         p = hard if self.reading == "hard" else finding.p
         self._weights.extend([p[side] for side in SIDES] if p else [float("nan")] * len(SIDES))
-        self._one.append(self._names.setdefault(one, one))
-        self._two.append(self._names.setdefault(two, two))
-        self._clusters.append(hashlib.blake2b(judgment.pair.instruction.encode(), digest_size=12).digest())
+        self._one.append(self.number(one))
+        self._two.append(self.number(two))
+        self._clusters.append(cluster_of(judgment.pair))
+
+    def number(self, model: str) -> int:
+        """The number of a model; each name is kept once, however many pairs carry it."""
+        return self._names.setdefault(model, len(self._names))
+
+    def take(self, one: Ints, two: Ints, weights: Floats, clusters: Any, unnamed: int) -> None:
+        """Take many at once: models by their numbers, weights of 1, 2 and tie, numbers of the instructions."""
+        self.unnamed += unnamed
+        self._one.frombytes(one.astype("uint32").tobytes())
+        self._two.frombytes(two.astype("uint32").tobytes())
+        self._weights.frombytes(weights.astype("float64").tobytes())
+        self._clusters.frombytes(clusters.astype("uint64").tobytes())
 
     def ranking(self, *, scale: Scale = "log-odds", anchor: str | None = None) -> Ranking:
         """What the comparisons come to."""
         import numpy as np
 
-        from evenhand.stats.ranking import rank_models
+        from evenhand.stats.comparisons import gather_numbers
+        from evenhand.stats.ranking import rank
 
         weights = np.frombuffer(self._weights, dtype=np.float64).reshape(-1, len(SIDES))
         if not (weights >= 0).any():
             raise InputError(self._why_empty(), hint=self._hint())
         try:
-            return rank_models(self._one, self._two, weights, self._clusters, scale=scale, anchor=anchor)
+            data = gather_numbers(list(self._names), self._one, self._two, weights, self._clusters)
+            return rank(data, scale=scale, anchor=anchor)
         except ValueError as fault:
             raise InputError(str(fault), hint=f"models here: {', '.join(sorted(self._names))}") from None
 

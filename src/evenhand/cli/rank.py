@@ -16,8 +16,8 @@ from evenhand.cli.opening import open_records
 from evenhand.cli.options import DEFAULT_DB, JsonOption, RecordsOption
 from evenhand.errors import InputError
 from evenhand.plots import Plot, check_plot_path, ranking_plot, save_plot, win_matrix_plot
-from evenhand.rankings import SCALES, Scale, bouts_of, ranking_facts
-from evenhand.store import JudgeRow
+from evenhand.rankings import SCALES, Bouts, Reading, Scale, bouts_of, ranking_facts
+from evenhand.store import JudgeRow, Records
 from evenhand.verdict import found_on, headline
 
 _MOST_IN_MATRIX = 10
@@ -91,10 +91,21 @@ def _rankings(
             raise InputError(f"{db} holds no verdicts of that kind")
         for row in _with_dimension(rows, dimension):
             on = dimension or headline(row.dimensions)
-            bouts = bouts_of(store.judgments(row), on, "expected" if expected else "hard")
+            bouts = _bouts(store, row, on, "expected" if expected else "hard")
             ranking = bouts.ranking(scale=scale, anchor=anchor)
             named = {"judge": row.model, "protocol": row.protocol, "fingerprint": row.fingerprint}
             yield {**named, **ranking_facts(ranking, bouts)}
+
+
+def _bouts(store: Records, row: JudgeRow, dimension: str, reading: Reading) -> Bouts:
+    from evenhand.shards import Shards
+
+    if not isinstance(store, Shards):
+        return bouts_of(store.judgments(row), dimension, reading)
+    from evenhand.counting import bouts_of_blocks
+    from evenhand.shards.blocks import blocks
+
+    return bouts_of_blocks(blocks(store), dimension, reading)
 
 
 def _with_dimension(rows: list[JudgeRow], dimension: str) -> list[JudgeRow]:

@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from evenhand import console
-from evenhand.analysis import columns_of, difference_facts, group_by, hear_people, human_facts
+from evenhand.analysis import Column, columns_of, difference_facts, group_by, hear_people, human_facts
 from evenhand.cli import result_tables as tables
 from evenhand.cli.app import app
 from evenhand.cli.opening import is_records, open_records, open_store
@@ -23,6 +23,7 @@ from evenhand.judge import Judgment
 from evenhand.people import People
 from evenhand.protocol import Protocol
 from evenhand.report import Summary, usage_facts
+from evenhand.shards import Shards
 from evenhand.store import JudgeRow, Records
 
 
@@ -142,11 +143,42 @@ def heard(store: Records, row: JudgeRow, calibrated: bool) -> Iterator[Judgment]
     return calibrated_judgments(store, row)
 
 
-def stored_summary(store: Records, row: JudgeRow, calibrated: bool = False) -> tuple[Summary, dict[str, Any]]:
-    """What a database holds of one judge, counted."""
+def count(store: Records, row: JudgeRow, calibrated: bool) -> Summary:
+    """Every dimension of a judge, counted; shards in blocks, without their texts."""
+    if isinstance(store, Shards):  # of which none is calibrated
+        from evenhand import counting
+        from evenhand.shards.blocks import blocks
+
+        return counting.summarise(blocks(store), row.dimensions)
     summary = Summary(row.dimensions)
     for judgment in heard(store, row, calibrated):
         summary.add(judgment)
+    return summary
+
+
+def grouped(store: Records, row: JudgeRow, wanted: Wanted) -> dict[str | None, Summary]:
+    """The same for each value of a field."""
+    if isinstance(store, Shards):
+        from evenhand import counting
+        from evenhand.shards.blocks import blocks
+
+        return counting.group_blocks(blocks(store, metadata=True), row.dimensions, wanted.by)
+    return group_by(heard(store, row, wanted.calibrated), row.dimensions, wanted.by)
+
+
+def columns(store: Records, row: JudgeRow, calibrated: bool) -> dict[str, Column]:
+    """The values of each dimension, to be compared with others on the same pairs."""
+    if isinstance(store, Shards):
+        from evenhand import counting
+        from evenhand.shards.blocks import blocks
+
+        return counting.columns_of_blocks(blocks(store, keys=True))
+    return columns_of(heard(store, row, calibrated))
+
+
+def stored_summary(store: Records, row: JudgeRow, calibrated: bool = False) -> tuple[Summary, dict[str, Any]]:
+    """What a database holds of one judge, counted."""
+    summary = count(store, row, calibrated)
     usage, seconds = store.usage(row)
     return summary, {
         "judge": row.model,
@@ -163,7 +195,7 @@ def more_facts(store: Records, row: JudgeRow, wanted: Wanted, others: ExitStack)
     """What was asked for besides the plain table."""
     facts: dict[str, Any] = {}
     if wanted.by:
-        groups = group_by(heard(store, row, wanted.calibrated), row.dimensions, wanted.by)
+        groups = grouped(store, row, wanted)
         facts["by"] = {
             "field": wanted.by,
             "groups": [{"value": value, **summary.facts()} for value, summary in groups.items()],
@@ -180,7 +212,7 @@ def more_facts(store: Records, row: JudgeRow, wanted: Wanted, others: ExitStack)
 
 def against_facts(store: Records, row: JudgeRow, wanted: Wanted, others: ExitStack) -> Iterator[dict[str, Any]]:
     """The paired differences between a judge and those that a name stands for, on the dimensions they share."""
-    name, here = wanted.against, columns_of(heard(store, row, wanted.calibrated))
+    name, here = wanted.against, columns(store, row, wanted.calibrated)
     there = others.enter_context(open_records(Path(name))) if is_records(name) else store
     rows = [other for other in there.judges() if there is not store or _means(name, other)]
     rows = [other for other in rows if there is not store or other.id != row.id]
@@ -188,14 +220,14 @@ def against_facts(store: Records, row: JudgeRow, wanted: Wanted, others: ExitSta
         known = sorted({word for other in store.judges() for word in (other.model, other.protocol)})
         raise InputError(f"--against {name} stands for no other verdicts", hint=f"here are {', '.join(known)}")
     for other in rows:
-        columns = columns_of(heard(there, other, wanted.calibrated))
-        for dimension in (dimension for dimension in here if dimension in columns):
+        others_columns = columns(there, other, wanted.calibrated)
+        for dimension in (dimension for dimension in here if dimension in others_columns):
             yield {
                 "dimension": dimension,
                 "against": f"{other.model} under {other.protocol}",
                 "fingerprint": other.fingerprint,
                 "db": name if there is not store else None,
-                **difference_facts(here[dimension], columns[dimension]),
+                **difference_facts(here[dimension], others_columns[dimension]),
             }
 
 
@@ -206,13 +238,13 @@ def _means(name: str, row: JudgeRow) -> bool:
 def between_facts(store: Records, row: JudgeRow, wanted: Wanted) -> dict[str, Any]:
     """The paired difference of two dimensions of one judge."""
     first, comma, second = (part.strip() for part in wanted.between.partition(","))
-    columns = columns_of(heard(store, row, wanted.calibrated))
-    missing = [name for name in (first, second) if name not in columns]
+    found = columns(store, row, wanted.calibrated)
+    missing = [name for name in (first, second) if name not in found]
     if not comma or missing:
         raise InputError(
-            f"--between {wanted.between}", hint=f"two dimensions with a comma between them, of {', '.join(columns)}"
+            f"--between {wanted.between}", hint=f"two dimensions with a comma between them, of {', '.join(found)}"
         )
-    return {"dimension": first, "against": second, **difference_facts(columns[first], columns[second])}
+    return {"dimension": first, "against": second, **difference_facts(found[first], found[second])}
 
 
 def show_results(summary: Summary, facts: Mapping[str, Any]) -> None:

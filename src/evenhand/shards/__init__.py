@@ -4,6 +4,8 @@ place.py     where the folder lies: any filesystem that Arrow knows
 schema.py    one row for each pair, and back
 writing.py   judge.json, part-*.parquet, run-*.json: each is whole or not there
 reading.py   the folder opened: its files checked, each pair counted once
+blocks.py    its verdicts as blocks of numbers, without the texts
+copying.py   a database's verdicts as a folder
 """
 
 from evenhand.shards.place import Place, looks_like_uri

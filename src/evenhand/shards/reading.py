@@ -120,14 +120,14 @@ class Shards:
 
     # -- rows ------------------------------------------------------------------------------------
 
-    def batches(self, columns: Sequence[str], *, every: bool = False) -> Iterator[Any]:
+    def batches(self, columns: Sequence[str], *, every: bool = False, words: Sequence[str] = ()) -> Iterator[Any]:
         """Record batches of some columns, only of rows that count unless `every` is wanted.
 
-        A column may be a part of a nested one: "verdicts.list.element.label".
+        Columns of `words` come as numbers of their words; they may be parts of nested ones, by their whole path.
         """
         for part in self.parts:
             begin = part.first
-            for batch in _read(self.place, part.name, columns):
+            for batch in _read(self.place, part.name, columns, words):
                 if every or not len(self._left_out):
                     yield batch
                 else:
@@ -154,7 +154,7 @@ class Shards:
         """The first eight bytes of each row's key, by its number less one."""
         import numpy as np
 
-        found = [_leading(batch.column("key")) for batch in self.batches(["key"], every=True)]
+        found = [leading(batch.column("key")) for batch in self.batches(["key"], every=True)]
         return np.concatenate(found) if found else np.zeros(0, dtype=np.uint64)
 
     @cached_property
@@ -312,7 +312,7 @@ def _judgment(fields: Mapping[str, Any]) -> Judgment:
     return Judgment.of(pair_of(fields), {order: Hearing(found) for order, found in verdicts.items()})
 
 
-def _leading(keys: Any) -> NDArray[np.uint64]:
+def leading(keys: Any) -> NDArray[np.uint64]:
     """The first sixteen hexadecimal digits of each key as a number."""
     import numpy as np
     import pyarrow.compute as compute
@@ -388,16 +388,19 @@ def _check(shown: str, file: Any, fingerprint: str) -> None:
 
 
 @contextmanager
-def _opened(place: Place, name: str) -> Iterator[Any]:
+def _opened(place: Place, name: str, words: Sequence[str] = ()) -> Iterator[Any]:
     with _faults(place.shown(name)):
         import pyarrow.parquet as parquet
 
-        with place.fs.open_input_file(place.file(name)) as source, parquet.ParquetFile(source) as file:
+        with (
+            place.fs.open_input_file(place.file(name)) as source,
+            parquet.ParquetFile(source, read_dictionary=list(words), pre_buffer=False) as file,
+        ):
             yield file
 
 
-def _read(place: Place, name: str, columns: Sequence[str]) -> Iterator[Any]:
-    with _opened(place, name) as file:
+def _read(place: Place, name: str, columns: Sequence[str], words: Sequence[str] = ()) -> Iterator[Any]:
+    with _opened(place, name, words) as file:
         yield from file.iter_batches(batch_size=_BATCH, columns=list(columns))
 
 

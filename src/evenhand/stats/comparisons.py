@@ -79,8 +79,31 @@ def gather(
     (('a', 'b'), [2.0], [0, 2], [0, 1])
     """
     models, one, two = _numbered(model_1, model_2)
-    weights = read_outcomes(outcomes)
     home = np.arange(len(one)) if clusters is None else _cluster_numbers(clusters)
+    return _gathered(models, one, two, read_outcomes(outcomes), home)
+
+
+def gather_numbers(
+    models: Sequence[str],
+    one: Sequence[int] | Ints,
+    two: Sequence[int] | Ints,
+    weights: Floats,
+    clusters: Sequence[int] | Ints,
+) -> Comparisons:
+    """The same from numbers: `one` and `two` are places in `models`, clusters any numbers.
+
+    >>> data = gather_numbers(["b", "a"], [0, 1], [1, 0], np.array([[1, 0, 0], [0, 1, 0]]), [7, 7])
+    >>> data.models, data.rows.wins_2.tolist()
+    (('a', 'b'), [2.0])
+    """
+    order = sorted(range(len(models)), key=lambda number: models[number])
+    place = _places(order)
+    _, home = np.unique(np.asarray(clusters), return_inverse=True)
+    names = tuple(models[number] for number in order)
+    return _gathered(names, place[np.asarray(one)], place[np.asarray(two)], read_outcomes(weights), home)
+
+
+def _gathered(models: tuple[str, ...], one: Ints, two: Ints, weights: Floats, home: Ints) -> Comparisons:
     if not len(one) == len(two) == len(weights) == len(home):
         raise ValueError(f"{len(one)}, {len(two)} models, {len(weights)} outcomes and {len(home)} clusters")
     if (one == two).any():
