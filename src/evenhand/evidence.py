@@ -154,6 +154,7 @@ def people_with_each_other(pairs: Iterable[Pair], people: People) -> dict[str, A
     """How far people agree with each other, by dimension, on pairs with two votes; no judge need have heard them.
 
     >>> votes = {"human": {"ann": "A", "ben": "A"}}
+    >>> from evenhand.store import Store
     >>> with Store(":memory:") as store:
     ...     people_with_each_other([Pair("Hi", "x", "y", metadata=votes)], People(store))["overall"].pairs
     1
