@@ -21,11 +21,12 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from command import evenhand
-from evenhand import Pair
+from evenhand import Pair, __version__
 from evenhand.dossier import Wishes, compile_dossier, pictures
 from evenhand.dossier.draws import Smallest
 from evenhand.dossier.page import TEXT_LIMIT, write_page
 from evenhand.dossier.passages import LONGEST, code, fenced, table
+from evenhand.protocol import ORDERS
 from evenhand.store import HumanLabel, Store
 from evenhand.web.text import cut, visible
 from web_server import CANARY, HOSTILE, fill, hostile_pairs, plain_pairs
@@ -86,9 +87,32 @@ def test_provenance_is_whole(db: Path) -> None:
     assert part["template"] == row.template
     assert part["template_sha256"] == hashlib.sha256(row.template.encode()).hexdigest()
     assert part["identity"] == dict(row.identity)
-    assert part["runs"][0]["settings"]["seed"] == 0
+    assert part["runs"][0]["settings"] == {"orders": "both", "seed": 0, "evenhand": __version__}
     assert part["runs"][0]["ended"] >= part["runs"][0]["started"] > 1e9
     assert part["effects"]["overall"]["position_lift"]["n"] == 36
+
+
+def test_what_each_order_said_is_told_word_for_word(db: Path, tmp_path: Path) -> None:
+    """In both forms: the raw answers of both orders, with the label mass of each."""
+    page, lines = tmp_path / "r.html", tmp_path / "r.md"
+    evenhand("report", "--db", db, "-o", page, "--protocol", "chained")
+    evenhand("report", "--db", db, "-o", lines, "--protocol", "chained", "--pairs", "100")
+    html, text = page.read_text("utf-8"), lines.read_text("utf-8")
+    with Store(db) as store:
+        [judge] = [row for row in store.judges() if row.protocol == "chained"]
+        for number in (1, 2):
+            said = store.archive.said(judge.id, number)
+            assert {order: len(answers) for order, answers in said.items()} == {"forward": 4, "swapped": 4}
+            part = html[html.index(f'id="p{number}"') :].partition("</details>")[0]
+            found = re.findall(r"<td><code>(.*?)</code></td>", part)
+            assert found == [said[order][ask] for ask in range(4) for order in ORDERS]
+            assert "; mass 100%" in part
+            for first, order in zip("12", ORDERS, strict=True):
+                words = ", ".join(f"`{answer}`" for answer in said[order])
+                assert f"answered, {first} shown first: {words}" in text
+        for row in store.judges():
+            assert (row.template.strip() in text) == (row.protocol == "chained")
+    assert "mass 100%" in text
 
 
 def test_no_person_is_named(db: Path, tmp_path: Path) -> None:
@@ -235,6 +259,9 @@ def tokens(markdown: str) -> Iterator[Token]:
         yield from token.children or ()
 
 
+OUR_HTML = ["<details><summary>The templates, word for word</summary>\n", "</details>\n"]
+
+
 def test_markdown_for_a_pull_request(db: Path, tmp_path: Path) -> None:
     evenhand(
         "report", "--db", db, "-o", tmp_path / "r.md", "--pairs", "2", "--title", "Nightly", "--date", "2026-11-15"
@@ -244,14 +271,15 @@ def test_markdown_for_a_pull_request(db: Path, tmp_path: Path) -> None:
     assert text.count("\n### ") == 2
     kinds = [token.type for token in tokens(text)]
     assert kinds.count("table_open") == 2 * 4  # rates, people, ranking, examples of two judges
-    assert "html_block" not in kinds
+    assert [token.content for token in tokens(text) if token.type == "html_block"] == OUR_HTML
 
 
 def test_hostile_text_stays_in_code(bad: Path, tmp_path: Path) -> None:
     evenhand("report", "--db", bad, "-o", tmp_path / "r.md", "--pairs", "50", "--title", HOSTILE["breakout"])
     text = (tmp_path / "r.md").read_text("utf-8")
     found = list(tokens(text))
-    assert not {t.type for t in found} & {"html_block", "html_inline", "link_open", "image", "code_block"}
+    assert not {t.type for t in found} & {"html_inline", "link_open", "image", "code_block"}
+    assert [t.content for t in found if t.type == "html_block"] == OUR_HTML
     plain = "\n".join(t.content for t in found if t.type == "text")
     for sign in (CANARY, "evil.test", "@", "#1", "GH-2", "<", "javascript", "im_end"):
         assert sign not in plain

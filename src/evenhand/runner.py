@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Protocol
 
 from evenhand.engines.base import Answer, Usage
+from evenhand.engines.versions import versions_of
 from evenhand.errors import EngineError, StoreError
 from evenhand.judge import Hearing, Judgment, Orders, Setup, hear, orders_of
 from evenhand.pace import Limits, Pace
@@ -101,7 +102,8 @@ class Run:
 
     async def __aiter__(self) -> AsyncGenerator[Judgment, None]:
         self._judge = self.store.judge(self.setup)
-        settings = {"orders": self.orders, "seed": self.seed}
+        versions = versions_of(self.setup.engine.identity)
+        settings = {"orders": self.orders, "seed": self.seed, **versions}
         run = self.store.begin_run(self._judge, settings)
         self._outbox = _Outbox()
         self._clerk = _Clerk(self.store, self.totals)

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from importlib.resources import files
 from typing import IO, Any
 
@@ -21,16 +22,18 @@ from evenhand.console import clock, percent
 from evenhand.dossier import pictures
 from evenhand.dossier.draws import KINDS
 from evenhand.dossier.facts import EXCERPT, Dossier, JudgePart, write_date
+from evenhand.errors import TemplateError
 from evenhand.judge import Judgment
 from evenhand.pairs import Pair
 from evenhand.people import People
-from evenhand.protocol import ORDERS
+from evenhand.protocol import ORDERS, Protocol
 from evenhand.store import Records
 from evenhand.verdict import SIDES, Finding
 from evenhand.web import charts
 from evenhand.web.markdown import render
 from evenhand.web.text import cut, visible
 
+ANSWER_LIMIT = 1_000  # characters of one answer of a judge
 TEXT_LIMIT = 20_000  # characters of one text: the file is to be mailed, and to be opened
 MOST_MODELS = 30  # in a win matrix
 _META_LIMIT, _MOST_META = 200, 20
@@ -118,7 +121,10 @@ def _pair_facts(
         "sizes": [(len(text), len(text.split())) for text in (pair.output_1, pair.output_2)],
         "verdicts": verdicts,
         "kinds": " ".join(kind for kind in KINDS if kind in _kinds(verdicts, people, pair)),
-        "judgments": [(part, [_finding_facts(f) for f in judgment.findings.values()]) for part, judgment in heard],
+        "judgments": [
+            (part, [_finding_facts(f) for f in judgment.findings.values()], _answers(part, number, store))
+            for part, judgment in heard
+        ],
         "votes": {name: Counter(said.values()) for name, said in votes.items()},
         "notes": [label.note for label in store.labels.of(pair.key) if label.note],
         "meta": _meta(pair.metadata),
@@ -149,6 +155,34 @@ def _finding_facts(finding: Finding) -> dict[str, Any]:
         if (verdict := finding.orders.get(order))
     ]
     return {"finding": finding, "orders": said, "mass": min(masses, default=None)}
+
+
+def _answers(part: JudgePart, number: int, store: Records) -> list[tuple[str, list[str]]]:
+    """What the judge answered, word for word: for each ask what it was about, and the answer in each order."""
+    said = store.archive.said(part.row.id, number)
+    asked = asked_about(part.row.template)
+    most = max((len(answers) for answers in said.values()), default=0)
+    return [
+        (
+            ", ".join(asked[ask]) if ask < len(asked) else f"ask {ask + 1}",
+            [_short(said[order][ask]) if ask < len(said.get(order, ())) else "" for order in ORDERS],
+        )
+        for ask in range(most)
+    ]
+
+
+@cache
+def asked_about(template: str) -> tuple[tuple[str, ...], ...]:
+    """The dimensions of each ask of a template; none of one that today's reader does not understand."""
+    try:
+        return tuple(tuple(ask.dimensions) for ask in Protocol.parse(template).asks)
+    except TemplateError:
+        return ()
+
+
+def _short(text: str) -> str:
+    shown, left_out = cut(text, ANSWER_LIMIT)
+    return f"{shown}… ({left_out:,} more characters)" if left_out else shown
 
 
 def _hard(side: str | None) -> dict[str, float] | None:

@@ -12,7 +12,9 @@ from evenhand.dossier.facts import Dossier, JudgePart, write_date
 from evenhand.dossier.passages import code, fenced, table
 from evenhand.pairs import Pair
 from evenhand.store import Records
+from evenhand.verdict import Finding
 
+_TEMPLATE_LIMIT = 20_000
 _TEXT_LIMIT = 2_000  # characters of one text; GitHub takes 65,536 in all
 KINDS: dict[Kind, str] = {
     "inconsistent": "orders contradict",
@@ -42,16 +44,21 @@ def _paragraphs(dossier: Dossier, store: Records) -> Iterator[str]:
     yield from _pairs(dossier, store)
     yield "## Provenance"
     yield "\n".join(_provenance(dossier))
+    yield from _templates(dossier)
 
 
 def _lead(dossier: Dossier) -> str:
     parts = [
-        f"{dossier.pairs:,} pairs",
-        f"{len(dossier.judges)} judges",
+        _many(dossier.pairs, "pair"),
+        _many(len(dossier.judges), "judge"),
         f"{dossier.labelled:,} labelled by people",
     ]
     when = f" Judged {write_date(dossier.started)} to {write_date(dossier.ended)} UTC."
     return ", ".join(parts) + "." + (when if dossier.started is not None else "")
+
+
+def _many(n: int, what: str) -> str:
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
 
 
 def _rates(part: JudgePart) -> str:
@@ -193,11 +200,28 @@ def _said(dossier: Dossier, store: Records, number: int, pair: Pair) -> Iterator
     for part in dossier.judges:
         judgment = store.judgment(part.row, number, pair)
         if judgment is not None:
-            found = ", ".join(
-                f"{code(name)} **{f.side or 'invalid'}**{' (orders differ)' if f.inconsistent else ''}"
-                for name, f in judgment.findings.items()
-            )
+            found = ", ".join(f"{code(name)} {_finding(f)}" for name, f in judgment.findings.items())
             yield f"{code(part.name)}: {found}"
+            for order, answers in store.archive.said(part.row.id, number).items():
+                first = "1" if order == "forward" else "2"
+                yield f"{code(part.name)} answered, {first} shown first: " + ", ".join(code(a) for a in answers)
+
+
+def _finding(f: Finding) -> str:
+    """A finding with what each order said, and the least label mass of the two."""
+    orders = " and ".join(f.heard(order) or "invalid" for order in f.orders)
+    masses = [verdict.mass for verdict in f.orders.values() if verdict.mass is not None]
+    mass = f", mass {percent(min(masses), 0)}" if masses else ""
+    return f"**{f.side or 'invalid'}** ({orders}{mass}{', orders differ' if f.inconsistent else ''})"
+
+
+def _templates(dossier: Dossier) -> Iterator[str]:
+    """The templates word for word, folded away."""
+    yield "<details><summary>The templates, word for word</summary>"
+    for name, text in dict.fromkeys((part.row.protocol, part.row.template) for part in dossier.judges):
+        yield f"{code(name)}:"
+        yield fenced(text, _TEMPLATE_LIMIT)
+    yield "</details>"
 
 
 def _provenance(dossier: Dossier) -> Iterator[str]:
@@ -217,4 +241,4 @@ def _provenance(dossier: Dossier) -> Iterator[str]:
         for group in part.runs:
             settings = json.dumps(dict(group.settings), ensure_ascii=False, sort_keys=True)
             when = f"{write_date(group.started)} to {write_date(group.ended)} UTC"
-            yield f"  - {group.runs:,} runs, {when}, {code(settings)}, {group.asked:,} answers"
+            yield f"  - {_many(group.runs, 'run')}, {when}, {code(settings)}, {_many(group.asked, 'answer')}"

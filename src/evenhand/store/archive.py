@@ -87,6 +87,19 @@ class Archive:
                 failure = None if ask is None else (ask, reason, detail)
                 yield Transcript(pair, order, key, answers, failure, ended, bool(shared))
 
+    def said(self, judge: int, pair: int) -> dict[Order, tuple[str, ...]]:
+        """What a judge answered about one pair, word for word: by order, one answer for each ask."""
+        with clearly(self._path):
+            rows = self._db.execute(
+                'SELECT d."order", a.text FROM docket d JOIN answers a ON a.hearing = d.hearing'
+                ' WHERE d.judge = ? AND d.pair = ? ORDER BY d."order", a.ask',
+                (judge, pair),
+            ).fetchall()
+        found: dict[Order, tuple[str, ...]] = {}
+        for order, text in rows:
+            found[order] = (*found.get(order, ()), text)
+        return found
+
     def pairs_heard(self, judges: Sequence[int]) -> int:
         """How many pairs at least one of these judges has heard."""
         marks = ", ".join("?" * len(judges))

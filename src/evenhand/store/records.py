@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from evenhand.engines.base import Usage
 from evenhand.judge import Judgment
 from evenhand.pairs import Pair
+from evenhand.protocol import Order
 from evenhand.store.archive import RunGroup
 from evenhand.store.labels import HumanLabel
 
@@ -40,6 +41,9 @@ class ArchiveReader(Protocol):
 
     def runs(self, judge: int) -> list[RunGroup]:
         """The runs of a judge."""
+
+    def said(self, judge: int, pair: int) -> Mapping[Order, tuple[str, ...]]:
+        """What a judge answered about one pair, word for word, by order; empty where that is not at hand."""
 
     def pairs_heard(self, judges: Sequence[int]) -> int:
         """How many pairs at least one of these judges has heard."""
