@@ -118,10 +118,11 @@ def sample_database(path: Path) -> None:
 class WebServer:
     """The page of a database, served by a real server in a thread."""
 
-    def __init__(self, db: Path, *, password: str = "") -> None:
+    def __init__(self, db: Path, *, password: str = "", port: int = 0) -> None:
         self.said: list[str] = []  # links that were announced
         listening = socket.socket()
-        listening.bind(("127.0.0.1", 0))
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(("127.0.0.1", port))
         self.port = listening.getsockname()[1]
         address = Address("127.0.0.1", self.port)
         self.site = open_site(db, address, self.port, password, lambda link, _: self.said.append(link))

@@ -86,6 +86,17 @@
     });
   }
 
+  // Enter in a list of choices does nothing by itself; here it passes over the pair, as the button does.
+  const reason = document.getElementById("reason");
+  if (reason) {
+    reason.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter") return;
+      event.preventDefault();
+      if (reason.value) submit(reason.form, reason.form.querySelector("button"));
+      else tell("Choose a reason first: the arrow keys, or its first letters.", true);
+    });
+  }
+
   const before = sessionStorage.getItem("evenhand told");
   if (before && told) {
     sessionStorage.removeItem("evenhand told");
