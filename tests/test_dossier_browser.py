@@ -146,7 +146,7 @@ def test_search_by_keyboard(plain: Path, opened: Opener) -> None:
     first = page.locator("details.pair:not([hidden])")
     expect(first).to_have_count(1)
     expect(first).to_have_attribute("open", "")
-    expect(first.locator("summary")).to_be_focused()
+    expect(first.locator("> summary")).to_be_focused()
     page.keyboard.press("/")
     page.keyboard.press("Escape")
     expect(told).to_have_text("41 of 41 pairs")
@@ -171,7 +171,7 @@ def test_an_example_leads_to_its_pair(plain: Path, opened: Opener) -> None:
     page.keyboard.press("Enter")
     pair = page.locator("details.pair[open]")
     expect(pair).to_have_count(1)
-    expect(pair.locator("summary")).to_contain_text(said)
+    expect(pair.locator("> summary")).to_contain_text(said)
     expect(pair.locator(".sides")).to_be_in_viewport()
 
 
