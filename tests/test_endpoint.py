@@ -434,6 +434,18 @@ def test_fewer_log_probabilities_are_taken_where_fewer_are_given() -> None:
     assert notices == []
 
 
+def test_vllm_is_asked_for_no_more_log_probabilities_than_it_allows() -> None:
+    """The refusal in vLLM's words: it names the number that was asked for twice, and the limit once."""
+    limit = "Requested sample logprobs of 20, which is greater than max allowed: 7 (parameter=logprobs, value=20)"
+
+    async def behave(request: web.Request, body: Body) -> web.StreamResponse:
+        too_many = fails(400, limit, param="logprobs")
+        return await (too_many if body["logprobs"] > 7 else says("A", tops=A_OR_B))(request, body)
+
+    _, bodies, _ = ask(behave, times=2, mode="completions", preset=PRESETS["vllm"])
+    assert [body["logprobs"] for body in bodies if "logprobs" in body] == [20, 7, 7]
+
+
 def test_many_requests_refused_at_once_learn_one_thing() -> None:
     notices: list[str] = []
 

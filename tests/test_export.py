@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -259,6 +260,25 @@ def test_the_leaderboard_is_what_the_annotations_come_to(db: Path, tmp_path: Pat
     assert row["standard_error"] == pytest.approx(100 * scores.sem())
     assert (row["n_wins"], row["n_wins_base"], row["n_draws"], row["n_total"]) == (2, 1, 1, 4)
     assert row["discrete_win_rate"] == 62.5
+
+
+def test_wins_are_counted_as_alpaca_eval_counts_them(heard: list[Judgment]) -> None:
+    """By the preference: above 1.5 is a win, below it a loss, 1.5 itself a draw; lengths are of all outputs."""
+    finding = heard[0]["overall"]
+    leaning = replace(finding, side="tie", p={"1": 0.3, "2": 0.1, "tie": 0.6})
+    even = replace(finding, side="tie", p={"1": 0.25, "2": 0.25, "tie": 0.5})
+    pair = heard[0].pair
+    invalid = next(judgment for judgment in heard if judgment["overall"].side is None)["overall"]
+    texts = ("xxx", "xxxx", "xxxx")
+    judgments = [
+        replace(heard[0], pair=replace(pair, output_1=text, id=text), findings={"overall": found})
+        for text, found in zip(texts, (leaning, even, invalid), strict=True)
+    ]
+    [row] = leaderboard_rows(judgments, "overall")
+    assert (row["n_wins"], row["n_wins_base"], row["n_draws"], row["n_total"]) == (1, 0, 1, 2)
+    assert row["discrete_win_rate"] == 75
+    assert row["avg_length"] == 3, "the mean, 3.67, cut down to a whole number"
+    assert leaderboard_rows(judgments[2:], "overall") == []
 
 
 def test_the_leaderboard_of_one_pair_has_no_error(heard: list[Judgment]) -> None:

@@ -234,7 +234,7 @@ BAD: dict[str, tuple[str, str | bytes, int | None, str]] = {
     "JSON: no list": ("a.json", GOOD, None, "the file is not a list of objects"),
     "JSON: no object": ("a.json", f"[{GOOD}, 5]", None, "item 2: the item is not an object"),
     "JSON: missing field": ("a.json", f'[{GOOD},\n\n{{"instruction": "q"}}]', None, "item 2: no field 'output_1'"),
-    "JSON: nothing": ("a.json", "", 1, "not JSON"),
+    "JSON: nothing": ("a.json", "", None, "not JSON: the file is empty"),
     "CSV: missing column": ("a.csv", "instruction,output_1\nq,x\n", 2, "no field 'output_2'"),
     "CSV: too many cells": ("a.csv", HEADER + b"q,x,y\nq,x,y,z\n", 3, "more cells than the header has fields"),
     "CSV: too few cells": ("a.csv", HEADER + b"q,x,y\nq,x\n", 3, "fewer cells than the header has fields"),

@@ -256,6 +256,8 @@ def test_the_command_refuses_what_it_cannot_use(tmp_path: Path, db: Path) -> Non
     assert "no file" in evenhand("labels", "import", tmp_path / "none.jsonl", "--db", db, code=2).stderr
     file = write(tmp_path / "labels.jsonl", [{**TEXTS, "label": "B"}])
     assert "THEIRS=OURS" in evenhand("labels", "import", file, "--db", db, "--rename", "x", code=2).stderr
+    assert not db.exists()
+    Store(db).close()
     assert "no labels of people" in evenhand("labels", "--db", db).stdout
 
 

@@ -1,9 +1,11 @@
 """Rows of people's labels as benchmarks publish them, brought into evenhand's own words.
 
 PandaLM      instruction, input, response1, response2, annotator1, annotator2, annotator3    (1, 2; 0 is a tie)
+             (a response that is the word True stands there as JSON's true)
 LLMBar       input, output_1, output_2, label                                              (1, 2)
 AlpacaEval   instruction, output_1, output_2, preference, annotator_index or annotator     (1 to 2; 1.5 and 0 a tie)
 MT-Bench     conversation_a, conversation_b, winner, judge, turn                 (model_a, model_b, tie)
+             (judge is a name, or a list of a model's and its prompt's; Chatbot Arena's votes are in the same form)
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ def _pandalm(row: Row) -> Row:
     votes = {name: value for name, value in row.items() if re.fullmatch(r"annotator\d+", name)}
     return {
         "instruction": _whole(row),
-        "output_1": row["response1"],
-        "output_2": row["response2"],
+        "output_1": _word(row["response1"]),
+        "output_2": _word(row["response2"]),
         "human": {name: _number(value) for name, value in votes.items()},
     }
 
@@ -52,14 +54,15 @@ def _alpaca_eval(row: Row) -> Row:
 
 
 def _mt_bench(row: Row) -> Row:
-    said = re.sub(r"\s*\(inconsistent\)$", "", str(row["winner"]))
+    said = re.sub(r"^tie \(.*\)$", "tie", str(row["winner"]))  # (inconsistent), (bothbad)
+    judge = row.get("judge")
     turns = Questions(turn=int(row.get("turn", 1)))
     return {
         "instruction": turns.told(_turns(row, "conversation_a", "user"), "conversation_a"),
         "output_1": turns.told(_turns(row, "conversation_a", "assistant"), "conversation_a"),
         "output_2": turns.told(_turns(row, "conversation_b", "assistant"), "conversation_b"),
-        "label": {"model_a": "1", "model_b": "2"}.get(said, said),
-        "annotator": str(row.get("judge") or ""),
+        "label": {"model_a": "1", "model_b": "2", "error": None}.get(said, said),
+        "annotator": " ".join(map(str, judge)) if isinstance(judge, list) else str(judge or ""),
     }
 
 
@@ -95,6 +98,11 @@ def _preference(value: Any) -> str | None:
     if not 1 <= number <= 2:
         raise ValueError(f"field 'preference' is {value!r}, not from 1 to 2")
     return "1" if number < 1.5 else "2"
+
+
+def _word(value: Any) -> Any:
+    """A response that was the word True or False, and was made a truth value on its way into the file."""
+    return str(value) if isinstance(value, bool) else value
 
 
 def _number(value: Any) -> Any:

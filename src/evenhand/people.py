@@ -19,6 +19,7 @@ from typing import Any
 
 from evenhand.ballots import plain_row
 from evenhand.errors import InputError, PairError
+from evenhand.files import RowFault
 from evenhand.pairs import TEXT_FIELDS, Pair, Side, digest, read_label, read_rows
 from evenhand.protocol import Order
 from evenhand.store import HumanLabel, Records, Store
@@ -224,7 +225,10 @@ def read_votes(row: Mapping[str, Any], annotator: str = FILE) -> list[Said]:
         found = reader(row, annotator)
         if found is not None:
             return found
-    raise ValueError("no votes in this row: neither 'label' nor 'labels', 'human' or 'dims'")
+    raise RowFault(
+        "no votes in this row: neither 'label' nor 'labels', 'human' or 'dims'",
+        hint="give each row one of them; docs/labels.md lists the forms that are read",
+    )
 
 
 def _read_many(row: Mapping[str, Any], annotator: str) -> list[Said] | None:
@@ -275,8 +279,19 @@ def _which_pair(row: Mapping[str, Any]) -> tuple[str, str]:
     if all(isinstance(text, str) for text in texts):
         return digest(*map(str, texts)), name
     if not name:
-        raise ValueError("the row names no pair: give 'id', or 'instruction', 'output_1' and 'output_2'")
+        raise _nameless(row)
     return "", name
+
+
+def _nameless(row: Mapping[str, Any]) -> RowFault:
+    """Why a row without an id names no pair: the first text that is missing, or is none."""
+    at_fault = next(field for field in TEXT_FIELDS if not isinstance(row.get(field), str))
+    value = row.get(at_fault)
+    kind = "null" if value is None else f"of type {type(value).__name__}"
+    said = f"field '{at_fault}' is {kind}, not text" if at_fault in row else f"no field '{at_fault}'"
+    return RowFault(
+        f"the row names no pair: {said}", hint="give 'id', or the texts 'instruction', 'output_1' and 'output_2'"
+    )
 
 
 @dataclass
@@ -317,14 +332,16 @@ def import_labels(
     annotator: str = FILE,
     rename: Mapping[str, str] | None = None,
     skip_bad: bool = False,
+    checked: bool = False,
 ) -> Imported:
     """Read a file of labels into the store; the whole file is checked before anything is kept.
 
-    A vote on a pair that is named by its id alone needs that pair in the store.
+    A vote on a pair that is named by its id alone needs that pair in the store. `checked` says that `check_labels`
+    has seen the file.
     """
     names = rename or {}
-    for _ in _file_votes(path, annotator, [] if skip_bad else None):
-        pass
+    if not checked:
+        check_labels(path, annotator=annotator, skip_bad=skip_bad)
     done = Imported()
     votes = _file_votes(path, annotator, done.bad)
     while batch := list(islice(votes, _BATCH)):
@@ -333,15 +350,25 @@ def import_labels(
     return done
 
 
+def check_labels(path: str | Path, *, annotator: str = FILE, skip_bad: bool = False) -> None:
+    """Read a file of labels to its end; the first fault is raised, and so is a file without labels."""
+    bad: list[PairError] | None = [] if skip_bad else None
+    votes = sum(1 for _ in _file_votes(path, annotator, bad))
+    if not votes and not bad:
+        raise PairError(
+            str(path), None, "no labels in this file", hint="docs/labels.md lists the forms that are read"
+        )
+
+
 def _file_votes(path: str | Path, annotator: str, bad: list[PairError] | None) -> Iterator[Said]:
     """The votes of a file; a bad row is raised, or put into `bad` if there is such a list."""
-    for error_at, row in read_rows(path):
+    for blame, row in read_rows(path, "labels"):
         try:
             if isinstance(row, ValueError):
                 raise row
             yield from _placed(plain_row(row), annotator)
         except (ValueError, InputError) as fault:
-            error = error_at(str(fault))
+            error = blame(fault)
             if bad is None:
                 raise error from None
             bad.append(error)

@@ -14,7 +14,7 @@ from evenhand import console
 from evenhand.cli.app import WITH_FAILURES, app
 from evenhand.cli.options import DEFAULT_DB, DbOption, JsonOption, RenameOption, renames_from
 from evenhand.errors import InputError
-from evenhand.people import FILE, Imported, LabelRow, import_labels, label_rows
+from evenhand.people import FILE, Imported, LabelRow, check_labels, import_labels, label_rows
 from evenhand.store import Store
 
 labels_app = typer.Typer(help="What people said of the pairs.", invoke_without_command=True)
@@ -47,7 +47,9 @@ def labels(context: typer.Context, db: DbOption = DEFAULT_DB, as_json: JsonOptio
 
 @labels_app.command("import")
 def labels_import(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="JSONL, JSON or CSV.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="JSONL, JSON, CSV or Parquet, packed or not.")
+    ],
     db: DbOption = DEFAULT_DB,
     annotator: Annotated[
         str, typer.Option("--annotator", metavar="NAME", help="Who speaks where the file does not say.")
@@ -62,8 +64,13 @@ def labels_import(
     the votes of several people on a pair (human, dims). Exit code 3: some ids led to no pair, or to several.
     """
     names = renames_from(rename)
+    for file in files:  # all of them, before anything of one is kept
+        check_labels(file, annotator=annotator, skip_bad=skip_bad)
     with Store(db) as store:
-        done = [import_labels(store, f, annotator=annotator, rename=names, skip_bad=skip_bad) for f in files]
+        done = [
+            import_labels(store, file, annotator=annotator, rename=names, skip_bad=skip_bad, checked=True)
+            for file in files
+        ]
     if as_json:
         every = [{"file": str(file), **result.facts()} for file, result in zip(files, done, strict=True)]
         print(console.facts_to_print({"files": every}))

@@ -79,23 +79,23 @@ class _Standing:
     draws: int = 0
     mean: float = 0.0
     squares: float = 0.0  # the sum of squared distances from the mean
+    outputs: int = 0  # also those without an annotation, as in AlpacaEval
     length: int = 0
 
     @property
     def n(self) -> int:
         return self.wins + self.losses + self.draws
 
-    def add(self, side: str, value: float, length: int) -> None:
-        """Count one annotation; mean and variance by Welford (1962)."""
+    def add(self, value: float) -> None:
+        """Count one annotation as AlpacaEval does, by its preference; mean and variance by Welford (1962)."""
         self.wins, self.losses, self.draws = (
-            self.wins + (side == "1"),
-            self.losses + (side == "2"),
-            self.draws + (side == "tie"),
+            self.wins + (value > 0.5),
+            self.losses + (value < 0.5),
+            self.draws + (value == 0.5),
         )
         gap = value - self.mean
         self.mean += gap / self.n
         self.squares += gap * (value - self.mean)
-        self.length += length
 
     def row(self, model: str) -> Row:
         error = math.sqrt(self.squares / (self.n - 1) / self.n) if self.n > 1 else None
@@ -109,7 +109,7 @@ class _Standing:
             "n_total": self.n,
             "discrete_win_rate": 100 * (self.wins + self.draws / 2) / self.n,
             "mode": "community",
-            "avg_length": round(self.length / self.n),
+            "avg_length": self.length // self.outputs,
         }
 
 
@@ -119,8 +119,9 @@ def leaderboard_rows(judgments: Iterable[Judgment], dimension: str, *, hard: boo
     for judgment in judgments:
         finding, pair = judgment[dimension], judgment.pair
         value = preference(finding, hard=hard)
-        if value is not None and finding.side is not None:
-            standing = standings.setdefault(pair.model_1 or "1", _Standing())
-            standing.add(finding.side, value - 1, len(pair.output_1))
-    rows = [standing.row(model) for model, standing in standings.items()]
+        standing = standings.setdefault(pair.model_1 or "1", _Standing())
+        standing.outputs, standing.length = standing.outputs + 1, standing.length + len(pair.output_1)
+        if value is not None:
+            standing.add(value - 1)
+    rows = [standing.row(model) for model, standing in standings.items() if standing.n]
     return sorted(rows, key=lambda row: -row["win_rate"])

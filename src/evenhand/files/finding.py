@@ -68,7 +68,9 @@ def find_tables(name: str | Path, what: str = "rows") -> list[Table]:
         return _folder(path, what)
     found = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute patterns
     if not found:
-        raise InputError(f"no file of {what} at {text}")
+        raise InputError(
+            f"no file of {what} at {text}", hint="give a file, a folder, a glob in quotes, or - for standard input"
+        )
     return [table for each in found for table in find_tables(each, what)]
 
 

@@ -19,6 +19,7 @@ from evenhand.files.packing import open_bytes
 Row = dict[str, Any]
 Rows = Iterator[tuple[int, "Row | RowFault"]]
 _UTF8 = "write the file in UTF-8, such as with: iconv -f latin1 -t utf-8"
+_WHOLE = "a .json file is one list of objects; write it again if it broke off; one object a line is called .jsonl"
 _MARK = b"\xef\xbb\xbf"
 
 
@@ -84,8 +85,12 @@ def _json(table: Table) -> Rows:
     try:
         data = parse(raw)
     except (ValueError, RecursionError) as fault:
+        if not raw.strip():
+            raise table.error(None, "not JSON: the file is empty", hint=_WHOLE) from None
         told = _no_json(fault)
-        raise PairError(table.name, getattr(fault, "lineno", None), str(told), hint=told.hint) from None
+        where = getattr(fault, "lineno", None)
+        hint = told.hint if isinstance(fault, UnicodeDecodeError) else _WHOLE
+        raise PairError(table.name, where, str(told), hint=hint) from None
     if not isinstance(data, list):
         raise table.error(None, "the file is not a list of objects", hint="one object a line is called .jsonl")
     for number, item in enumerate(data, 1):
@@ -131,4 +136,6 @@ def _not_utf8(table: Table) -> PairError:
 def _no_json(fault: Exception) -> RowFault:
     if isinstance(fault, UnicodeDecodeError):
         return RowFault(f"not UTF-8 at byte {fault.start}", hint=_UTF8)
-    return RowFault(f"not JSON: {fault}")
+    # The parser's own line is one inside this row; its column is what helps to find the place.
+    said = f"{fault.msg} at column {fault.colno}" if isinstance(fault, json.JSONDecodeError) else str(fault)
+    return RowFault(f"not JSON: {said}", hint="one whole JSON object a line; --skip-bad leaves such rows out")

@@ -22,8 +22,8 @@ from evenhand.files import Row, RowFault, Table, find_tables
 from evenhand.files.faults import told
 
 _MODEL_FIELDS = ("generator", "model", "model_id")
-# What FastChat writes where the service gave no answer.
-_FAILED = "$ERROR$"
+# What FastChat writes where a service gave no answer, and where a model that it ran itself broke down.
+_FAILED, _BROKE_DOWN = "$ERROR$", "ERROR"
 _SKIP = "--skip-bad leaves such rows out"
 
 
@@ -188,6 +188,11 @@ def _choices(row: Row, questions: Questions) -> Output:
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
         raise RowFault("field 'choices' holds no choice", hint=_SKIP)
     texts = _texts(choices[0].get("turns"), "choices[0].turns")
+    if _BROKE_DOWN in texts:
+        place = f"choices[0].turns[{texts.index(_BROKE_DOWN)}]"
+        raise RowFault(
+            f"field '{place}' is {_BROKE_DOWN}: the model gave no answer", hint=f"generate it again; {_SKIP}"
+        )
     model = _model(row)
     about = {name: value for name, value in row.items() if name not in ("answer_id", "tstamp", "conv_metadata")}
     return Output(

@@ -34,14 +34,22 @@ def read_pairs(path: Paths, *, skip_bad: bool = False, skipped: list[PairError] 
             skipped.append(found)
 
 
-def read_rows(path: Paths) -> Iterator[tuple[Callable[[str], PairError], Row | ValueError]]:
-    """Every row of every file as it stands, with what makes an error of its place.
+Blame = Callable[[ValueError | InputError], PairError]
+
+
+def read_rows(path: Paths, what: str = "pairs") -> Iterator[tuple[Blame, Row | ValueError]]:
+    """Every row of every file as it stands, with what gives a fault its place.
 
     A row that cannot be read at all comes out as the ValueError that says why.
     """
-    for table in _tables(path):
+    for table in _tables(path, what):
         for where, row in files.read_rows(table):
-            yield partial(table.error, where), row
+            yield partial(_blamed, table, where), row
+
+
+def _blamed(table: Table, where: int, fault: ValueError | InputError) -> PairError:
+    message, hint = told(fault)
+    return table.error(where, message, hint=hint)
 
 
 def check_pairs(path: Paths, *, skip_bad: bool = False) -> tuple[int, list[PairError]]:
@@ -83,13 +91,12 @@ def _placed(path: Paths) -> Iterator[Placed]:
                     raise row
                 yield table, where, pair_from(row)
             except (ValueError, InputError) as fault:
-                message, hint = told(fault)
-                yield table, where, table.error(where, message, hint=hint)
+                yield table, where, _blamed(table, where, fault)
 
 
-def _tables(path: Paths) -> list[Table]:
+def _tables(path: Paths, what: str = "pairs") -> list[Table]:
     paths = [path] if isinstance(path, str | Path) else path
-    return [table for each in paths for table in find_tables(each, "pairs")]
+    return [table for each in paths for table in find_tables(each, what)]
 
 
 def _name(path: Paths) -> str:
