@@ -438,7 +438,7 @@ def test_vllm_is_asked_for_no_more_log_probabilities_than_it_allows() -> None:
     """The refusal in vLLM's words: it names the number that was asked for twice, and the limit once."""
     limit = "Requested sample logprobs of 20, which is greater than max allowed: 7 (parameter=logprobs, value=20)"
 
-    async def behave(request: web.Request, body: Body) -> web.StreamResponse:
+    async def behave(request: Any, body: dict[str, Any]) -> Any:
         too_many = fails(400, limit, param="logprobs")
         return await (too_many if body["logprobs"] > 7 else says("A", tops=A_OR_B))(request, body)
 
