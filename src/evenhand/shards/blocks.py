@@ -28,7 +28,6 @@ _CHOICES = len(LABELS)
 _TINY, _ALIKE = 1e-9, 1e-9  # those of evenhand.verdict
 _PLAIN = ("model_1", "model_2", "labels", "cluster", "length_1", "length_2")
 _VERDICT = ("order", "dimension", "label", "p_a", "p_b", "p_tie", "mass", "invalid")
-_WORDS = tuple(f"verdicts.list.element.{name}" for name in ("order", "dimension", "label", "invalid"))
 
 
 @dataclass(frozen=True)
@@ -213,7 +212,7 @@ def blocks(shards: Shards, *, metadata: bool = False, keys: bool = False) -> Ite
     """Every pair that counts, in blocks; metadata and keys only if they are wanted."""
     columns = [*_PLAIN, "verdicts", *(["metadata"] if metadata else []), *(["key"] if keys else [])]
     dimensions = tuple(shards.facts["dimensions"])
-    for batch in shards.batches(columns, words=_WORDS):
+    for batch in shards.batches(columns):
         yield from _split(batch, dimensions, shards.path)
 
 

@@ -121,14 +121,14 @@ class Shards:
 
     # -- rows ------------------------------------------------------------------------------------
 
-    def batches(self, columns: Sequence[str], *, every: bool = False, words: Sequence[str] = ()) -> Iterator[Any]:
+    def batches(self, columns: Sequence[str], *, every: bool = False) -> Iterator[Any]:
         """Record batches of some columns, only of rows that count unless `every` is wanted.
 
-        Columns of `words` come as numbers of their words; they may be parts of nested ones, by their whole path.
+        No batch spans two row groups: of one that does, Arrow cannot always make nested columns.
         """
         for part in self.parts:
             begin = part.first
-            for batch in _read(self.place, part.name, columns, words):
+            for batch in _read(self.place, part.name, columns):
                 if every or not len(self._left_out):
                     yield batch
                 else:
@@ -393,20 +393,18 @@ def _check(shown: str, file: Any, fingerprint: str) -> None:
 
 
 @contextmanager
-def _opened(place: Place, name: str, words: Sequence[str] = ()) -> Iterator[Any]:
+def _opened(place: Place, name: str) -> Iterator[Any]:
     with _faults(place.shown(name)):
         import pyarrow.parquet as parquet
 
-        with (
-            place.fs.open_input_file(place.file(name)) as source,
-            parquet.ParquetFile(source, read_dictionary=list(words), pre_buffer=False) as file,
-        ):
+        with place.fs.open_input_file(place.file(name)) as source, parquet.ParquetFile(source) as file:
             yield file
 
 
-def _read(place: Place, name: str, columns: Sequence[str], words: Sequence[str] = ()) -> Iterator[Any]:
-    with _opened(place, name, words) as file:
-        yield from file.iter_batches(batch_size=_BATCH, columns=list(columns))
+def _read(place: Place, name: str, columns: Sequence[str]) -> Iterator[Any]:
+    with _opened(place, name) as file:
+        for group in range(file.metadata.num_row_groups):
+            yield from file.iter_batches(batch_size=_BATCH, row_groups=[group], columns=list(columns))
 
 
 @contextmanager

@@ -7,10 +7,11 @@ the texts (which instruction it is, how long the responses are) stands beside th
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
 import orjson
@@ -125,51 +126,60 @@ def table_of(rows: Iterable[Row]) -> Any:
     >>> table["name"].to_pylist(), [row.judgment()["overall"].side for row in rows_of(table)]
     (['p'], ['1'])
     """
-    return pyarrow().Table.from_pylist([_fields(row) for row in rows], schema=shard_schema())
+    every = list(rows)
+    arrow, schema = pyarrow(), shard_schema()
+    plain = [arrow.array(column, field.type) for column, field in _columns([_plain(row) for row in every], schema)]
+    heard = [[(order, row.orders[order]) for order in ORDERS if order in row.orders] for row in every]
+    verdicts = [[v for order, one in orders for v in _verdicts(order, one)] for orders in heard]
+    lists = [
+        _lists(schema.field("verdicts").type, verdicts),
+        _hearings(schema.field("hearings").type, every, heard),
+    ]
+    return arrow.Table.from_arrays([*plain, *lists], schema=schema)
 
 
-def _fields(row: Row) -> dict[str, Any]:
+def _columns(rows: Sequence[tuple[Any, ...]], kind: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """Rows turned into columns, each with its field; this way Arrow makes them several times as fast."""
+    fields = list(kind)[: len(rows[0])] if rows else list(kind)
+    return zip(zip(*rows, strict=True) if rows else [()] * len(fields), fields, strict=True)
+
+
+def _lists(kind: Any, each: Sequence[Sequence[tuple[Any, ...]]], *more: Any) -> Any:
+    """A column of lists of structs; `more` are fields of the structs that are columns already."""
+    arrow, flat = pyarrow(), [one for some in each for one in some]
+    fields = list(kind.value_type)
+    arrays = [
+        arrow.array(column, field.type) for column, field in _columns(flat, fields[: len(fields) - len(more)])
+    ]
+    ends = arrow.array([0, *accumulate(map(len, each))], arrow.int32())
+    return arrow.ListArray.from_arrays(ends, arrow.StructArray.from_arrays([*arrays, *more], fields=fields))
+
+
+def _plain(row: Row) -> tuple[Any, ...]:
     pair, usage = row.pair, row.usage
-    model_1, model_2, labels, metadata = pair_about(pair)
-    orders = [order for order in ORDERS if order in row.orders]
-    return {
-        "name": pair.id,
-        "key": pair.key,
-        "instruction": pair.instruction,
-        "output_1": pair.output_1,
-        "output_2": pair.output_2,
-        "model_1": model_1,
-        "model_2": model_2,
-        "labels": labels,
-        "metadata": metadata,
-        "cluster": int(digest(pair.instruction)[:16], 16),
-        "length_1": len(pair.output_1),
-        "length_2": len(pair.output_2),
-        "finished": row.finished,
-        "judged": datetime.fromtimestamp(row.judged, UTC),
-        "computed": usage.computed,
-        "reused": usage.reused,
-        "generated": usage.generated,
-        "verdicts": [v for order in orders for v in _verdicts(order, row.orders[order])],
-        "hearings": [_hearing(order, row.orders[order], row.judged) for order in orders],
-    }
+    cluster = int(digest(pair.instruction)[:16], 16)
+    return (
+        *(pair.id, pair.key, *pair.texts, *pair_about(pair)),
+        *(cluster, len(pair.output_1), len(pair.output_2), row.finished, datetime.fromtimestamp(row.judged, UTC)),
+        *(usage.computed, usage.reused, usage.generated),
+    )
 
 
-def _verdicts(order: Order, heard: Heard) -> list[dict[str, Any]]:
-    return [
-        {"order": order, **dict(zip(_VERDICT, verdict_row(0, verdict)[1:], strict=True))}
-        for verdict in heard.verdicts.values()
+def _verdicts(order: Order, heard: Heard) -> Iterator[tuple[Any, ...]]:
+    return ((order, *verdict_row(0, verdict)[1:]) for verdict in heard.verdicts.values())
+
+
+def _hearings(kind: Any, rows: Sequence[Row], each: Sequence[Sequence[tuple[Order, Heard]]]) -> Any:
+    fields = kind.value_type
+    flat = [(row.judged, heard) for row, some in zip(rows, each, strict=True) for _, heard in some]
+    said = [
+        [(*answer_row(0, ask, answer)[1:-1], judged) for ask, answer in enumerate(heard.answers)]
+        for judged, heard in flat
     ]
-
-
-def _hearing(order: Order, heard: Heard, judged: float) -> dict[str, Any]:
-    answers = [
-        {**dict(zip(_ANSWER, answer_row(0, ask, answer)[1:], strict=True)), "created": judged}
-        for ask, answer in enumerate(heard.answers)
-    ]
-    why = heard.failure
-    failure = None if why is None else {"ask": why.ask, "reason": why.reason, "detail": why.detail}
-    return {"order": order, "key": heard.key, "answers": answers, "failure": failure}
+    failures = [None if heard.failure is None else asdict(heard.failure) for _, heard in flat]
+    names = [[(order, heard.key) for order, heard in some] for some in each]
+    answers = _lists(fields.field("answers").type, said)
+    return _lists(kind, names, answers, pyarrow().array(failures, fields.field("failure").type))
 
 
 def rows_of(table: Any) -> list[Row]:
