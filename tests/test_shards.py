@@ -113,6 +113,8 @@ def test_a_failure_is_not_finished_and_a_later_success_stands_for_it(folder: Pat
     write(folder, "0", [row(1, judged=1.0), row(2, failed=True, judged=2.0)])
     assert [row(n).pair in keys_in(folder) for n in (1, 2, 3)] == [True, False, False]
     write(folder, "1", [row(2, judged=3.0), row(3, judged=3.0)])
+    write(folder, "2", [row(3, judged=4.0)])
+    assert [row(n).pair in keys_in(folder) for n in (1, 2, 3, 4)] == [True, True, True, False]
     assert len(keys_in(folder)) == 3
     with open_shards(folder) as shards:
         assert [one.pair.id for one in shards.heard()] == ["p1", "p2", "p3"]

@@ -67,11 +67,14 @@ class Finished:
     """
 
     def __init__(self, names: Iterable[bytes]) -> None:
+        """Names, one by one or several in a piece."""
         import numpy as np
 
         every = np.frombuffer(b"".join(names), dtype=">u8").astype(np.uint64).reshape(-1, 2)
-        order = np.lexsort((every[:, 1], every[:, 0]))
-        self._first, self._second = every[order, 0], every[order, 1]
+        every = every[np.lexsort((every[:, 1], every[:, 0]))]
+        fresh = np.ones(len(every), dtype=bool)
+        fresh[1:] = (every[1:] != every[:-1]).any(axis=1)
+        self._first, self._second = every[fresh, 0].copy(), every[fresh, 1].copy()
 
     def __len__(self) -> int:
         return len(self._first)
@@ -91,11 +94,13 @@ def keys_in(where: str | Path | Place) -> Finished:
     place = Place.of(where)
     if not place.has(JUDGE) or not place.names(PART, ".parquet"):
         return Finished([])
-    found: set[bytes] = set()
-    for batch in Shards(place).batches(["name", "key", "finished"], every=True):
-        columns = (batch.column(name).to_pylist() for name in ("name", "key", "finished"))
-        found.update(row_name(name, key) for name, key, finished in zip(*columns, strict=True) if finished)
-    return Finished(found)
+    return Finished(map(_names, Shards(place).batches(["name", "key", "finished"], every=True)))
+
+
+def _names(batch: Any) -> bytes:
+    """The names of the finished rows of a batch, in one piece."""
+    columns = (batch.column(name).to_pylist() for name in ("name", "key", "finished"))
+    return b"".join(row_name(name, key) for name, key, finished in zip(*columns, strict=True) if finished)
 
 
 class Shards:
