@@ -159,8 +159,8 @@ def fill_rows(count: int, home: Path) -> None:
         n = min(131_072, count - begin)
         numbers = np.arange(begin, begin + n)
         p = rng.dirichlet((2.0, 1.5, 0.5), 2 * n)
-        hashes = [f"{x:016x}" for x in rng.integers(0, 2**63, 6 * n).tolist()]
-        keys = ["".join(hashes[k : k + 2]) * 2 for k in range(0, 6 * n, 2)]
+        digits = rng.bytes(96 * n).hex()
+        keys = [digits[k : k + 64] for k in range(0, len(digits), 64)]
         orders = pa.array(list(ORDERS) * n)
         verdicts = pa.StructArray.from_arrays(
             [
@@ -258,7 +258,7 @@ def per(name: str, found: dict[str, float], verdicts: int, *, less: float = 0.0)
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--verdicts", type=int, default=10_000_000)
-    options.add_argument("--store-verdicts", type=int, default=1_000_000)
+    options.add_argument("--store-verdicts", type=int, default=1_000_000, help="0 leaves the database out")
     options.add_argument("--rows", type=int, default=10_000_000)
     options.add_argument("--keep", type=Path, help="keep the files in this folder")
     options.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _BATCH = 16_384
 _TEXTS = ("instruction", "output_1", "output_2")
 _ABOUT = ("name", "model_1", "model_2", "labels", "metadata")
+_WORDS = ("hearings.list.element.order", "hearings.list.element.answers.list.element.text")
 _NEEDED = ("fingerprint", "model", "identity", "protocol", "template", "dimensions", "raw_markup")
 _AGAIN = "delete it and run the same evenhand judge command again: what it held is judged again"
 
@@ -116,7 +117,7 @@ class Shards:
         self.parts = _parts(place, str(self.facts["fingerprint"]))
         self.labels, self.calibrations = _Labels(self), _Calibrations()
         self.archive = self.pages = self
-        self._near: tuple[str, int, list[dict[str, Any]]] = ("", -1, [])
+        self._near: tuple[str, int, Any] = ("", -1, None)
 
     def __enter__(self) -> Self:
         return self
@@ -254,8 +255,10 @@ class Shards:
         return [orjson.loads(self.place.read(name)) for name in self.place.names(RUN, ".json")]
 
     def said(self, judge: int, pair: int) -> dict[Order, tuple[str, ...]]:
-        """Nothing: answers are there, but reading one takes a whole group of rows with all their tokens."""
-        return {}
+        """What the judge answered about one pair, word for word; the tokens beside the words are not read."""
+        hearings = self._fields(pair)["hearings"]
+        found = {h["order"]: tuple(answer["text"] for answer in h["answers"]) for h in hearings}
+        return {order: answers for order, answers in found.items() if answers}
 
     def pairs_heard(self, judges: Sequence[int]) -> int:
         """How many pairs count."""
@@ -284,9 +287,10 @@ class Shards:
                 begin += file.metadata.row_group(group).num_rows
                 group += 1
             if self._near[:2] != (part.name, group):
-                columns = [*_TEXTS, *_ABOUT, "key", "verdicts"]
-                self._near = (part.name, group, file.read_row_group(group, columns=columns).to_pylist())
-        return self._near[2][number - begin - 1]
+                columns = [*_TEXTS, *_ABOUT, "key", "verdicts", *_WORDS]
+                self._near = (part.name, group, file.read_row_group(group, columns=columns))
+        fields: dict[str, Any] = self._near[2].slice(number - begin - 1, 1).to_pylist()[0]
+        return fields
 
 
 class _Labels:
