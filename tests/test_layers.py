@@ -21,6 +21,7 @@ LAYERS = (
     "judge",
     "store",
     "shards",
+    "scaleout",
     "ballots",
     "people",
     "prices",

@@ -278,6 +278,9 @@ class Watch(Protocol):
     def judged(self, judgment: Judgment, usage: Usage, invalid: int) -> None:
         """One more pair is done."""
 
+    def moved(self, pairs: int, usage: Usage, invalid: int) -> None:
+        """So many pairs are done in all."""
+
     def say(self, text: str) -> None:
         """Something to know, once."""
 
@@ -311,7 +314,10 @@ class _Bar:
     def judged(self, judgment: Judgment, usage: Usage, invalid: int) -> None:
         if self._lines:
             self._bar.console.print(judgment_line(judgment))
-        self._done += 1
+        self.moved(self._done + 1, usage, invalid)
+
+    def moved(self, pairs: int, usage: Usage, invalid: int) -> None:
+        self._done = pairs
         now = time.monotonic()
         if now - self._told < _BAR_SECONDS and self._done < self._total:
             return  # thousands may come in a second, and nobody sees each
@@ -334,10 +340,15 @@ class _Lines:
         self._began = self._told = time.monotonic()
 
     def judged(self, judgment: Judgment, usage: Usage, invalid: int) -> None:
-        self._done += 1
         if self._lines:
+            self._done += 1
             err.print(judgment_line(judgment), soft_wrap=True)
-        elif time.monotonic() - self._told > _QUIET_SECONDS:
+        else:
+            self.moved(self._done + 1, usage, invalid)
+
+    def moved(self, pairs: int, usage: Usage, invalid: int) -> None:
+        self._done = pairs
+        if time.monotonic() - self._told > _QUIET_SECONDS:
             self._told = time.monotonic()
             pace = _pace(self._done, self._told - self._began)
             self.say(f"{self._done}/{self._total} pairs, {pace}, {usage.computed:,} tokens, {invalid} invalid")

@@ -85,8 +85,8 @@ class Pace:
         self._halved = 0.0
         self._best = float("inf")
         self._latency = 0.0
-        self._requests = _Window(self.limits.requests_per_minute)
-        self._tokens = _Window(self.limits.tokens_per_minute)
+        self._requests = Window(self.limits.requests_per_minute)
+        self._tokens = Window(self.limits.tokens_per_minute)
 
     @property
     def level(self) -> int:
@@ -136,7 +136,7 @@ class Pace:
             self.spent += self.price.of(answer.usage)
         self._went_well(time.monotonic() - began)
         if self._tokens.limited:
-            self._tokens.correct(_tokens(answer.usage) - _guess(prompt))
+            self._tokens.correct(tokens_of(answer.usage) - guess_tokens(prompt))
         return answer
 
     @property
@@ -152,7 +152,7 @@ class Pace:
         if limits.max_requests is not None and self.requests >= limits.max_requests:
             raise BudgetError(f"the budget of {limits.max_requests:,} requests is used up")
         if self.price is not None:
-            cost = self.price.of(Usage(computed=_guess(prompt), generated=prompt.verdicts))
+            cost = self.price.of(Usage(computed=guess_tokens(prompt), generated=prompt.verdicts))
         if limits.max_cost is not None and self.spent + self._reserved + cost > limits.max_cost:
             raise BudgetError(f"the budget of {limits.max_cost:g} is used up: {self.spent:.4f} spent")
         self.requests += 1
@@ -170,7 +170,7 @@ class Pace:
             while (quiet := self._quiet_until - time.monotonic()) > 0:
                 await self.sleep(quiet)
             for window, amount in ((self._requests, 1.0), (self._tokens, None)):
-                delay = window.take(_guess(prompt) if amount is None else amount) if window.limited else 0.0
+                delay = window.take(guess_tokens(prompt) if amount is None else amount) if window.limited else 0.0
                 if delay > 0:
                     await self.sleep(delay)
         finally:
@@ -219,7 +219,7 @@ class Pace:
             self._halved = time.monotonic()
 
 
-class _Window:
+class Window:
     """A limit per minute, kept by spacing: what is taken now is paid for by the time until the next."""
 
     def __init__(self, per_minute: float | None) -> None:
@@ -239,9 +239,11 @@ class _Window:
         self._free += amount / self._rate
 
 
-def _guess(prompt: Prompt) -> int:
+def guess_tokens(prompt: Prompt) -> int:
+    """About how many tokens a prompt has, before the server has counted."""
     return sum(len(span.text) for turn in prompt.turns for span in turn.spans) // _CHARACTERS
 
 
-def _tokens(usage: Usage) -> int:
+def tokens_of(usage: Usage) -> int:
+    """All tokens that count against a limit."""
     return usage.computed + usage.reused + usage.generated

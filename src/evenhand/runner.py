@@ -86,9 +86,10 @@ class Run:
         limits: Limits | None = None,
         price: Price | None = None,
         line: Line | None = None,
+        pace: Pace | None = None,  # one that has learnt already how fast to ask
     ) -> None:
         self.setup, self.store, self.orders, self.seed = setup, store, orders, seed
-        self.pace = Pace(setup.engine, limits or Limits(), price, seed=seed)
+        self.pace = pace or Pace(setup.engine, limits or Limits(), price, seed=seed)
         self.totals = Totals()
         self._stopping = False
         self._pairs: Iterator[Pair] = iter(pairs)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from collections.abc import Sequence
 from typing import Annotated, NoReturn
 
 import typer
@@ -33,11 +35,30 @@ def root(
     """A pairwise judge for language-model outputs: which of two responses is better, A, B or tie?"""
 
 
+# Options whose value may be left out, and what the value looks like where it is given.
+_OPTIONAL = {"--ray": re.compile(r"auto|local|(ray://)?[^/\\s]+:\d+")}
+
+
+def with_optional_values(words: Sequence[str]) -> list[str]:
+    """The words of a command line, with an empty value where an optional one was left out.
+
+    >>> with_optional_values(["judge", "--ray", "--out", "d"])
+    ['judge', '--ray=', '--out', 'd']
+    >>> with_optional_values(["judge", "--ray", "pairs.parquet"]), with_optional_values(["--ray", "head:6379"])
+    (['judge', '--ray=', 'pairs.parquet'], ['--ray', 'head:6379'])
+    """
+    following = [*words[1:], ""]
+    return [
+        f"{word}=" if word in _OPTIONAL and not _OPTIONAL[word].fullmatch(after) else word
+        for word, after in zip(words, following, strict=True)
+    ]
+
+
 def main() -> NoReturn:
     """Run a command; what went wrong is said in a sentence, with the remedy where one is known."""
     try:
         try:
-            app()
+            app(args=with_optional_values(sys.argv[1:]))
         finally:
             sys.stdout.flush()  # here, where a full disk can still be said
     except EvenhandError as error:

@@ -41,6 +41,15 @@ from evenhand.cli.options import (
     orders_from,
 )
 from evenhand.cli.running import endpoint_settings, open_judge, run_with_progress, show_run
+from evenhand.cli.scaling import (
+    OutOption,
+    RayOption,
+    Wanted,
+    WorkersOption,
+    check_options,
+    inputs_of,
+    judge_on_ray,
+)
 from evenhand.decision import Decider
 from evenhand.engines import catalog
 from evenhand.engines.llama import Hardware
@@ -102,10 +111,33 @@ def judge(
     context: ContextOption = None,
     threads: ThreadsOption = None,
     gpu_layers: GpuOption = None,
+    ray: RayOption = None,
+    out: OutOption = None,
+    workers: WorkersOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Judge every pair of a file, or the outputs of two models; a run that was stopped goes on where it stopped."""
-    given = find_input(pairs, candidate, baseline, Reading(questions, turn, join_on, skip_bad))
+    reading = Reading(questions, turn, join_on, skip_bad)
+    clashing = {"--until-decided": until_decided, "--dry-run": dry_run, "--db": db != DEFAULT_DB}
+    if check_options(ray, out, workers, clashing):
+        names, read_here = inputs_of(pairs, candidate, baseline, reading)
+        wanted = Wanted(
+            names,
+            read_here,
+            reading,
+            spec,
+            Protocol.load(protocol),
+            Hardware(context, threads, gpu_layers),
+            endpoint_settings(settings, samples, concurrency),
+            Limits(concurrency, requests_per_minute, tokens_per_minute, max_requests, max_cost),
+            orders_from(orders),
+            seed,
+            raw_markup,
+            find_price(spec, prices),
+            limit,
+        )
+        judge_on_ray(wanted, ray or "", out or "", workers, as_json=as_json)
+    given = find_input(pairs, candidate, baseline, reading)
     given.say()
     template, chosen = Protocol.load(protocol), orders_from(orders)
     if on and not until_decided:

@@ -33,7 +33,7 @@ def read_parquet(table: Table) -> Iterator[tuple[int, dict[str, Any] | RowFault]
     pyarrow()
     import pyarrow.parquet as parquet
 
-    with _faults(table), parquet.ParquetFile(table.path) as file:
+    with faults_of(table), parquet.ParquetFile(table.path) as file:
         check_columns(table, file.schema_arrow)
         yield from _rows(file.iter_batches(batch_size=_BATCH))
 
@@ -41,7 +41,7 @@ def read_parquet(table: Table) -> Iterator[tuple[int, dict[str, Any] | RowFault]
 def read_arrow(table: Table) -> Iterator[tuple[int, dict[str, Any] | RowFault]]:
     """The rows of an Arrow file: a stream, as `datasets` writes it, or the form with an index at its end."""
     arrow = pyarrow()
-    with _faults(table), arrow.memory_map(str(table.path)) as source:
+    with faults_of(table), arrow.memory_map(str(table.path)) as source:
         indexed = source.read(6) == b"ARROW1"
         source.seek(0)
         if indexed:
@@ -88,12 +88,12 @@ def _is_nested(kind: Any) -> bool:
 def _rows(batches: Iterable[Any]) -> Iterator[tuple[int, dict[str, Any] | RowFault]]:
     number = 0
     for batch in batches:
-        for row in _listed(batch):
+        for row in listed(batch):
             number += 1
             yield number, row
 
 
-def _listed(batch: Any) -> list[dict[str, Any] | RowFault]:
+def listed(batch: Any) -> list[dict[str, Any] | RowFault]:
     """A batch as rows; where a text is not UTF-8, only its own row is at fault."""
     try:
         rows: list[dict[str, Any] | RowFault] = batch.to_pylist()
@@ -115,7 +115,7 @@ def _row(batch: Any, place: int) -> dict[str, Any] | RowFault:
 
 
 @contextmanager
-def _faults(table: Table) -> Iterator[None]:
+def faults_of(table: Table) -> Iterator[None]:
     """Say in a sentence that a file is no Parquet or Arrow, or breaks off."""
     try:
         yield
