@@ -86,6 +86,14 @@ class Bench:
         counts = [self._loop.run(self._judge(task)) for task in batch.to_pylist()]
         return {"pairs": counts}
 
+    def close(self) -> None:
+        """Close the judge; an actor of Ray ends without this, with all that it holds."""
+        if self._loop is not None:
+            if self._setup is not None:
+                self._loop.run(self._setup.engine.close())
+            self._loop.close()
+            self._loop = None
+
     async def _judge(self, task: Mapping[str, Any]) -> int:
         work = _Task(self, str(task["task"]))
         if await work.told():
@@ -97,6 +105,7 @@ class Bench:
                 raise AssertionError("nobody but the keeper has a budget") from error
         except EvenhandError as error:
             await self._call("fail", Fault.of(error))
+        await work.told()
         return work.progress.pairs
 
     @property
@@ -137,7 +146,6 @@ class _Task:
         left = self._not_done(pairs)
         while not self._stopping and (group := list(islice(left, GROUP))):
             await self._hear(group)
-        await self.told()
 
     def _not_done(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """The pairs that are not in the folder yet."""
