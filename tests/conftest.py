@@ -22,9 +22,9 @@ SMOLLM = "smollm2-135m"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with a real model run one after the other: two models at once would wait for each other's cores."""
+    """Tests with a real model, or a cluster, run one after the other: two would wait for each other's cores."""
     for item in items:
-        if item.get_closest_marker("engine"):
+        if item.get_closest_marker("engine") or item.get_closest_marker("ray"):
             item.add_marker(pytest.mark.xdist_group("engine"))
 
 

@@ -87,10 +87,10 @@ def check_options(ray: str | None, out: str | None, workers: int | None, clashin
 
 def judge_on_ray(wanted: Wanted, address: str, out: str, workers: int | None, *, as_json: bool) -> None:
     """Judge on a cluster with progress, then show all that the folder holds."""
-    from evenhand.scaleout.cluster import connect, ray_data, share_cores
+    from evenhand.scaleout.cluster import address_of, connect, ray_data, share_cores
     from evenhand.shards import begin_shards
 
-    ray_data()  # before a model is fetched
+    ray_data(address_of(address))  # before a model is fetched
     began = time.time()
     embedded = find_address(wanted.spec) is None
     engine = open_judge(wanted.spec, wanted.hardware, wanted.endpoint)

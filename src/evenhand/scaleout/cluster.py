@@ -29,6 +29,11 @@ _QUIET = {
 }
 
 
+# A cluster for one run on one machine is nobody else's business: Ray asks for no password. (The name is that of the
+# systems where this is Ray's own choice.)
+_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+
+
 @dataclass(frozen=True)
 class Cluster:
     """A cluster that this process is connected to."""
@@ -42,9 +47,9 @@ class Cluster:
         self.ray.shutdown()
 
 
-def ray_data() -> Any:
-    """The library, or how to get it."""
-    for name, value in _QUIET.items():
+def ray_data(address: str = "local") -> Any:
+    """The library, or how to get it; it reads its settings from the environment when it is loaded."""
+    for name, value in {**_QUIET, **(_LOOPBACK if address == "local" else {})}.items():
         os.environ.setdefault(name, value)
     try:
         import ray
@@ -52,6 +57,15 @@ def ray_data() -> Any:
     except ImportError:
         raise InputError("--ray needs Ray", hint="pip install 'evenhand[ray]'") from None
     return ray
+
+
+def address_of(given: str) -> str:
+    """The address that is meant: the one given, else that of RAY_ADDRESS, else this machine alone.
+
+    >>> address_of("head:6379")
+    'head:6379'
+    """
+    return given or os.environ.get("RAY_ADDRESS", "") or "local"
 
 
 def connect(address: str = "", *, cores: int | None = None) -> Cluster:
@@ -62,7 +76,7 @@ def connect(address: str = "", *, cores: int | None = None) -> Cluster:
     evenhand.errors.InputError: ray://head:10001 is the address of Ray Client, which Ray Data does not work over
     (run the command on a node of the cluster with its plain address, or submit it: ray job submit -- evenhand ...)
     """
-    where = address or os.environ.get("RAY_ADDRESS", "") or "local"
+    where = address_of(address)
     if where.startswith("ray://"):
         raise InputError(
             f"{where} is the address of Ray Client, which Ray Data does not work over",
@@ -72,34 +86,42 @@ def connect(address: str = "", *, cores: int | None = None) -> Cluster:
     if not ADDRESS.fullmatch(where):
         raise InputError(f"--ray {where} is no address", hint="write HOST:PORT, or auto, or nothing")
     if where not in ("local", "auto"):
-        _probe(where)
-    ray = ray_data()
+        probe(where)
+    ray = ray_data(where)
     own = {"include_dashboard": False, "num_cpus": cores} if where == "local" else {}
     try:
         with _muted():
             ray.init(address=where, log_to_driver=False, logging_level=logging.CRITICAL, **own)
     except (ConnectionError, RuntimeError, ValueError) as fault:
-        raise _no_cluster(where, str(fault)) from None
+        raise _no_cluster(where, fault) from None
     _hush(ray)
     alive = [node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]]
     return Cluster(ray, where, tuple(cpus for cpus in alive if cpus))
 
 
-def _no_cluster(where: str, said: str) -> InputError:
+def _no_cluster(where: str, fault: Exception) -> InputError:
+    said = "\n".join(_causes(fault))
     if where == "auto":
         return InputError(
             "no Ray cluster runs on this machine", hint="start one: ray start --head, or give HOST:PORT"
         )
-    said = said.strip().splitlines()[0] if said.strip() else "it did not answer"
-    return InputError(
-        f"no connection to Ray at {where}: {said}",
-        hint="the command has to be given on a node of the cluster: ray start --address=" + where
-        if where != "local"
-        else "",
-    )
+    if "InvalidAuthToken" in said or "AuthenticationError" in said:
+        return InputError(
+            f"Ray at {where} asks for a token and was given none, or another",
+            hint="set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH, as on the cluster",
+        )
+    first = said.strip().splitlines()[0] if said.strip() else "it did not answer"
+    away = f"the command has to be given on a node of the cluster: ray start --address={where}"
+    return InputError(f"no connection to Ray at {where}: {first}", hint="" if where == "local" else away)
 
 
-def _probe(where: str) -> None:
+def _causes(fault: BaseException | None) -> Iterator[str]:
+    while fault is not None:
+        yield f"{fault}\n{type(fault).__name__}"
+        fault = fault.__cause__ or fault.__context__
+
+
+def probe(where: str) -> None:
     """Ray itself waits minutes for an address at which nobody answers."""
     host, _, port = where.rpartition(":")
     hint = "is the address right, and does the cluster run? ray status --address=" + where

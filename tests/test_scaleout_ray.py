@@ -1,0 +1,283 @@
+"""Judging on a real cluster of Ray on this machine: two workers, one of them killed; the command killed; Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from command import evenhand
+from conftest import SMOLLM
+from counting_server import label_of
+from evenhand.engines.catalog import ModelFile
+from evenhand.errors import InputError
+from evenhand.scaleout.cluster import probe
+from evenhand.shards import Row, open_shards
+from evenhand.store import Store
+from test_kill_endpoint import Counting
+
+pytestmark = pytest.mark.ray
+
+EVENHAND = Path(sys.executable).with_name("evenhand")
+RAY = Path(sys.executable).with_name("ray")
+TIME_LIMIT = 240.0
+# The cluster listens on loopback alone, and its workers do not give way to whatever else runs here.
+QUIET = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+WORKER = b"ray::MapWorker"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster of one node with two cores, in a session of its own."""
+
+    address: str
+    session: int
+
+    def workers(self) -> list[int]:
+        """The processes that are at judging."""
+        found = []
+        for entry in Path("/proc").glob("[0-9]*/cmdline"):
+            pid = int(entry.parent.name)
+            with suppress(OSError):  # it may be gone by now
+                if entry.read_bytes().startswith(WORKER) and os.getsid(pid) == self.session:
+                    found.append(pid)
+        return found
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    # Sockets lie in this folder, and their names may not be long.
+    short = Path(f"/tmp/evenhand-ray-{os.getpid()}")
+    short.symlink_to(tmp_path_factory.mktemp("ray"))
+    command = [str(RAY), "start", "--head", f"--port={address.partition(':')[2]}", "--num-cpus=2", "--block"]
+    command += ["--include-dashboard=false", "--disable-usage-stats", f"--temp-dir={short}"]
+    command += ["--node-ip-address=127.0.0.1", f"--object-store-memory={200 * 2**20}"]
+    nowhere = subprocess.DEVNULL
+    env = {**os.environ, **QUIET, **TOKEN}
+    process = subprocess.Popen(command, stdout=nowhere, stderr=nowhere, env=env, start_new_session=True)
+    try:
+        _wait_for_ray(address, process)
+        yield Cluster(address, process.pid)
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+        short.unlink()
+
+
+def _wait_for_ray(address: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + TIME_LIMIT
+    while True:
+        try:
+            return probe(address)
+        except InputError:
+            assert process.poll() is None, "Ray does not start"
+            assert time.monotonic() < deadline, "Ray does not answer"
+            time.sleep(0.2)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Counting]:
+    counting = Counting(tmp_path / "requests.log")
+    yield counting
+    counting.close()
+
+
+class Work:
+    """A file of pairs, and the command that judges it on the cluster."""
+
+    def __init__(self, folder: Path, count: int, judge: str, protocol: str, address: str) -> None:
+        self.file, self.out, self.count = folder / "pairs.parquet", folder / "out", count
+        rows = [
+            {"id": f"p{n}", "instruction": f"Question {n}", "output_1": f"x{n}", "output_2": f"y{n}", "n": n}
+            for n in range(count)
+        ]
+        pq.write_table(pa.Table.from_pylist(rows), self.file)
+        self.judge = ("judge", str(self.file), "--judge", judge, "--protocol", protocol, "--json")
+        self.words = (*self.judge, "--ray", address, "--out", str(self.out))
+
+    def start(self, *more: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [str(EVENHAND), *self.words, *more],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **QUIET, **TOKEN},
+        )
+
+    def finish(self, process: subprocess.Popen[str], code: int = 0) -> dict[str, Any]:
+        said, told = process.communicate(timeout=TIME_LIMIT)
+        assert process.returncode == code, told
+        facts: dict[str, Any] = json.loads(said)
+        return facts
+
+    def rows(self) -> dict[str, Row]:
+        """What counts; each pair stands there once, whoever was killed."""
+        with open_shards(self.out) as shards:
+            found = list(shards.heard())
+        assert len({row.pair.id for row in found}) == len(found)
+        return {row.pair.id: row for row in found}
+
+    def answered(self) -> int:
+        return sum(len(heard.answers) for row in self.rows().values() for heard in row.orders.values())
+
+
+def wait_for(server: Counting, asked: int, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + TIME_LIMIT
+    while server.asked().total() < asked:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "the workers do not get on"
+        time.sleep(0.01)
+
+
+def facts_of(rows: dict[str, Row]) -> dict[tuple[str, str], tuple[Any, ...]]:
+    return {
+        (name, order): (
+            heard.key,
+            [a.text for a in heard.answers],
+            {d: (v.label, v.p) for d, v in heard.verdicts.items()},
+        )
+        for name, row in rows.items()
+        for order, heard in row.orders.items()
+    }
+
+
+def local_facts(db: Path) -> dict[tuple[str, str], tuple[Any, ...]]:
+    """The same, out of a database of the local runner."""
+    found: dict[tuple[str, str], tuple[Any, ...]] = {}
+    with Store(db) as store:
+        judge = store.judges()[0]
+        for judgment in store.judgments(judge):
+            for name in judge.dimensions:
+                for order, verdict in judgment[name].orders.items():
+                    key = (judgment.pair.id, order)
+                    hearing, text = store._db.execute(
+                        "SELECT h.id, h.key FROM docket d JOIN pairs p ON p.id = d.pair JOIN hearings h"
+                        ' ON h.id = d.hearing WHERE p.name = ? AND d."order" = ?',
+                        key,
+                    ).fetchone()
+                    answers = [answer.text for answer in store.answers(hearing)]
+                    found.setdefault(key, (text, answers, {}))[2][name] = (verdict.label, verdict.p)
+    return found
+
+
+def test_a_worker_is_killed_and_every_pair_is_there_once_as_the_local_runner_has_it(
+    cluster: Cluster, server: Counting, tmp_path: Path, db: Path
+) -> None:
+    work = Work(tmp_path, 400, f"{server.url}#m", "overall", cluster.address)
+    process = work.start("--workers", "2", "--concurrency", "8")
+    wait_for(server, 200, process)
+    first, _ = cluster.workers()
+    os.kill(first, signal.SIGKILL)
+    facts = work.finish(process)
+    assert (facts["pairs"], facts["workers"], facts["dimensions"]["overall"]["invalid"]) == (400, 2, 0)
+    assert facts["attempts"] > facts["tasks"], "the lost task was begun anew"
+    rows = work.rows()
+    assert len(rows) == 400
+    assert all(row.finished for row in rows.values())
+    lost = server.asked().total() - 800
+    # What a task held that was not written: no more than its pairs.
+    assert 0 <= lost <= 2 * (400 // facts["tasks"] + 1)
+    assert Counter(a.text for row in rows.values() for h in row.orders.values() for a in h.answers) == Counter(
+        map(label_of, server.asked())
+    )
+    evenhand(*work.judge, "--db", db, "--concurrency", "8")
+    assert facts_of(rows) == local_facts(db)
+    again = work.finish(work.start("--workers", "2"))
+    assert (again["asked"], again["pairs"]) == (0, 400)
+
+
+def test_the_command_is_killed_and_goes_on_then_ctrl_c_and_goes_on(
+    cluster: Cluster, server: Counting, tmp_path: Path
+) -> None:
+    work = Work(tmp_path, 120, f"{server.url}#m", "chained", cluster.address)
+    process = work.start("--workers", "2", "--concurrency", "4")
+    wait_for(server, 300, process)
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + 60
+    while cluster.workers():
+        assert time.monotonic() < deadline, "Ray ends the workers of a command that is gone"
+        time.sleep(0.1)
+    kept, asked = len(work.rows()), server.asked().total()
+    assert 0 < kept < 120
+    process = work.start("--workers", "2", "--concurrency", "4")
+    wait_for(server, asked + 150, process)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=TIME_LIMIT)
+    assert process.returncode == 130, told
+    assert "the same command goes on from here" in told
+    assert kept < len(work.rows()) < 120
+    answered, asked = work.answered(), server.asked().total()
+    facts = work.finish(work.start("--workers", "2", "--concurrency", "4"))
+    assert facts["pairs"] == len(work.rows()) == 120
+    assert all(row.finished for row in work.rows().values())
+    assert work.answered() == 960
+    assert facts["asked"] == server.asked().total() - asked == 960 - answered, "what is kept is not asked again"
+
+
+def test_limits_hold_for_all_workers_together(cluster: Cluster, server: Counting, tmp_path: Path) -> None:
+    work = Work(tmp_path, 60, f"{server.url}#m", "overall", cluster.address)
+    facts = work.finish(
+        work.start("--workers", "2", "--max-requests", "50", "--requests-per-minute", "1200"), code=3
+    )
+    assert server.asked().total() == facts["asked"] == 50
+    assert facts["stopped"] == "the budget of 50 requests is used up"
+    arrivals = sorted(when for kind, when, _ in server._events if kind == "+")
+    assert arrivals[-1] - arrivals[0] >= 0.9 * 49 / 20, "twenty a second, not forty"
+    facts = work.finish(work.start("--workers", "2"))
+    assert (facts["pairs"], server.asked().total()) == (60, 120)
+
+
+def test_a_judge_that_refuses_all_ends_the_run_with_its_own_words(cluster: Cluster, tmp_path: Path) -> None:
+    work = Work(tmp_path, 20, "http://127.0.0.1:9/v1#m", "overall", cluster.address)
+    process = work.start("--set", "key_env=EVENHAND_NO_SUCH_KEY")
+    _, told = process.communicate(timeout=TIME_LIMIT)
+    assert process.returncode in (1, 2), told
+    assert "EVENHAND_NO_SUCH_KEY" in told
+
+
+def test_a_cluster_that_asks_for_a_token_says_so(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TOKEN, "RAY_AUTH_TOKEN", secrets.token_hex(32))
+    process = Work(tmp_path, 2, "http://127.0.0.1:9/v1#m", "overall", cluster.address).start()
+    _, told = process.communicate(timeout=TIME_LIMIT)
+    assert process.returncode == 2
+    assert "asks for a token" in told
+    assert "RAY_AUTH_TOKEN" in told
+
+
+@pytest.mark.engine
+def test_an_embedded_model_gives_the_same_verdicts_on_a_cluster_that_the_command_starts(
+    smollm: ModelFile, tmp_path: Path, db: Path
+) -> None:
+    work = Work(tmp_path, 6, SMOLLM, "overall", "local")
+    facts = work.finish(work.start("--workers", "2", "--context", "2048"))
+    assert (facts["pairs"], facts["workers"]) == (6, 2)
+    evenhand(*work.judge, "--db", db, "--context", "2048", "--threads", "1")
+    mine, theirs = facts_of(work.rows()), local_facts(db)
+    assert mine.keys() == theirs.keys()
+    for name, (key, answers, verdicts) in mine.items():
+        assert (key, answers) == theirs[name][:2]
+        for dimension, (label, p) in verdicts.items():
+            assert label == theirs[name][2][dimension][0]
+            assert p == pytest.approx(theirs[name][2][dimension][1], abs=1e-3)
