@@ -178,7 +178,7 @@ def test_a_task_that_is_begun_anew_counts_its_pairs_once_and_its_cost_twice() ->
     keeper.report("two", "0", "0-b", Progress(3, 0, 6, Usage(60)))
     standing = keeper.standing()
     assert standing.progress == Progress(5, 0, 20, Usage(200))
-    assert (standing.workers, standing.attempts) == (2, 3)
+    assert (standing.workers, standing.attempts, standing.lost) == (2, 3, 1)
 
 
 def test_pairs_that_kill_every_worker_do_not_keep_the_run_from_its_end() -> None:

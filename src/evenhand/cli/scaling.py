@@ -212,11 +212,15 @@ def _watch(run: Any, watch: console.Watch, total: int) -> None:
 
 
 def _look_on(run: Any, watch: console.Watch) -> None:
-    ended = False
+    ended, lost = False, 0
     while not ended:
         ended = run.wait(_POLL_SECONDS)
-        progress = run.standing().progress
+        standing = run.standing()
+        progress = standing.progress
         watch.moved(progress.pairs, progress.usage, progress.invalid)
+        if standing.lost > lost:
+            watch.say("a worker was lost; what it had not written is judged again")
+            lost = standing.lost
 
 
 def _judge_facts(setup: Setup) -> dict[str, Any]:

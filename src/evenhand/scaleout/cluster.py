@@ -23,6 +23,8 @@ _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_USAGE_STATS_PROMPT_ENABLED": "0",
     "RAY_BACKEND_LOG_LEVEL": "fatal",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # what the nodes say of lost workers would stand in standard output
+    "RAY_SCHEDULER_EVENTS": "0",
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
     "RAY_worker_niceness": "0",  # by itself Ray gives workers way to all other programs of the machine
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",

@@ -64,7 +64,8 @@ class Standing:
 
     progress: Progress
     workers: int  # that have reported
-    attempts: int  # at tasks; more than there are tasks where workers were lost
+    attempts: int  # at tasks
+    lost: int  # attempts whose worker was lost
     stopped: str = ""  # a budget that is used up
     fault: Fault | None = None
 
@@ -154,7 +155,7 @@ class Keeper:
             sum(each.asked for each in cost),
             Usage.total([each.usage for each in cost]) if cost else Usage(),
         )
-        return Standing(progress, len(self._workers), len(cost), self._stopped, self._fault)
+        return Standing(progress, len(self._workers), len(cost), len(cost) - len(done), self._stopped, self._fault)
 
 
 class Metered(Engine):
