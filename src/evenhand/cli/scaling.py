@@ -19,6 +19,7 @@ from evenhand.engines import open_engine
 from evenhand.engines.endpoint import EndpointSettings
 from evenhand.engines.llama import Hardware
 from evenhand.engines.presets import find_address
+from evenhand.engines.versions import versions_of
 from evenhand.errors import InputError
 from evenhand.judge import Orders, Setup
 from evenhand.pace import Limits, Pace
@@ -115,7 +116,7 @@ def judge_on_ray(wanted: Wanted, address: str, out: str, workers: int | None, *,
         show_run(summary, facts, f"{facts['judge']} under {wanted.protocol.name}, all of {out}")
         if facts["skipped"]:
             console.out.print(f"{facts['skipped']} broken rows were skipped.", style="yellow")
-        console.out.print(f"[dim]kept in {out}; see it again:[/] evenhand results {out}", soft_wrap=True)
+        console.out.print(f"[dim]kept in {out}; see it again:[/] evenhand results --db {out}", soft_wrap=True)
     raise typer.Exit(WITH_FAILURES if summary.invalid or facts["skipped"] or facts["stopped"] else DONE)
 
 
@@ -149,7 +150,12 @@ def _run(
         _watch(run, watch, work.count)
     outcome = run.outcome()
     progress = outcome.standing.progress
-    settings = {"orders": wanted.orders, "seed": wanted.seed, "workers": workers}
+    settings = {
+        "orders": wanted.orders,
+        "seed": wanted.seed,
+        "workers": workers,
+        **versions_of(setup.engine.identity),
+    }
     ended = time.time()
     note_run(place, RunNote(settings, began, ended, progress.pairs, progress.asked, progress.usage))
     return {
@@ -158,6 +164,7 @@ def _run(
         "cost": wanted.price.of(progress.usage) if wanted.price else None,
         "stopped": outcome.standing.stopped,
         "seconds": round(ended - began, 3),
+        "judging_seconds": round(outcome.standing.seconds, 3),
         "out": place.name,
         "workers": workers,
         "tasks": outcome.tasks,
@@ -229,14 +236,14 @@ def _judge_facts(setup: Setup) -> dict[str, Any]:
 
 
 def _summary(place: Any, protocol: Protocol) -> Summary:
+    from evenhand.counting import summarise
     from evenhand.shards import open_shards
+    from evenhand.shards.blocks import blocks
 
-    summary = Summary(protocol.dimensions)
     if place.names("part-", ".parquet"):
         with open_shards(place) as shards:
-            for judgment in shards.judgments(shards.judges(counted=False)[0]):
-                summary.add(judgment)
-    return summary
+            return summarise(blocks(shards), protocol.dimensions)
+    return Summary(protocol.dimensions)
 
 
 def inputs_of(

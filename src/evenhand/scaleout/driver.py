@@ -17,7 +17,8 @@ from evenhand.scaleout.cluster import Cluster
 from evenhand.scaleout.keeper import Keeper, Standing
 from evenhand.scaleout.slices import Checked, Slice, Work, check
 from evenhand.scaleout.worker import Bench, Recipe
-from evenhand.shards import Place, keys_in, open_shards
+from evenhand.shards import Place, Row, keys_in
+from evenhand.shards.schema import rows_of
 
 # Below so many rows, checking them here is quicker than starting workers for it.
 _FEW_ROWS = 20_000
@@ -60,17 +61,26 @@ def _check_batch(batch: Any, *, skip_bad: bool) -> Any:
 
 
 def begun_in(place: Place) -> dict[str, Sequence[Answer]]:
-    """The answers of hearings that were not brought to their end, by the hearing's key."""
-    if not place.names("part-", ".parquet"):
-        return {}
-    with open_shards(place) as shards:
-        return {
-            heard.key: heard.answers
-            for row in shards.heard()
-            if not row.finished
-            for heard in row.orders.values()
-            if heard.answers
-        }
+    """The answers of hearings that were not brought to their end, by the hearing's key.
+
+    Only files with such rows are read whole; of the others, one column.
+    """
+    begun: dict[str, Sequence[Answer]] = {}
+    for name in place.names("part-", ".parquet"):
+        for row in _unfinished(place, name):
+            begun |= {heard.key: heard.answers for heard in row.orders.values() if heard.answers}
+    return begun
+
+
+def _unfinished(place: Place, name: str) -> list[Row]:
+    import pyarrow.compute as compute
+    import pyarrow.parquet as parquet
+
+    with place.fs.open_input_file(place.file(name)) as source, parquet.ParquetFile(source) as file:
+        finished = file.read(columns=["finished"]).column("finished")
+        if compute.all(finished).as_py() is not False:
+            return []
+        return rows_of(file.read().filter(compute.invert(finished)))
 
 
 class ScaleOut:

@@ -6,6 +6,7 @@ It is a plain object; on a cluster it lives in an actor of its own and the worke
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -66,6 +67,7 @@ class Standing:
     workers: int  # that have reported
     attempts: int  # at tasks
     lost: int  # attempts whose worker was lost
+    seconds: float  # from the first word of a worker to the last
     stopped: str = ""  # a budget that is used up
     fault: Fault | None = None
 
@@ -89,6 +91,8 @@ class Keeper:
         self._done: dict[str, Progress] = {}  # by task, of its last attempt
         self._cost: dict[str, Progress] = {}  # by attempt
         self._attempts: dict[str, int] = {}
+        self._first: float | None = None
+        self._last = 0.0
         self._workers: set[str] = set()
         self._stopping, self._stopped = False, ""
         self._fault: Fault | None = None
@@ -119,6 +123,8 @@ class Keeper:
 
     def report(self, worker: str, task: str, attempt: str, progress: Progress) -> bool:
         """Note how far an attempt is; whether to begin no other pair."""
+        self._last = time.monotonic()
+        self._first = self._last if self._first is None else self._first
         self._workers.add(worker)
         if attempt not in self._cost:
             self._begun(task)
@@ -155,7 +161,9 @@ class Keeper:
             sum(each.asked for each in cost),
             Usage.total([each.usage for each in cost]) if cost else Usage(),
         )
-        return Standing(progress, len(self._workers), len(cost), len(cost) - len(done), self._stopped, self._fault)
+        seconds = 0.0 if self._first is None else self._last - self._first
+        lost = len(cost) - len(done)
+        return Standing(progress, len(self._workers), len(cost), lost, seconds, self._stopped, self._fault)
 
 
 class Metered(Engine):
