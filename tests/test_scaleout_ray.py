@@ -282,9 +282,9 @@ def test_a_cluster_that_asks_for_a_token_says_so(
 def test_an_embedded_model_gives_the_same_verdicts_on_a_cluster_that_the_command_starts(
     smollm: ModelFile, tmp_path: Path, db: Path
 ) -> None:
-    work = Work(tmp_path, 6, SMOLLM, "overall", "local")
+    work = Work(tmp_path, 4, SMOLLM, "overall", "local")
     facts = work.finish(work.start("--workers", "2", "--context", "2048"))
-    assert (facts["pairs"], facts["workers"]) == (6, 2)
+    assert (facts["pairs"], facts["workers"]) == (4, 2)
     evenhand(*work.judge, "--db", db, "--context", "2048", "--threads", "1")
     mine, theirs = facts_of(work.rows()), local_facts(db)
     assert mine.keys() == theirs.keys()
