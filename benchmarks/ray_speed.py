@@ -93,9 +93,7 @@ def run(pairs: Path, url: str, folder: Path, options: tuple[str, ...]) -> Took:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument(
-        "--pairs", type=int, default=2000, help="of the smaller run; the other has four times that"
-    )
+    parser.add_argument("--pairs", type=int, default=2000, help="of the smaller run; the other has four times that")
     parser.add_argument("--rounds", type=int, default=2)
     args = parser.parse_args()
     took: dict[tuple[str, int], list[Took]] = {}
