@@ -13,11 +13,13 @@ from evenhand.cli.app import DONE, WITH_FAILURES, app
 from evenhand.cli.inputs import Input, JoinOnOption, QuestionsOption, SkipBadOption, TurnOption
 from evenhand.cli.options import (
     DEFAULT_DB,
+    ConcurrencyOption,
     ContextOption,
     DbOption,
     GpuOption,
     JsonOption,
     JudgeOption,
+    MaxRequestsOption,
     OrdersOption,
     ProtocolOption,
     SamplesOption,
@@ -67,10 +69,8 @@ def arena(
     db: DbOption = DEFAULT_DB,
     settings: SetOption = None,
     samples: SamplesOption = 1,
-    concurrency: Annotated[
-        int | None, typer.Option("--concurrency", min=1, help="At most so many at once.")
-    ] = None,
-    max_requests: Annotated[int | None, typer.Option("--max-requests", min=1, help="Stop before more.")] = None,
+    concurrency: ConcurrencyOption = None,
+    max_requests: MaxRequestsOption = None,
     context: ContextOption = None,
     threads: ThreadsOption = None,
     gpu_layers: GpuOption = None,

@@ -121,7 +121,7 @@ def people_rows(store: Records, protocol: str, wish: Wish) -> Made:
 def stored_rows(store: Records, judges: list[JudgeRow], wish: Wish, db: str) -> Made:
     """Rows out of what judges said; preferences are those of one judge."""
     if not judges:
-        raise InputError(f"{db} holds no verdicts of that kind")
+        raise InputError(f"{db} holds no verdicts of that kind", hint="evenhand results shows what it holds")
     if wish.form in ("judgments", "verdicts"):
         make, columns = {
             "judgments": (forms.judgment_rows, forms.JUDGMENTS),

@@ -20,11 +20,15 @@ from evenhand.cli.deciding import Until, dimension_from
 from evenhand.cli.inputs import BaselineOption, Input, JoinOnOption, find_input
 from evenhand.cli.options import (
     DEFAULT_DB,
+    ConcurrencyOption,
     ContextOption,
     DbOption,
     GpuOption,
     JsonOption,
+    MaxCostOption,
+    MaxRequestsOption,
     OnOption,
+    PricesOption,
     SamplesOption,
     SetOption,
     ThreadsOption,
@@ -88,20 +92,16 @@ def gate(
     ] = 0.05,
     level: Annotated[float, typer.Option("--level", help="How sure to be: the level of the interval.")] = 0.95,
     max_pairs: Annotated[int | None, typer.Option("--max-pairs", min=1, help="Judge no more.")] = None,
-    max_requests: Annotated[int | None, typer.Option("--max-requests", min=1, help="Stop before more.")] = None,
-    max_cost: Annotated[float | None, typer.Option("--max-cost", min=0, help="Stop before it costs more.")] = None,
-    prices: Annotated[
-        Path | None, typer.Option("--prices", metavar="FILE", help="Your own table of prices, as JSON.")
-    ] = None,
+    max_requests: MaxRequestsOption = None,
+    max_cost: MaxCostOption = None,
+    prices: PricesOption = None,
     db: DbOption = DEFAULT_DB,
     seed: Annotated[int, typer.Option("--seed", help="Decides which pairs come first.")] = 0,
     markdown: Annotated[
         Path | None,
         typer.Option("--markdown", metavar="FILE", help="Write the result there, for a pull request."),
     ] = None,
-    concurrency: Annotated[
-        int | None, typer.Option("--concurrency", min=1, help="At most so many at once.")
-    ] = None,
+    concurrency: ConcurrencyOption = None,
     settings: SetOption = None,
     samples: SamplesOption = 1,
     context: ContextOption = None,

@@ -18,10 +18,12 @@ from evenhand import console
 from evenhand.cli.app import DONE, WITH_FAILURES, app
 from evenhand.cli.options import (
     DEFAULT_DB,
+    ConcurrencyOption,
     ContextOption,
     DbOption,
     GpuOption,
     JsonOption,
+    MaxRequestsOption,
     SetOption,
     ThreadsOption,
 )
@@ -77,10 +79,8 @@ def generate(
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first so many.")] = None,
     db: DbOption = DEFAULT_DB,
     settings: SetOption = None,
-    concurrency: Annotated[
-        int | None, typer.Option("--concurrency", min=1, help="At most so many at once.")
-    ] = None,
-    max_requests: Annotated[int | None, typer.Option("--max-requests", min=1, help="Stop before more.")] = None,
+    concurrency: ConcurrencyOption = None,
+    max_requests: MaxRequestsOption = None,
     context: ContextOption = None,
     threads: ThreadsOption = None,
     gpu_layers: GpuOption = None,

@@ -25,13 +25,17 @@ from evenhand.cli.inputs import (
 )
 from evenhand.cli.options import (
     DEFAULT_DB,
+    ConcurrencyOption,
     ContextOption,
     DbOption,
     GpuOption,
     JsonOption,
     JudgeOption,
+    MaxCostOption,
+    MaxRequestsOption,
     OnOption,
     OrdersOption,
+    PricesOption,
     ProtocolOption,
     RawOption,
     SamplesOption,
@@ -94,20 +98,16 @@ def judge(
     raw_markup: RawOption = False,
     settings: SetOption = None,
     samples: SamplesOption = 1,
-    concurrency: Annotated[
-        int | None, typer.Option("--concurrency", min=1, help="At most so many at once.")
-    ] = None,
+    concurrency: ConcurrencyOption = None,
     requests_per_minute: Annotated[
         float | None, typer.Option("--requests-per-minute", min=0.01, help="Ask no faster than that.")
     ] = None,
     tokens_per_minute: Annotated[
         float | None, typer.Option("--tokens-per-minute", min=1, help="Use no more than that.")
     ] = None,
-    max_requests: Annotated[int | None, typer.Option("--max-requests", min=1, help="Stop before more.")] = None,
-    max_cost: Annotated[float | None, typer.Option("--max-cost", min=0, help="Stop before it costs more.")] = None,
-    prices: Annotated[
-        Path | None, typer.Option("--prices", metavar="FILE", help="Your own table of prices, as JSON.")
-    ] = None,
+    max_requests: MaxRequestsOption = None,
+    max_cost: MaxCostOption = None,
+    prices: PricesOption = None,
     context: ContextOption = None,
     threads: ThreadsOption = None,
     gpu_layers: GpuOption = None,

@@ -72,6 +72,20 @@ GpuOption = Annotated[
     int | None, typer.Option("--gpu-layers", min=0, help="Layers on the GPU. Default: llama.cpp decides.")
 ]
 
+ConcurrencyOption = Annotated[
+    int | None, typer.Option("--concurrency", min=1, help="Have at most so many requests under way at once.")
+]
+MaxRequestsOption = Annotated[
+    int | None, typer.Option("--max-requests", min=1, help="Stop before more requests than this.")
+]
+MaxCostOption = Annotated[
+    float | None,
+    typer.Option("--max-cost", min=0, help="Stop before it costs more than this, by the table of prices."),
+]
+PricesOption = Annotated[
+    Path | None, typer.Option("--prices", metavar="FILE", help="Your own table of prices, as JSON.")
+]
+
 RenameOption = Annotated[
     list[str] | None,
     typer.Option(

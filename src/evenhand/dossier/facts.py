@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ from evenhand.verdict import found_on, headline
 if TYPE_CHECKING:
     from evenhand.card import Card
 
-__all__ = ["EXCERPT", "Dossier", "JudgePart", "Wishes", "compile_dossier", "write_date"]
+__all__ = ["EXCERPT", "Dossier", "JudgePart", "Wishes", "compile_dossier"]
 _FEWEST_MODELS = 3  # two have a win rate; a ranking says nothing more of them
 
 
@@ -278,12 +277,3 @@ def _without_names(card: dict[str, Any]) -> dict[str, Any]:
 def _example_facts(example: Example) -> dict[str, Any]:
     facts = {"id": example.name[0], "verdict": example.side or "invalid", "p": example.p, "people": example.known}
     return {**facts, "invalid_reason": example.invalid}
-
-
-def write_date(when: float | None) -> str:
-    """A day and minute, in universal time.
-
-    >>> write_date(0.0), write_date(None)
-    ('1970-01-01 00:00', '–')
-    """
-    return "–" if when is None else datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%d %H:%M")

@@ -10,18 +10,16 @@ import base64
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import IO, Any
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from evenhand.console import clock, percent
 from evenhand.dossier import pictures
 from evenhand.dossier.draws import KINDS
-from evenhand.dossier.facts import EXCERPT, Dossier, JudgePart, write_date
+from evenhand.dossier.facts import EXCERPT, Dossier, JudgePart
 from evenhand.errors import TemplateError
 from evenhand.judge import Judgment
 from evenhand.pairs import Pair
@@ -29,9 +27,9 @@ from evenhand.people import People
 from evenhand.protocol import ORDERS, Protocol
 from evenhand.store import Records
 from evenhand.verdict import SIDES, Finding
-from evenhand.web import charts
 from evenhand.web.markdown import render
-from evenhand.web.text import cut, visible
+from evenhand.web.templating import make_environment
+from evenhand.web.text import cut
 
 ANSWER_LIMIT = 1_000  # characters of one answer of a judge
 TEXT_LIMIT = 20_000  # characters of one text: the file is to be mailed, and to be opened
@@ -65,7 +63,7 @@ def write_page(dossier: Dossier, store: Records, to: IO[str]) -> None:
         "matrix": _matrix,
         "most_models": MOST_MODELS,
     }
-    for piece in _environment().get_template("report.html").generate(**facts):
+    for piece in make_environment("evenhand.dossier").get_template("report.html").generate(**facts):
         to.write(piece)
 
 
@@ -208,35 +206,3 @@ def _matrix(part: JudgePart) -> list[tuple[str, list[tuple[float | None, int]]]]
         (name, list(zip(rates, counts, strict=True))[:MOST_MODELS])
         for name, rates, counts in zip(found["models"], found["rates"], found["counts"], strict=True)
     ][:MOST_MODELS]
-
-
-# -- templates -----------------------------------------------------------------------------------------------
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        loader=ChoiceLoader([PackageLoader("evenhand.dossier"), PackageLoader("evenhand.web")]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_shown,
-    )
-    filters: dict[str, Callable[..., Any]] = {
-        "percent": percent,
-        "clock": clock,
-        "date": write_date,
-        "count": lambda n: f"{n:,}",
-        "json": lambda value: json.dumps(value, ensure_ascii=False, sort_keys=True, default=str),
-        "plural": lambda n, one, many="": one if n == 1 else many or f"{one}s",
-    }
-    environment.filters.update(filters)
-    environment.globals.update(bar=charts.bar, interval=charts.interval, span=charts.span)
-    return environment
-
-
-def _shown(value: Any) -> Any:
-    """Every text on its way into the file; it is escaped after this. A false `if` without `else` is nothing."""
-    if isinstance(value, StrictUndefined) and "inline if" in (value._undefined_hint or ""):
-        return ""
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value

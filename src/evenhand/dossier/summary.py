@@ -8,11 +8,12 @@ from typing import IO, Any
 
 from evenhand.console import clock, percent
 from evenhand.dossier.draws import Example, Kind
-from evenhand.dossier.facts import Dossier, JudgePart, write_date
+from evenhand.dossier.facts import Dossier, JudgePart
 from evenhand.dossier.passages import code, fenced, table
 from evenhand.pairs import Pair
 from evenhand.store import Records
 from evenhand.verdict import Finding
+from evenhand.web.templating import write_date
 
 _TEMPLATE_LIMIT = 20_000
 _TEXT_LIMIT = 2_000  # characters of one text; GitHub takes 65,536 in all

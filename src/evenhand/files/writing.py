@@ -40,9 +40,8 @@ def write_rows(path: str | Path, rows: Iterable[Mapping[str, Any]], columns: Col
     (1, ['a,b', "'=1+1,2"])
     """
     file = Path(path)
+    check_writes(file)
     kind, packing = _kind(file)
-    if not file.parent.is_dir():
-        raise InputError(f"there is no folder {file.parent} to write into", hint=f"mkdir -p {file.parent}")
     writers: dict[str, Callable[[BinaryIO, Iterable[Mapping[str, Any]], Columns], int]] = {
         ".jsonl": _jsonl,
         ".json": _json,
@@ -68,7 +67,10 @@ def harmless(value: Any) -> Any:
 
 def check_writes(path: str | Path) -> None:
     """Refuse a name that cannot be written to, before any work is done."""
-    _kind(Path(path))
+    file = Path(path)
+    _kind(file)
+    if not file.parent.is_dir():
+        raise InputError(f"there is no folder {file.parent} to write into", hint=f"mkdir -p {file.parent}")
 
 
 def _kind(file: Path) -> tuple[str, str]:

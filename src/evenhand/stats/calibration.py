@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from evenhand.stats.agreement import CATEGORIES, MISSING, Codes, is_decided
 from evenhand.stats.bias import LIGHT
 from evenhand.stats.clustered import Array, Estimate, estimate, mean, ratio, sums_by_cluster
+from evenhand.stats.clusters import places
 
 TINY = 1e-9
 # Bins of the confidence in the favoured side, which lies between one half and one.
@@ -246,7 +247,7 @@ def fit(
     """
     true = _codes(truth)
     inputs = Inputs(*(np.asarray(x, dtype=np.float64).reshape(-1) for x in (log_odds, log_length)))
-    groups = np.unique(np.asarray(clusters), return_inverse=True)[1].reshape(-1)
+    groups = places(clusters)
     _refuse(true, groups)
     folds = _folds(groups, inputs, true, seed)
     raw = np.asarray(p, dtype=np.float64).reshape(-1, CATEGORIES)

@@ -1,9 +1,10 @@
-"""Estimates with intervals, where rows that belong together are one cluster.
+"""Estimates with intervals of any statistic of sums, where rows that belong together are one cluster.
 
-Every statistic here is a function of sums over rows, so that what it would be without one cluster is had by
-taking that cluster's sums away. The spread of those values is the delete-one-cluster jackknife's variance: Efron &
-Stein (1981), "The jackknife estimate of variance", Annals of Statistics 9, 586-596; for clusters MacKinnon, Nielsen
-& Webb (2023), "Cluster-robust inference: a guide to empirical practice", Journal of Econometrics 232, 272-299.
+A win rate has a narrower interval of its own, in `clusters.py`; this one serves whatever is a function of sums over
+rows: kappas, correlations, differences, biases. What such a statistic would be without one cluster is had by taking
+that cluster's sums away. The spread of those values is the delete-one-cluster jackknife's variance: Efron & Stein
+(1981), "The jackknife estimate of variance", Annals of Statistics 9, 586-596; for clusters MacKinnon, Nielsen & Webb
+(2023), "Cluster-robust inference: a guide to empirical practice", Journal of Econometrics 232, 272-299.
 
 A statistic at the end of its range has no spread and is not certain for that. So the interval is taken around the
 data with a few made-up clusters of mean size, some as good and as many as bad as can be: for shares this is
@@ -20,9 +21,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from evenhand.stats.clusters import Floats as Array
+from evenhand.stats.clusters import ordered_sum, places, t_quantile
+
 Statistic = Callable[[Array], Array]
 METHOD = "delete-one-cluster jackknife, t"
 _ADJUSTED = "delete-one-cluster jackknife, t, adjusted"
@@ -65,7 +68,7 @@ def sums_by_cluster(columns: ArrayLike, clusters: ArrayLike) -> Array:
            [2., 2.]])
     """
     table = np.asarray(columns, dtype=np.float64)
-    groups = np.unique(np.asarray(clusters), return_inverse=True)[1].reshape(-1)
+    groups = places(clusters)
     count = int(groups.max()) + 1 if groups.size else 0
     sums = np.zeros((count, table.shape[1] if table.ndim == 2 else 0))
     for column in range(sums.shape[1]):
@@ -97,9 +100,7 @@ def estimate(
     value = _value(sums, statistic) if count else None
     if value is None or count < 2:
         return Estimate(value, None, None, n, count, level)
-    from scipy.special import stdtrit  # a fifth of the time that importing scipy.stats takes
-
-    quantile = float(stdtrit(count - 1, (1 + level) / 2))
+    quantile = t_quantile(count - 1, level)
     weights = np.ones(count)
     if extremes is not None:
         made_up = quantile**2 / 2 if extremes.clusters is None else extremes.clusters
@@ -179,5 +180,5 @@ def _jackknife(sums: Array, weights: Array, statistic: Statistic) -> tuple[float
     count = float(weights.sum())
     if not np.isfinite(centre) or not np.isfinite(without).all():
         return None, None
-    spread = np.sort(weights * (without - centre) ** 2).sum()
+    spread = ordered_sum(weights * (without - centre) ** 2)
     return centre, float(np.sqrt(spread * (count - 1) / count))

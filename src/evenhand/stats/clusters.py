@@ -237,7 +237,7 @@ def t_quantile(freedom: float, level: float = 0.95) -> float:
     >>> round(t_quantile(9), 3)
     2.262
     """
-    from scipy.special import stdtrit
+    from scipy.special import stdtrit  # a fifth of the time that importing scipy.stats takes
 
     return float(stdtrit(max(freedom, 1.0), (1 + level) / 2))
 

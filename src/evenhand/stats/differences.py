@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from evenhand.stats.clusters import places
 from evenhand.stats.comparisons import Comparisons, Floats
 from evenhand.stats.parts import Part, Parts
 
@@ -70,7 +71,7 @@ def _leads(data: Comparisons, parts: Parts, upper: int, lower: int) -> tuple[Flo
     chosen, strength = rows.of(met), parts.spread("strengths")
     lead = np.where(down[met], 1, -1) * (strength[chosen.one] - strength[chosen.two])
     decided = chosen.wins_1 + chosen.wins_2
-    home = np.unique(chosen.cluster, return_inverse=True)[1].reshape(-1)
+    home = places(chosen.cluster)
     return lead, decided / np.bincount(home, decided)[home] if len(decided) else decided
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from evenhand.console import clock, percent
@@ -15,10 +15,10 @@ from evenhand.web import charts
 from evenhand.web.text import visible
 
 
-def make_environment() -> Environment:
-    """The templates of `web/templates`, their filters, and the charts."""
+def make_environment(*packages: str) -> Environment:
+    """The templates of `web/templates`, behind those of other packages, their filters, and the charts."""
     environment = Environment(
-        loader=PackageLoader("evenhand.web"),
+        loader=ChoiceLoader([PackageLoader(name) for name in (*packages, "evenhand.web")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -28,7 +28,7 @@ def make_environment() -> Environment:
     filters: dict[str, Callable[..., Any]] = {
         "percent": percent,
         "clock": clock,
-        "date": _date,
+        "date": write_date,
         "count": lambda n: f"{n:,}",
         "json": lambda value: json.dumps(value, ensure_ascii=False, sort_keys=True, default=str),
         "plural": lambda n, one, many="": one if n == 1 else many or f"{one}s",
@@ -45,10 +45,10 @@ def _shown(value: Any) -> Any:
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _date(when: float) -> str:
+def write_date(when: float | None) -> str:
     """A day and minute, in universal time.
 
-    >>> _date(0)
-    '1970-01-01 00:00'
+    >>> write_date(0.0), write_date(None)
+    ('1970-01-01 00:00', '–')
     """
-    return datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%d %H:%M")
+    return "–" if when is None else datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%d %H:%M")
