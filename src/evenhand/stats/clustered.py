@@ -3,8 +3,8 @@
 A win rate has a narrower interval of its own, in `clusters.py`; this one serves whatever is a function of sums over
 rows: kappas, correlations, differences, biases. What such a statistic would be without one cluster is had by taking
 that cluster's sums away. The spread of those values is the delete-one-cluster jackknife's variance: Efron & Stein
-(1981), "The jackknife estimate of variance", Annals of Statistics 9, 586-596; for clusters MacKinnon, Nielsen & Webb
-(2023), "Cluster-robust inference: a guide to empirical practice", Journal of Econometrics 232, 272-299.
+(1981), "The jackknife estimate of variance", Annals of Statistics 9, 586-596; for clusters MacKinnon, Nielsen &
+Webb (2023), "Cluster-robust inference: a guide to empirical practice", Journal of Econometrics 232, 272-299.
 
 A statistic at the end of its range has no spread and is not certain for that. So the interval is taken around the
 data with a few made-up clusters of mean size, some as good and as many as bad as can be: for shares this is
@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evenhand.stats.clusters import Floats as Array
-from evenhand.stats.clusters import ordered_sum, places, t_quantile
+from evenhand.stats.clusters import Floats, ordered_sum, places, t_quantile
 
+Array = Floats
 Statistic = Callable[[Array], Array]
 METHOD = "delete-one-cluster jackknife, t"
 _ADJUSTED = "delete-one-cluster jackknife, t, adjusted"
