@@ -34,7 +34,8 @@ from evenhand.web.app import make_app
 from evenhand.web.serving import Address, open_site
 from evenhand.web.site import known
 
-WORDS = [f"word{i}" for i in range(4000)]
+SYLLABLES = [a + b for a in "bcdfghklmnprstvz" for b in ("a", "e", "i", "o", "u", "an", "er", "is", "ol", "un")]
+WORDS = ["".join(random.Random(i).choices(SYLLABLES, k=2 + i % 3)) for i in range(4000)]
 
 
 def main() -> None:
@@ -123,10 +124,14 @@ def measure(db: Path, count: int, rounds: int) -> None:
             "the list, most doubtful first": lambda n: "/pairs?judge=1",
             "the list, a page from the middle": lambda n: f"/pairs?judge=1&page={1 + n // 50}",
             "the list, filtered": lambda n: "/pairs?judge=1&verdict=1&only=inconsistent&f.topic=3",
-            "a search for a word": lambda n: f"/pairs?judge=1&q=word{n % 4000}",
+            "a search for a word": lambda n: f"/pairs?judge=1&q={WORDS[n % 4000]}",
+            "a search before the index is there": lambda n: f"/pairs?judge=1&q={WORDS[(n + 7) % 4000]}",
         }
+        timed("the index that searches ask", partial(server.wait_for_words, count))
         for name, address in pages.items():
-            some = pairs[:5] if "search" in name else pairs  # each reads every text
+            some = pairs[:5] if "before" in name else pairs  # each reads every text
+            if "before" in name:
+                server.forget_words()
             report(name, [time_of(partial(server.get, address(n))) for n in some], base)
         report("the overview", [time_of(lambda: server.get("/")) for _ in range(5)], base)
 
@@ -172,6 +177,7 @@ class Server:
         self.server = uvicorn.Server(uvicorn.Config(make_app(site), log_level="critical", access_log=False))
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]}, daemon=True)
         self.link = site.door.link
+        self.site = site
 
     def __enter__(self) -> Server:
         self.thread.start()
@@ -181,6 +187,16 @@ class Server:
         self.cookie = ""
         self.cookie = self.get(f"/enter/{self.link}", 303).partition(";")[0]
         return self
+
+    def wait_for_words(self, count: int) -> None:
+        """Wait until the index has taken in all pairs."""
+        while self.site.words is None or self.site.words.last < count:
+            time.sleep(0.1)
+
+    def forget_words(self) -> None:
+        """Throw the index away, as if it were not made yet."""
+        if self.site.words is not None:
+            self.site.words.close()
 
     def get(self, path: str, expected: int = 200) -> str:
         """Ask for a page; the cookie that comes with it."""

@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from html.parser import HTMLParser
@@ -534,6 +535,46 @@ def test_what_takes_long_is_counted_aside(tmp_path: Path) -> None:
             page = owner.get(address).text
             assert "scripted" in page
             assert "being counted" not in page
+
+
+def test_figures_of_a_moment_ago_are_shown_while_a_run_goes_on(tmp_path: Path) -> None:
+    """A page whose figures never settle would show none at all."""
+    path = tmp_path / "evenhand.db"
+    fill(path, plain_pairs(6))
+    with WebServer(path) as server:
+        owner = server.owner()
+        for address in ("/", "/card"):
+            assert "Newer" not in owner.get(address).text
+        fill(path, plain_pairs(9))
+        server.absorb()
+        server.site.patience = 0.2
+        with server.site._one_figure:  # somebody else is counting
+            for address in ("/", "/card"):
+                page = owner.get(address).text
+                assert "scripted" in page
+                assert "Newer verdicts" in page
+            assert "6 pairs · judge 1" in owner.get("/").text
+        server.site.patience = 60.0
+        page = owner.get("/").text
+        assert "9 pairs · judge 1" in page
+        assert "Newer verdicts" not in page
+
+
+def test_a_search_asks_the_index_and_finds_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "evenhand.db"
+    fill(path, plain_pairs(9))
+    with WebServer(path) as server:
+        owner = server.owner()
+        words = server.site.words
+        assert words is not None
+        while words.last < 9:
+            time.sleep(0.01)
+        found = owner.get("/pairs?q=NUMBER+7").text
+        assert "<b>1</b> pair" in found
+        assert "pair-0007" in found
+        fill(path, plain_pairs(18))
+        server.absorb()
+        assert "pair-0017" in owner.get("/pairs?q=number+17").text, "what came later is found, too"
 
 
 def test_pairs_that_teach_most_come_first_on_request(tmp_path: Path) -> None:

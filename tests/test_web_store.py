@@ -23,6 +23,7 @@ from evenhand.report import cluster_of
 from evenhand.store import Conflict, HumanLabel, Row, Store, View
 from evenhand.store.pages import ONLY, SORTS, Only
 from evenhand.store.schema import MIGRATIONS
+from evenhand.store.words import WordIndex
 from evenhand.web.overview import Clusters, overview
 from web_server import fill, plain_pairs
 
@@ -78,6 +79,40 @@ def flat(facts: Any, name: str = "") -> dict[str, Any]:
         parts = facts.items() if isinstance(facts, dict) else enumerate(facts)
         return {key: value for k, part in parts for key, value in flat(part, f"{name}.{k}").items()}
     return {name: facts}
+
+
+LETTERS = st.text(st.sampled_from("aAbßÉé%_\\\"' \u0130ſ\x00\n漢"), max_size=12)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(LETTERS, LETTERS, LETTERS), min_size=1, max_size=6), st.lists(LETTERS, max_size=8))
+def test_an_index_finds_what_reading_everything_finds(texts: list[tuple[str, str, str]], sought: list[str]) -> None:
+    """Also while it knows only some of the pairs, and of texts that it cannot tell of."""
+    with Store(":memory:") as store, WordIndex() as words:
+        store.add_pairs(Pair(*three, id=f"Aab {n}") for n, three in enumerate(texts))
+        pieces = [*sought, "aab", texts[0][0][1:5], texts[-1][2][:4]]
+        plain = {text: store.pages.all_pairs(text) for text in pieces}
+        for _ in range(2):
+            store.pages.words, store.pages._sought = words, None
+            assert {text: store.pages.all_pairs(text) for text in pieces} == plain
+            store.pages.teach(words)
+        assert words.last == len(texts)
+        store.add_pairs([Pair("aab later", "x", "y", id="later")])
+        assert store.pages.all_pairs("aab")[0] == plain["aab"][0] + 1
+
+
+def test_an_index_that_is_gone_is_not_missed(tmp_path: Path) -> None:
+    fill(tmp_path / "evenhand.db", plain_pairs(5))
+    with Store(tmp_path / "evenhand.db") as store:
+        store.pages.words = words = WordIndex()
+        assert store.pages.teach(words) == 5
+        folder = Path(words.path).parent
+        assert folder.exists()
+        assert store.pages.all_pairs("number 3")[0] == 1
+        words.close()
+        assert not folder.exists()
+        assert store.pages.all_pairs("number 4")[0] == 1
+        assert store.pages.teach(words) == 0
 
 
 def test_clusters_know_pairs_that_came_later(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Literal, cast, get_args
 from evenhand.pairs import Pair, Side
 from evenhand.protocol import Order
 from evenhand.store.schema import clearly
+from evenhand.store.words import WordIndex
 
 Only = Literal["inconsistent", "invalid", "against_people", "with_people", "against_judges"]
 Sort = Literal["doubt", "sure", "entry", "gap"]
@@ -130,6 +131,8 @@ class PageBook:
 
     def __init__(self, db: sqlite3.Connection, path: str) -> None:
         self._db, self._path = db, path
+        self.words: WordIndex | None = None  # which pairs may hold a text, where somebody keeps an index
+        self._asked: WordIndex | None = None  # the one that is attached
         self._sought: tuple[str, int] | None = None  # what the table `sought` holds, and up to which pair
 
     # -- lists -----------------------------------------------------------------------------------
@@ -250,8 +253,37 @@ class PageBook:
         self._db.execute("CREATE TEMP TABLE IF NOT EXISTS sought (pair INTEGER PRIMARY KEY)")
         if not done:
             self._db.execute("DELETE FROM temp.sought")
+        done = self._seek_by_words(text, done, last)
         self._db.execute(_SEEK_SQL, (done, last, *(_like(text),) * 4))
         self._sought = (text, last)
+
+    def _seek_by_words(self, text: str, done: int, last: int) -> int:
+        """Look through the pairs that an index names, as far as it knows them; the last of those it knows."""
+        words = self.words
+        known = min(last, words.last) if words is not None else 0
+        pattern = words.pattern(text) if words is not None and known > done else None
+        if words is None or pattern is None:
+            return done
+        try:
+            if self._asked is not words:
+                self._db.execute("ATTACH ? AS words", (words.path,))
+                self._asked = words
+            self._db.execute(_SEEK_SQL + _NAMED_SQL, (done, known, *(_like(text),) * 4, pattern))
+        except sqlite3.OperationalError:  # it was thrown away meanwhile
+            self.words = None
+            return done
+        return known
+
+    def teach(self, words: WordIndex) -> int:
+        """Take pairs that an index does not know yet into it; how many."""
+        with clearly(self._path):
+            return words.add(
+                self._db.execute(
+                    "SELECT id, name, instruction, output_1, output_2 FROM pairs WHERE id > ? ORDER BY id"
+                    " LIMIT 500",
+                    (words.last,),
+                )
+            )
 
     # -- one pair --------------------------------------------------------------------------------
 
@@ -400,6 +432,8 @@ _TEXT_SQL = "f.pair IN (SELECT pair FROM temp.sought)"
 _SEEK_SQL = "INSERT INTO temp.sought SELECT id FROM pairs WHERE id > ? AND id <= ? AND ({})".format(
     " OR ".join(f"{column} LIKE ? ESCAPE '\\'" for column in ("name", "instruction", "output_1", "output_2"))
 )
+
+_NAMED_SQL = " AND id IN (SELECT rowid FROM words.grams WHERE grams MATCH ?)"
 
 
 def _like(text: str) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
@@ -21,6 +23,7 @@ from evenhand.errors import EvenhandError
 from evenhand.pairs import Pair, Side
 from evenhand.people import People, label_of
 from evenhand.store import Annotator, Store
+from evenhand.store.words import WordIndex
 from evenhand.web.guard import Door, Refusal, form_token
 from evenhand.web.overview import Clusters
 from evenhand.web.templating import make_environment
@@ -68,9 +71,10 @@ class Site:
     _places: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_MOST_STORES))
     _stop: threading.Event = field(default_factory=threading.Event)
     patience: float = 1.5  # seconds that a page waits for a figure before it says that it is being counted
+    words: WordIndex | None = None  # made when the server starts
     clusters: Clusters = field(default_factory=Clusters)  # figures are counted one at a time, and share it
     generation: int = 0  # of the lists: another number whenever they have changed
-    _keeper: threading.Thread | None = None
+    _keepers: list[threading.Thread] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _figures: dict[Hashable, _Count] = field(default_factory=dict)
     _one_figure: threading.Lock = field(default_factory=threading.Lock)  # counting takes a core
@@ -99,6 +103,7 @@ class Site:
             except queue.Empty:
                 store = Store(self.db)
                 store.flush_each()
+            store.pages.words = self.words
             try:
                 yield store
             finally:
@@ -114,9 +119,12 @@ class Site:
             return store.findings.waiting()
 
     def start(self) -> None:
-        """Keep the lists fresh in the background, while runs write to the same file."""
-        self._keeper = threading.Thread(target=self._keep, name="lists", daemon=True)
-        self._keeper.start()
+        """Keep the lists and the index fresh in the background, while runs write to the same file."""
+        self.words = words = WordIndex()
+        for work, name in ((self._keep, "lists"), (lambda: self._learn(words), "words")):
+            thread = threading.Thread(target=work, name=name, daemon=True)
+            thread.start()
+            self._keepers.append(thread)
 
     def _keep(self) -> None:
         pause = _IDLE_SECONDS
@@ -128,11 +136,23 @@ class Site:
                 log.warning("the lists cannot be brought up to date: %s", fault)
                 pause = _AFTER_FAULT_SECONDS
 
+    def _learn(self, words: WordIndex) -> None:
+        """Take new pairs into the index that searches ask; pages and runs go first."""
+        if sys.platform == "linux":  # elsewhere a thread has no rank of its own
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+        with suppress(EvenhandError):  # a search then reads all texts
+            while words.open and not self._stop.wait(_IDLE_SECONDS):
+                with self.store() as store:
+                    while not self._stop.wait(0.002) and store.pages.teach(words):
+                        pass
+
     def close(self) -> None:
         """Stop, and close the database."""
         self._stop.set()
-        if self._keeper is not None:
-            self._keeper.join()
+        for thread in self._keepers:
+            thread.join()
+        if self.words is not None:
+            self.words.close()
         while not self._stores.empty():
             self._stores.get_nowait().close()
 
