@@ -22,6 +22,8 @@ import uvicorn
 from playwright.sync_api import Browser, sync_playwright
 
 from evenhand import Judge, Pair, ScriptedEngine
+from evenhand.dossier import compile_dossier
+from evenhand.dossier.page import write_page
 from evenhand.pairs import sample_pairs
 from evenhand.protocol import Prompt, Protocol
 from evenhand.store import Store
@@ -62,7 +64,8 @@ def main() -> None:
         try:
             with sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=chromium, args=[*FLAGS])
-                take(browser, site.base, f"/enter/{site.door.link}", f"/a/{secret}")
+                report = write_report(db, Path(folder) / "report.html")
+                take(browser, site.base, f"/enter/{site.door.link}", f"/a/{secret}", report)
                 browser.close()
         finally:
             server.should_exit = True
@@ -70,7 +73,14 @@ def main() -> None:
             listening.close()
 
 
-def take(browser: Browser, base: str, owner: str, annotator: str) -> None:
+def write_report(db: Path, file: Path) -> Path:
+    """The report of the same database."""
+    with Store(db) as store, file.open("w", encoding="utf-8") as to:
+        write_page(compile_dossier(store, store.judges()), store, to)
+    return file
+
+
+def take(browser: Browser, base: str, owner: str, annotator: str, report: Path) -> None:
     """The pictures."""
     first = browser.new_context()
     page = first.new_page()
@@ -83,8 +93,8 @@ def take(browser: Browser, base: str, owner: str, annotator: str) -> None:
             color_scheme="dark" if scheme == "dark" else "light",
         )
         page = context.new_page()
-        for name, address in PAGES.items():
-            page.goto(base + address, wait_until="networkidle")
+        for name, address in {**PAGES, "report": report.as_uri()}.items():
+            page.goto(address if "://" in address else base + address, wait_until="networkidle")
             file = IMAGES / f"{name}-{scheme}.png"
             page.screenshot(path=str(file))
             print(file.relative_to(IMAGES.parents[1]), f"{file.stat().st_size / 1000:.0f} kB")
