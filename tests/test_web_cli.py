@@ -69,6 +69,8 @@ def test_bare_pairs_are_entered_and_can_be_labelled(tmp_path: Path) -> None:
                 assert client.post("/people/invite", {"name": "wil", "here": 1, "count": 3}).status == 303
                 assert "spider" in client.get("/annotate").text
             assert "Question number 2" in client.get("/pairs").text
+            program.send_signal(signal.SIGINT)
+            assert program.wait(30) == STOPPED
         finally:
             program.kill()
             program.wait()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from evenhand.store import Conflict, HumanLabel, Row, Store, View
 from evenhand.store.pages import ONLY, SORTS, Only
 from evenhand.store.schema import MIGRATIONS
 from evenhand.store.words import WordIndex
-from evenhand.web.overview import Clusters, overview
+from evenhand.web.overview import Clusters, overview, win_matrix
 from web_server import fill, plain_pairs
 
 DIMENSIONS = ["precision", "correctness", "format", "overall"]
@@ -71,6 +71,27 @@ def test_the_overview_says_what_results_says(filled: Path, store: Store) -> None
             mine = json.loads(json.dumps(dimension.facts))
             assert flat(mine) == pytest.approx(flat(theirs)), (judge["protocol"], dimension.name)
         assert not judge["dimensions"]
+
+
+def test_effects_and_matches_are_those_of_report_and_rank(filled: Path, store: Store) -> None:
+    told = {
+        judge["fingerprint"]: judge
+        for judge in json.loads(evenhand("report", "--db", str(filled), "--json").stdout)["judges"]
+    }
+    for item in overview(store):
+        theirs = told[item.judge.fingerprint]
+        for dimension in item.dimensions:
+            effects = theirs["effects"][dimension.name]
+            assert dimension.facts["position_lift"] == pytest.approx(effects["position_lift"]["value"])
+            assert asdict(dimension.longer) == effects["longer"]
+        matrix = theirs["ranking"]["win_matrix"]
+        models, cells = win_matrix(store.pages.matches(item.judge.id, theirs["decides"]))
+        assert set(models) == set(matrix["models"]) == {"alpha", "beta", "gamma"}
+        for a, rates, counts in zip(matrix["models"], matrix["rates"], matrix["counts"], strict=True):
+            for b, rate, count in zip(matrix["models"], rates, counts, strict=True):
+                if a != b:
+                    assert cells[a, b].rate.value == pytest.approx(rate)
+                    assert cells[a, b].rate.n == count
 
 
 def flat(facts: Any, name: str = "") -> dict[str, Any]:

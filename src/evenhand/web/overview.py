@@ -11,7 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from evenhand.report import Places, Tally, cluster_number
+from evenhand.stats.agreement import TIE
+from evenhand.stats.bias import longer_rate, longer_side
+from evenhand.stats.clustered import Estimate
 from evenhand.stats.winrate import Rate, win_rate
 from evenhand.store import Counts, JudgeRow, Store
 from evenhand.web.address import dimensions_of
@@ -42,9 +47,11 @@ class DimensionFacts:
         return {side: self.tally.sides[side] / n for side in ("1", "2", "tie")} if n else None
 
     @property
-    def longer(self) -> Rate:
-        """How often the longer output won, of the decided pairs whose outputs differ in length."""
-        return win_rate(self.counts.longer, 0, self.counts.unequal - self.counts.longer)
+    def longer(self) -> Estimate:
+        """How often the longer output is chosen, a tie counting one half, where outputs differ in length."""
+        codes = np.array([1, TIE, 0])[np.array(self.tally.hard)]  # twice the value of side 1 -> 2, tie, 1
+        gaps = np.array(self.tally.where.longer)
+        return longer_rate(codes, longer_side(gaps, np.zeros_like(gaps)), np.array(self.tally.where.clusters))
 
     @property
     def agreed(self) -> Rate:
