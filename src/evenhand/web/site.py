@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import queue
-import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -137,14 +135,15 @@ class Site:
                 pause = _AFTER_FAULT_SECONDS
 
     def _learn(self, words: WordIndex) -> None:
-        """Take new pairs into the index that searches ask; pages and runs go first."""
-        if sys.platform == "linux":  # elsewhere a thread has no rank of its own
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+        """Take new pairs into the index that searches ask; it rests as long as it works: others come first."""
         with suppress(EvenhandError):  # a search then reads all texts
             while words.open and not self._stop.wait(_IDLE_SECONDS):
-                with self.store() as store:
-                    while not self._stop.wait(0.002) and store.pages.teach(words):
-                        pass
+                taught = 1
+                while taught and not self._stop.is_set():
+                    began = time.monotonic()
+                    with self.store() as store:
+                        taught = store.pages.teach(words)
+                    self._stop.wait(time.monotonic() - began)
 
     def close(self) -> None:
         """Stop, and close the database."""
