@@ -306,6 +306,16 @@ def test_wrong_columns(folder: Path) -> None:
     assert "column 'length_1' is string, not int32" in refusal(folder)
 
 
+@pytest.mark.parametrize("key", ["short", "x" * 64, "ü" * 32], ids=["short", "letters", "wide"])
+def test_a_key_that_is_no_hash(folder: Path, key: str) -> None:
+    table = table_of([row(1), row(2)])
+    place = table.schema.get_field_index("key")
+    keys = pa.array([table["key"][0].as_py(), key])
+    write_shard(folder, "0", table.set_column(place, "key", keys), fingerprint=SETUP.fingerprint)
+    with open_shards(folder) as shards, pytest.raises(InputError, match="hashes of 64 digits"):
+        shards.judges()
+
+
 def test_a_shard_that_another_program_has_written_again(folder: Path) -> None:
     pq.write_table(table_of([row(1)]), folder / "part-0.parquet")
     assert "of a judge that it does not name" in refusal(folder)
