@@ -90,3 +90,11 @@ def test_a_line_that_is_no_json_is_told_by_its_own_column(tmp_path: Path) -> Non
     done = evenhand("judge", tmp_path / "a.jsonl", "--judge", "http://127.0.0.1:9/v1#none", code=2)
     assert "a.jsonl:2: not JSON: Expecting value at column 17" in done.stderr
     assert "--skip-bad" in done.stderr
+
+
+def test_a_folder_that_is_not_there_is_said_before_a_model_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"instruction": "q"}')
+    nobody, out = "http://127.0.0.1:9/v1#none", tmp_path / "gone" / "a.jsonl"
+    done = evenhand("generate", tmp_path / "a.jsonl", "--model", nobody, "--out", out, code=2)
+    assert "there is no folder" in done.stderr
+    assert "mkdir -p" in done.stderr

@@ -91,7 +91,7 @@ def gate(
         float, typer.Option("--margin", help="Pass down to a win rate of one half less this.")
     ] = 0.05,
     level: Annotated[float, typer.Option("--level", help="How sure to be: the level of the interval.")] = 0.95,
-    max_pairs: Annotated[int | None, typer.Option("--max-pairs", min=1, help="Judge no more.")] = None,
+    max_pairs: Annotated[int | None, typer.Option("--max-pairs", min=1, help="Judge no more pairs.")] = None,
     max_requests: MaxRequestsOption = None,
     max_cost: MaxCostOption = None,
     prices: PricesOption = None,

@@ -76,7 +76,9 @@ def generate(
     top_p: Annotated[float, typer.Option("--top-p", min=0.01, max=1, help="Draw from so much of the mass.")] = 1.0,
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Cut an answer off there.")] = 1024,
     seed: Annotated[int, typer.Option("--seed", help="Of the drawing, where the engine takes one.")] = 0,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first so many.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Only the first so many instructions.")
+    ] = None,
     db: DbOption = DEFAULT_DB,
     settings: SetOption = None,
     concurrency: ConcurrencyOption = None,

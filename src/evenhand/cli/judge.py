@@ -100,10 +100,10 @@ def judge(
     samples: SamplesOption = 1,
     concurrency: ConcurrencyOption = None,
     requests_per_minute: Annotated[
-        float | None, typer.Option("--requests-per-minute", min=0.01, help="Ask no faster than that.")
+        float | None, typer.Option("--requests-per-minute", min=0.01, help="Send at most so many.")
     ] = None,
     tokens_per_minute: Annotated[
-        float | None, typer.Option("--tokens-per-minute", min=1, help="Use no more than that.")
+        float | None, typer.Option("--tokens-per-minute", min=1, help="Use at most so many.")
     ] = None,
     max_requests: MaxRequestsOption = None,
     max_cost: MaxCostOption = None,

@@ -31,7 +31,7 @@ def models(context: typer.Context, as_json: JsonOption = False) -> None:
 
 @models_app.command("pull")
 def models_pull(
-    name: Annotated[str, typer.Argument(metavar="NAME")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="As evenhand models lists it.")],
     force: Annotated[bool, typer.Option("--force", help="Fetch it again even if it is there.")] = False,
 ) -> None:
     """Fetch a model into the cache folder; a fetch that was stopped goes on where it stopped."""
@@ -41,7 +41,9 @@ def models_pull(
 
 
 @models_app.command("remove")
-def models_remove(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
+def models_remove(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="As evenhand models lists it.")],
+) -> None:
     """Delete a model from the cache folder."""
     there = catalog.remove(name)
     console.out.print(f"{name} is deleted" if there else f"{name} was not there")

@@ -67,7 +67,9 @@ ContextOption = Annotated[
     int | None,
     typer.Option("--context", min=256, metavar="TOKENS", help="The model's context. Default: up to 16384."),
 ]
-ThreadsOption = Annotated[int | None, typer.Option("--threads", min=1, help="Default: the machine's cores.")]
+ThreadsOption = Annotated[
+    int | None, typer.Option("--threads", min=1, help="Of the embedded model. Default: all cores.")
+]
 GpuOption = Annotated[
     int | None, typer.Option("--gpu-layers", min=0, help="Layers on the GPU. Default: llama.cpp decides.")
 ]

@@ -32,7 +32,7 @@ def protocols(context: typer.Context, as_json: JsonOption = False) -> None:
 
 @protocols_app.command("show")
 def protocols_show(
-    name: Annotated[str, typer.Argument(metavar="NAME|FILE")],
+    name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A built-in protocol or a template file.")],
     raw: Annotated[bool, typer.Option("--template", help="Print the template itself, its slots open.")] = False,
 ) -> None:
     """Print a protocol as the judge sees it, with a sample pair; what comes from the pair is marked."""
@@ -52,7 +52,9 @@ def protocols_show(
 
 
 @protocols_app.command("check")
-def protocols_check(file: Annotated[str, typer.Argument(metavar="FILE")], as_json: JsonOption = False) -> None:
+def protocols_check(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A template file.")], as_json: JsonOption = False
+) -> None:
     """Say what is in a template file, or what is wrong with it."""
     protocol = Protocol.load(file)
     facts = _protocol_facts(protocol)
