@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, Protocol
 
-from evenhand.engines.base import Answer, Engine, Usage
+from evenhand.engines.base import NOTHING, Answer, Engine, Usage
 from evenhand.errors import EngineError
 from evenhand.pairs import COMBINED, Pair, digest
 from evenhand.protocol import ORDERS, Order, Prompt
@@ -59,7 +59,7 @@ class Hearing:
     """One pair in one order: its verdicts, and what they took now (nothing, if all were kept)."""
 
     verdicts: Mapping[str, Verdict]
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = NOTHING
     asked: int = 0
     notes: frozenset[str] = frozenset()
 
@@ -78,7 +78,7 @@ class Judgment:
 
     pair: Pair
     findings: Mapping[str, Finding]
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = NOTHING
     asked: int = 0
     seconds: float = field(default=0.0, compare=False)
     notes: frozenset[str] = frozenset()  # what was done to a prompt on its way
@@ -89,18 +89,19 @@ class Judgment:
     @classmethod
     def of(cls, pair: Pair, hearings: Mapping[Order, Hearing], seconds: float = 0.0) -> Judgment:
         """Bring hearings together."""
-        dimensions = next(iter(hearings.values())).verdicts
+        heard = list(hearings.values())
+        dimensions = heard[0].verdicts
         findings = {
             name: pool(name, {order: hearing.verdicts[name] for order, hearing in hearings.items()})
             for name in dimensions
         }
-        together = {order: combine(hearing.verdicts) for order, hearing in hearings.items()}
-        parts = {order: verdict for order, verdict in together.items() if verdict is not None}
-        if parts:
-            findings[COMBINED] = pool(COMBINED, parts)
-        usage = Usage.total([hearing.usage for hearing in hearings.values()])
-        asked = sum(hearing.asked for hearing in hearings.values())
-        notes = frozenset().union(*(hearing.notes for hearing in hearings.values()))
+        if len(dimensions) > 1:
+            together = {order: combine(hearing.verdicts) for order, hearing in hearings.items()}
+            if parts := {order: verdict for order, verdict in together.items() if verdict is not None}:
+                findings[COMBINED] = pool(COMBINED, parts)
+        asked = sum([hearing.asked for hearing in heard])
+        usage = Usage.total([hearing.usage for hearing in heard]) if asked else NOTHING
+        notes = frozenset().union(*[hearing.notes for hearing in heard])
         return cls(pair, findings, usage, asked, seconds, notes)
 
 

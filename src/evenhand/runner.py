@@ -169,9 +169,9 @@ class Run:
                 self.store.release(case)
             self._put(judgment)
 
-    def _put(self, judgment: Judgment) -> None:
-        self._outbox.put(judgment)
-        self._handed += 1
+    def _put(self, *judgments: Judgment) -> None:
+        self._outbox.put(*judgments)
+        self._handed += len(judgments)
 
     async def _next_case(self) -> Case | None:
         """The next pair that needs the engine; None when there is nothing more to begin."""
@@ -207,13 +207,15 @@ class Run:
         pairs = [(pair, orders_of(pair, self.orders, self.seed)) for pair in found]
         began = time.monotonic()
         asks = [ask.dimensions for ask in self.setup.protocol.asks]
-        new = []
+        new, done = [], []
         for (pair, orders), hearings in zip(pairs, self.store.kept(self._judge, asks, pairs), strict=True):
             if hearings is None:
                 new.append((pair, {order: self.setup.key(pair, order) for order in orders}))
             else:
-                self._put(Judgment.of(pair, hearings, time.monotonic() - began))
-                self._handed_kept = self._handed
+                done.append(Judgment.of(pair, hearings, time.monotonic() - began))
+        if done:
+            self._put(*done)
+            self._handed_kept = self._handed
         self._entered.extend(self.store.enter(self._judge, len(asks), new))
         self._kept = 0 if new else len(pairs)
         return bool(pairs)
@@ -314,10 +316,11 @@ class _Outbox:
     def __len__(self) -> int:
         return len(self._ready)
 
-    def put(self, judgment: Judgment) -> None:
+    def put(self, *judgments: Judgment) -> None:
         """Hand out; whoever waits for room before beginning another pair keeps the number bounded."""
-        self._ready.append(judgment)
-        self._filled.set()
+        self._ready.extend(judgments)
+        if judgments:
+            self._filled.set()
         if len(self._ready) >= _READY:
             self._room.clear()
 

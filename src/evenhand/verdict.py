@@ -147,11 +147,13 @@ def pool(dimension: str, orders: Mapping[Order, Verdict]) -> Finding:
     >>> finding.side, finding.inconsistent, round(finding.p["1"], 2)
     ('1', True, 0.64)
     """
-    if any(verdict.label is None for verdict in orders.values()):
-        return Finding(dimension, None, None, False, orders)
+    sides = set()
+    for order, verdict in orders.items():
+        if verdict.label is None:
+            return Finding(dimension, None, None, False, orders)
+        sides.add(SIDE_OF[order][verdict.label])
     p = _pooled(orders)
-    sides = {SIDE_OF[order][v.label] for order, v in orders.items() if v.label}
-    return Finding(dimension, _choose(p), p, {"1", "2"} <= sides, orders)
+    return Finding(dimension, _choose(p), p, "1" in sides and "2" in sides, orders)
 
 
 def combine(verdicts: Mapping[str, Verdict]) -> Verdict | None:
@@ -223,12 +225,13 @@ def _pooled(orders: Mapping[Order, Verdict]) -> dict[Side, float]:
 
 def _mean(each: Sequence[Mapping[_Choice, float]], *, geometric: bool) -> dict[_Choice, float]:
     """The mean of distributions; hard verdicts have zeros in them, and so no geometric one."""
-    if geometric:
-        means = {
-            choice: math.exp(sum([math.log(max(p[choice], _TINY)) for p in each]) / len(each)) for choice in each[0]
-        }
-    else:
-        means = {choice: sum(p[choice] for p in each) / len(each) for choice in each[0]}
+    means: dict[_Choice, float] = {}
+    for choice in each[0]:
+        shares = [p[choice] for p in each]
+        if geometric:
+            means[choice] = math.exp(sum([math.log(x if x > _TINY else _TINY) for x in shares]) / len(each))
+        else:
+            means[choice] = sum(shares) / len(each)
     total = sum(means.values())
     return {choice: mean / total for choice, mean in means.items()}
 

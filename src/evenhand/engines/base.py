@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 from evenhand.errors import SpecError
@@ -46,7 +46,16 @@ class Usage:
         >>> Usage.total([Usage(1), Usage(2, 1), Usage()])
         Usage(computed=3, reused=1, generated=0)
         """
-        return usages[0] if len(usages) == 1 else sum(usages, cls())
+        if len(usages) == 1:
+            return usages[0]
+        return cls(
+            sum([usage.computed for usage in usages]),
+            sum([usage.reused for usage in usages]),
+            sum([usage.generated for usage in usages]),
+        )
+
+
+NOTHING = Usage()  # one for all that took none: it cannot be changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +69,7 @@ class Answer:
 
     text: str
     tokens: tuple[Token, ...] = ()
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = NOTHING
     finish: Literal["stop", "length"] = "stop"
     samples: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -48,8 +48,10 @@ class Pair:
     _key: str = field(default="", init=False, repr=False, compare=False)  # made once: it is a hash of all the text
 
     def __post_init__(self) -> None:
-        for name in _STRINGS:
-            _check_text(name, getattr(self, name))
+        texts = (self.instruction, self.output_1, self.output_2, self.id, self.model_1, self.model_2)
+        for name, text in zip(_STRINGS, texts, strict=True):
+            if text.__class__ is not str or not text.isascii():  # known without a look at the text
+                _check_text(name, text)
         for dimension, label in self.labels.items():
             if label not in get_args(Side):
                 raise InputError(f"the label of {dimension} is {label!r}", hint="write '1', '2' or 'tie'")
@@ -106,13 +108,13 @@ def pair_from(row: Mapping[str, Any]) -> Pair:
     labels={'overall': '2'}, metadata={'topic': 'talk'})
     """
     rest = dict(row)
-    for name in TEXT_FIELDS:
-        if name not in rest:
-            raise RowFault(f"no field '{name}'", hint=_remedy(rest))
-    texts = {name: rest.pop(name) for name in TEXT_FIELDS}
-    names = {name: _name(rest, name) for name in _NAMES}
-    labels = _labels(rest)
-    return Pair(**texts, **names, labels=labels, metadata=rest)
+    try:
+        task, one, two = [rest.pop(name) for name in TEXT_FIELDS]
+    except KeyError as missing:
+        raise RowFault(f"no field {missing}", hint=_remedy(row)) from None
+    name, model_1, model_2 = [_name(rest.pop(key), key) if key in rest else "" for key in _NAMES]
+    labels = _labels(rest) if "labels" in rest or "label" in rest else {}
+    return Pair(task, one, two, name, model_1, model_2, labels, rest)
 
 
 def _remedy(row: Mapping[str, Any]) -> str:
@@ -126,8 +128,6 @@ def _check_text(name: str, value: object) -> None:
     if not isinstance(value, str):
         kind = "null" if value is None else f"of type {type(value).__name__}"
         raise InputError(f"field '{name}' is {kind}, not text", hint=f"write it as text, or {_SKIP}")
-    if value.isascii():  # known without a look at the text
-        return
     try:
         value.encode()
     except UnicodeEncodeError as fault:
@@ -137,8 +137,6 @@ def _check_text(name: str, value: object) -> None:
 def _labels(rest: dict[str, Any]) -> dict[str, Side]:
     """Take `label` (overall) and `labels` (per dimension) out of the row."""
     found = rest.pop("labels", None) or {}
-    if not found and "label" not in rest:
-        return {}
     if isinstance(found, str):  # a CSV cell can only hold text
         found = parse_object(found.encode(errors="surrogatepass"))
     if not isinstance(found, Mapping):
@@ -150,8 +148,7 @@ def _labels(rest: dict[str, Any]) -> dict[str, Side]:
     return {dimension: label for dimension, label in labels.items() if label is not None}
 
 
-def _name(rest: dict[str, Any], key: str) -> str:
-    value = rest.pop(key, "")
+def _name(value: Any, key: str) -> str:
     if isinstance(value, (dict, list, bool)):
         raise RowFault(f"field '{key}' is of type {type(value).__name__}, not a name", hint="write it as text")
     return "" if value is None else str(value)

@@ -10,6 +10,7 @@ import os
 import socket
 import sqlite3
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from evenhand.judge import Hearing
 from evenhand.pairs import Pair
 from evenhand.protocol import Order
 from evenhand.store.rows import absent, pair_about, verdict_from
+from evenhand.verdict import Verdict
 
 # After so long a claim counts for nothing. On this machine the process itself is looked at, and the limit is for
 # where its number may have been given to another; a process on another machine, or in another container, cannot be
@@ -189,31 +191,30 @@ class Docket:
             ' ORDER BY pair, "order"',
             (judge, _json(pairs)),
         ).fetchall()
-        hearings = _json({hearing for _, _, hearing in places})
-        verdicts: dict[int, list[tuple[Any, ...]]] = {}
-        for hearing, *row in self._db.execute(
-            "SELECT hearing, dimension, label, p_a, p_b, p_tie, mass, invalid FROM verdicts"
-            " WHERE hearing IN (SELECT value FROM json_each(?))",
-            (hearings,),
-        ):
-            verdicts.setdefault(hearing, []).append(tuple(row))
-        said: dict[int, list[tuple[str, str, str]]] = {}
-        for hearing, *words in self._db.execute(
-            "SELECT hearing, text, samples, notes FROM answers WHERE hearing IN (SELECT value FROM json_each(?))"
-            " ORDER BY hearing, ask",
-            (hearings,),
-        ):
-            said.setdefault(hearing, []).append(tuple(words))
-        done = {
-            hearing: whole
-            for hearing in verdicts
-            if (whole := _hearing(asks, verdicts[hearing], said.get(hearing, []))) is not None
-        }
+        hearings = (_json({hearing for _, _, hearing in places}),)
+        verdicts, said = _Rows(list), _Rows(list)
+        for row in self._db.execute(_VERDICTS, hearings):
+            verdicts[row[0]].append(row)
+        for row in self._db.execute(_SAID, hearings):
+            said[row[0]].append(row)
+        ask_of = {dimension: number for number, ask in enumerate(asks) for dimension in ask}
+        done = {hearing: _hearing(ask_of, rows, said[hearing]) for hearing, rows in verdicts.items()}
         found: dict[int, dict[Order, Hearing]] = {}
         for pair, order, hearing in places:
-            if hearing in done:
-                found.setdefault(pair, {})[order] = done[hearing]
+            if (whole := done.get(hearing)) is not None:
+                found.setdefault(pair, {})[order] = whole
         return found
+
+
+_Rows = defaultdict[int, list[tuple[Any, ...]]]  # by hearing, which is their first column
+_VERDICTS = (
+    "SELECT hearing, dimension, label, p_a, p_b, p_tie, mass, invalid FROM verdicts"
+    " WHERE hearing IN (SELECT value FROM json_each(?))"
+)
+_SAID = (
+    "SELECT hearing, text, samples, notes FROM answers WHERE hearing IN (SELECT value FROM json_each(?))"
+    " ORDER BY hearing, ask"
+)
 
 
 def _unchanged(pair: Pair, known: Mapping[tuple[str, str], tuple[int, tuple[str, ...]]]) -> int | None:
@@ -223,28 +224,32 @@ def _unchanged(pair: Pair, known: Mapping[tuple[str, str], tuple[int, tuple[str,
 
 
 def _all_of(heard: Mapping[Order, Hearing], orders: Sequence[Order]) -> dict[Order, Hearing] | None:
-    return {order: heard[order] for order in orders} if all(order in heard for order in orders) else None
+    found = {order: heard[order] for order in orders if order in heard}
+    return found if len(found) == len(orders) else None
 
 
-def _hearing(asks: Asks, rows: Iterable[Sequence[Any]], said: Sequence[tuple[str, str, str]]) -> Hearing | None:
+def _hearing(
+    ask_of: Mapping[str, int], rows: Sequence[tuple[Any, ...]], said: Sequence[tuple[Any, ...]]
+) -> Hearing | None:
     """A hearing out of its rows; None where something is left to ask."""
-    raw = _raw_by_dimension(asks, said)
-    verdicts = {row[0]: verdict_from(*(*row, raw.get(row[0], ""))) for row in rows}
-    dimensions = [dimension for ask in asks for dimension in ask]
-    if len(verdicts) < len(dimensions):
-        if all(verdict.label is not None for verdict in verdicts.values()):
+    verdicts: dict[str, Verdict] = {}
+    ended = False
+    for _, dimension, label, a, b, tie, mass, reason in rows:
+        ask = ask_of.get(dimension, len(said))
+        raw = _words(said[ask]) if ask < len(said) else ""
+        verdicts[dimension] = verdict_from(dimension, label, a, b, tie, mass, reason, raw)
+        ended = ended or label is None
+    if len(verdicts) < len(ask_of):
+        if not ended:
             return None
-        verdicts = absent(dimensions, None, None) | verdicts  # an unreadable answer has ended it
-    notes = frozenset(note for _, _, notes in said if notes != "[]" for note in orjson.loads(notes))
-    return Hearing({name: verdicts[name] for name in dimensions}, notes=notes)
+        verdicts = absent(ask_of, None, None) | verdicts  # an unreadable answer has ended it
+    notes = [note for row in said if row[3] != "[]" for note in orjson.loads(row[3])]
+    return Hearing({name: verdicts[name] for name in ask_of}, notes=frozenset(notes))
 
 
-def _raw_by_dimension(asks: Asks, said: Sequence[tuple[str, str, str]]) -> dict[str, str]:
-    return {
-        dimension: text if samples == "[]" else "\n---\n".join(orjson.loads(samples))
-        for dimensions, (text, samples, _) in zip(asks, said, strict=False)
-        for dimension in dimensions
-    }
+def _words(said: tuple[Any, ...]) -> str:
+    """What was said to one ask, out of its row."""
+    return str(said[1]) if said[2] == "[]" else "\n---\n".join(orjson.loads(said[2]))
 
 
 class _Alive:
