@@ -210,11 +210,17 @@ def command(*arguments: str) -> Took:
     return Took(json.loads(said), time.perf_counter() - began, cpu, used.ru_maxrss / 1024)
 
 
+def judging(url: str, pairs: Path, db: Path) -> tuple[str, ...]:
+    """The command line of a run: one verdict for each order."""
+    where = ("--judge", f"{url}#fixed", "--db", str(db), "--concurrency", str(CONNECTIONS))
+    return ("judge", str(pairs), "--protocol", "overall", *where)
+
+
 def at_scale(url: str, folder: Path, count: int, short: bool) -> None:
     """One size: judged, judged again, and looked at."""
     pairs, db = folder / f"{count}.jsonl", folder / f"{count}.db"
     write_pairs(pairs, count, repeated=1 if short else 15)
-    judge = ("judge", str(pairs), "--judge", f"{url}#fixed", "--db", str(db), "--concurrency", str(CONNECTIONS))
+    judge = judging(url, pairs, db)
     first = command(*judge)
     again = command(*judge)
     results = command("results", "--db", str(db))
@@ -256,7 +262,7 @@ def finished(url: str, folder: Path, count: int, short: bool) -> None:
     write_pairs(pairs, count, repeated=1 if short else 15)
     fill(pairs, db, url)
     size = db.stat().st_size
-    judge = ("judge", str(pairs), "--judge", f"{url}#fixed", "--db", str(db), "--concurrency", str(CONNECTIONS))
+    judge = judging(url, pairs, db)
     for arguments in (judge, ("results", "--db", str(db))):
         took = command(*arguments)
         assert (took.facts.get("asked", 0), took.facts["pairs"]) == (0, count)

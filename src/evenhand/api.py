@@ -27,7 +27,7 @@ from evenhand.store import Store
 
 DEFAULT_PROTOCOL = "chained"  # docs/quality.md says why
 # How many judgments are brought over from the loop's thread at a time, where so many are ready.
-_AT_ONCE = 64
+_AT_ONCE = 256
 T = TypeVar("T")
 
 
@@ -200,10 +200,8 @@ class Judgments:
     async def _take(self) -> list[Judgment]:
         """The next, and what is ready behind it: the way between threads costs as much for one as for many."""
         self._taking = asyncio.current_task()
-        taken = [judgment] if (judgment := await anext(self._stream, None)) is not None else []
-        while taken and self._run.ready and len(taken) < _AT_ONCE:
-            taken.append(await anext(self._stream))
-        return taken
+        judgment = await anext(self._stream, None)
+        return [] if judgment is None else [judgment, *self._run.take_ready(_AT_ONCE - 1)]
 
     async def _stop(self) -> None:
         """A caller that was interrupted has left its question behind; it is taken back first."""

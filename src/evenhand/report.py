@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand.engines.base import Usage
 from evenhand.judge import Judgment
-from evenhand.pairs import COMBINED, Pair, Side, digest
+from evenhand.pairs import COMBINED, Pair, Side, short_hash
 from evenhand.verdict import SIDES, Finding, known_label, log_odds
 
 if TYPE_CHECKING:  # numpy takes a third of a second, which commands without statistics should not pay
@@ -49,7 +49,7 @@ def cluster_number(instruction: str) -> int:
     >>> cluster_number("Hi") == cluster_of(Pair("Hi", "x", "y"))
     True
     """
-    return int(digest(instruction)[:16], 16)
+    return short_hash(instruction)
 
 
 def length_difference(pair: Pair) -> int:
@@ -239,7 +239,9 @@ class Summary:
             self.models.add((judgment.pair.model_1, judgment.pair.model_2))
         place = self.places.add(judgment.pair)
         for dimension, finding in judgment.findings.items():
-            tally = self.tallies.setdefault(dimension, Tally(where=self.places))
+            tally = self.tallies.get(dimension)
+            if tally is None:
+                tally = self.tallies[dimension] = Tally(where=self.places)
             tally.add(finding, known_label(judgment.pair.labels, dimension), place)
 
     @property

@@ -140,10 +140,11 @@ class Run:
         """Begin no other pair; what is under way is brought to its end."""
         self._stopping = True
 
-    @property
-    def ready(self) -> int:
-        """How many judgments can be taken without waiting."""
-        return len(self._outbox)
+    def take_ready(self, most: int) -> list[Judgment]:
+        """Judgments that are there already, without waiting; for whoever is iterating over the run."""
+        taken = self._outbox.take(most)
+        self.totals.pairs += len(taken)
+        return taken
 
     async def _work(self) -> None:
         fault: BaseException | None = None
@@ -313,9 +314,6 @@ class _Outbox:
         self._filled, self._room = asyncio.Event(), asyncio.Event()
         self._room.set()
 
-    def __len__(self) -> int:
-        return len(self._ready)
-
     def put(self, *judgments: Judgment) -> None:
         """Hand out; whoever waits for room before beginning another pair keeps the number bounded."""
         self._ready.extend(judgments)
@@ -323,6 +321,13 @@ class _Outbox:
             self._filled.set()
         if len(self._ready) >= _READY:
             self._room.clear()
+
+    def take(self, most: int) -> list[Judgment]:
+        """Those that are there, up to so many."""
+        taken = [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
+        if len(self._ready) < _READY:
+            self._room.set()
+        return taken
 
     def end(self) -> None:
         """No more will come."""

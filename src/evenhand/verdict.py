@@ -25,11 +25,8 @@ SIDE_OF: dict[Order, dict[Label, Side]] = {
     "forward": {"A": "1", "B": "2", "tie": "tie"},
     "swapped": {"A": "2", "B": "1", "tie": "tie"},
 }
-# The same, the other way round, in the order of SIDES.
-_LABEL_OF: dict[Order, tuple[tuple[Side, Label], ...]] = {
-    "forward": (("1", "A"), ("2", "B"), ("tie", "tie")),
-    "swapped": (("1", "B"), ("2", "A"), ("tie", "tie")),
-}
+# The same, the other way round: the labels that stand for SIDES.
+_LABELS_OF: dict[Order, tuple[Label, ...]] = {"forward": ("A", "B", "tie"), "swapped": ("B", "A", "tie")}
 # Marks that people and models put around a label without meaning anything by them.
 _DRESS = " \t\r\n*_`\"'.()[]"
 _TINY = 1e-9
@@ -77,7 +74,9 @@ class Finding:
     def p_heard(self, order: Order) -> Mapping[Side, float] | None:
         """The probabilities of one order, by side; None where the engine did not tell any."""
         verdict = self.orders.get(order)
-        return _by_side(order, verdict) if verdict and verdict.p else None
+        if not verdict or not verdict.p:
+            return None
+        return dict(zip(SIDES, _shares(verdict, _LABELS_OF[order]), strict=True))
 
 
 def invalid(dimensions: Iterable[str], reason: str, raw: str = "") -> tuple[Verdict, ...]:
@@ -175,7 +174,8 @@ def combine(verdicts: Mapping[str, Verdict]) -> Verdict | None:
     broken = next((part for part in parts if part.label is None), None)
     if broken is not None:
         return Verdict(COMBINED, None, invalid=broken.invalid, raw=broken.raw)
-    p = _mean([_shares(part) for part in parts], geometric=all(part.p is not None for part in parts))
+    shares = [_shares(part, LABELS) for part in parts]
+    p = dict(zip(LABELS, _mean(shares, geometric=all(part.p is not None for part in parts)), strict=True))
     masses = [part.mass for part in parts if part.mass is not None]
     return Verdict(COMBINED, _choose(p), p, min(masses, default=None))
 
@@ -219,30 +219,28 @@ def log_odds(p: Mapping[Side, float]) -> float:
 
 
 def _pooled(orders: Mapping[Order, Verdict]) -> dict[Side, float]:
-    each = [_by_side(order, verdict) for order, verdict in orders.items()]
-    return _mean(each, geometric=all(verdict.p is not None for verdict in orders.values()))
+    each = [_shares(verdict, _LABELS_OF[order]) for order, verdict in orders.items()]
+    means = _mean(each, geometric=all(verdict.p is not None for verdict in orders.values()))
+    return dict(zip(SIDES, means, strict=True))
 
 
-def _mean(each: Sequence[Mapping[_Choice, float]], *, geometric: bool) -> dict[_Choice, float]:
+def _mean(each: Sequence[Sequence[float]], *, geometric: bool) -> list[float]:
     """The mean of distributions; hard verdicts have zeros in them, and so no geometric one."""
-    means: dict[_Choice, float] = {}
-    for choice in each[0]:
-        shares = [p[choice] for p in each]
-        if geometric:
-            means[choice] = math.exp(sum([math.log(x if x > _TINY else _TINY) for x in shares]) / len(each))
-        else:
-            means[choice] = sum(shares) / len(each)
-    total = sum(means.values())
-    return {choice: mean / total for choice, mean in means.items()}
+    n = len(each)
+    if geometric:
+        means = [math.exp(sum([math.log(max(x, _TINY)) for x in shares]) / n) for shares in zip(*each, strict=True)]
+    else:
+        means = [sum(shares) / n for shares in zip(*each, strict=True)]
+    total = sum(means)
+    return [mean / total for mean in means]
 
 
-def _shares(verdict: Verdict) -> Mapping[Label, float]:
-    return verdict.p or {label: float(label == verdict.label) for label in LABELS}
-
-
-def _by_side(order: Order, verdict: Verdict) -> dict[Side, float]:
-    p = _shares(verdict)
-    return {side: p[label] for side, label in _LABEL_OF[order]}
+def _shares(verdict: Verdict, labels: tuple[Label, ...]) -> tuple[float, float, float]:
+    """The probabilities of labels, in their order; a hard verdict has all of it on one."""
+    one, two, three = labels
+    if (p := verdict.p) is not None:
+        return p[one], p[two], p[three]
+    return float(verdict.label == one), float(verdict.label == two), float(verdict.label == three)
 
 
 def _choose(p: Mapping[_Choice, float]) -> _Choice | Literal["tie"]:

@@ -17,7 +17,7 @@ from evenhand.pairs.pair import (
     pair_from,
     read_label,
 )
-from evenhand.pairs.reading import check_pairs, read_pairs, read_rows, sample_pairs
+from evenhand.pairs.reading import check_pairs, read_pairs, read_rows, sample_pairs, short_hash
 
 __all__ = [
     "COMBINED",
@@ -39,4 +39,5 @@ __all__ = [
     "read_pairs",
     "read_rows",
     "sample_pairs",
+    "short_hash",
 ]
