@@ -515,6 +515,22 @@ def test_what_is_kept_is_told_again_as_it_was_told_first(db: Path, protocol: str
     ]
 
 
+def test_what_is_kept_can_come_without_the_judges_words(db: Path) -> None:
+    engine = Scribe(unreadable_now_and_then())
+    before = judged(engine, pairs(40), db)
+    asked = len(engine.prompts)
+
+    async def again() -> list[Judgment]:
+        with Store(db) as store:
+            return [j async for j in Run(setup(engine), pairs(40), store, words=False)]
+
+    after = asyncio.run(again())
+    assert len(engine.prompts) == asked
+    for old, new in zip(before, after, strict=True):
+        verdicts = {order: replace(verdict, raw="") for order, verdict in old["overall"].orders.items()}
+        assert new["overall"] == replace(old["overall"], orders=verdicts)
+
+
 def test_a_pair_that_needs_something_is_not_among_the_kept(db: Path) -> None:
     judged(Scribe(failing_at(2)), pairs(2), db)
     known, changed = pairs(2)[1], replace(pairs(2)[1], labels={"overall": "1"})

@@ -100,14 +100,16 @@ class Judge:
         finally:
             await judgments.aclose()
 
-    def run(self, pairs: Iterable[Pair], *, line: Line | None = None) -> Judgments:
+    def run(self, pairs: Iterable[Pair], *, line: Line | None = None, words: bool = True) -> Judgments:
         """Begin a run; what comes back is iterated over, and `close` stops it early without losing anything.
 
         With a `line`, such as a Decider that watches the pairs, little is asked that may turn out not to be needed.
+        Without `words`, a judgment that was kept comes with its verdicts alone and without what the judge said,
+        which is most of what there is to read.
         """
-        return Judgments(self._run(pairs, line), self._loop)
+        return Judgments(self._run(pairs, line, words), self._loop)
 
-    def _run(self, pairs: Iterable[Pair], line: Line | None = None) -> Run:
+    def _run(self, pairs: Iterable[Pair], line: Line | None = None, words: bool = True) -> Run:
         return Run(
             self.setup,
             pairs,
@@ -117,6 +119,7 @@ class Judge:
             limits=self.limits,
             price=self.price,
             line=line,
+            words=words,
         )
 
     def close(self) -> None:

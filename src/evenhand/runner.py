@@ -87,11 +87,13 @@ class Run:
         price: Price | None = None,
         line: Line | None = None,
         pace: Pace | None = None,  # one that has learnt already how fast to ask
+        words: bool = True,  # whether what was kept comes out with what the judge said
     ) -> None:
         self.setup, self.store, self.orders, self.seed = setup, store, orders, seed
         self.pace = pace or Pace(setup.engine, limits or Limits(), price, seed=seed)
         self.totals = Totals()
         self._stopping = False
+        self._words = words
         self._pairs: Iterator[Pair] = iter(pairs)
         self._held: deque[Pair] = deque()
         self._entered: deque[Case] = deque()
@@ -209,7 +211,8 @@ class Run:
         began = time.monotonic()
         asks = [ask.dimensions for ask in self.setup.protocol.asks]
         new, done = [], []
-        for (pair, orders), hearings in zip(pairs, self.store.kept(self._judge, asks, pairs), strict=True):
+        kept = self.store.kept(self._judge, asks, pairs, words=self._words)
+        for (pair, orders), hearings in zip(pairs, kept, strict=True):
             if hearings is None:
                 new.append((pair, {order: self.setup.key(pair, order) for order in orders}))
             else:

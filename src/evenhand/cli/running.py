@@ -101,7 +101,7 @@ def run_with_progress(
     gc.freeze()
     summary = summary or Summary(judge.setup.protocol.dimensions)
     began, stopped = time.monotonic(), ""
-    with console.watching(total, lines=lines) as watch, judge.run(pairs, line=line) as judgments:
+    with console.watching(total, lines=lines) as watch, judge.run(pairs, line=line, words=False) as judgments:
         try:
             _take_all(judgments, summary, watch, enough)
         except BudgetError as error:

@@ -232,14 +232,15 @@ class Store:
         return entered
 
     def kept(
-        self, judge: int, asks: Asks, cases: Sequence[tuple[Pair, Sequence[Order]]]
+        self, judge: int, asks: Asks, cases: Sequence[tuple[Pair, Sequence[Order]]], *, words: bool = True
     ) -> list[dict[Order, Hearing] | None]:
         """The hearings of each pair that needs nothing more; None for the others, which are to be entered.
 
         `asks` are the dimensions of each ask. A finished run is repeated by this alone, which writes nothing.
+        Without `words` the verdicts come without the text that they were read off, and without notes.
         """
         with clearly(self.path):
-            return self._docket.kept(judge, asks, cases) if cases else []
+            return self._docket.kept(judge, asks, cases, words) if cases else []
 
     def asks_left(self, keys: Iterable[str], asks: int) -> dict[str, int]:
         """How many asks of each hearing, named by its key, are still to be answered."""

@@ -171,18 +171,18 @@ class Docket:
         }
 
     def kept(
-        self, judge: int, asks: Asks, wanted: Sequence[tuple[Pair, Sequence[Order]]]
+        self, judge: int, asks: Asks, wanted: Sequence[tuple[Pair, Sequence[Order]]], words: bool
     ) -> list[dict[Order, Hearing] | None]:
         """The hearings of each pair, if nothing is left to ask of it and nothing about it to bring up to date."""
         known = self._known_pairs([pair for pair, _ in wanted])
         numbers = [_unchanged(pair, known) for pair, _ in wanted]
-        heard = self._heard(judge, asks, [number for number in numbers if number is not None])
+        heard = self._heard(judge, asks, [number for number in numbers if number is not None], words)
         return [
             _all_of(heard.get(number, {}), orders) if number is not None else None
             for number, (_, orders) in zip(numbers, wanted, strict=True)
         ]
 
-    def _heard(self, judge: int, asks: Asks, pairs: list[int]) -> dict[int, dict[Order, Hearing]]:
+    def _heard(self, judge: int, asks: Asks, pairs: list[int], words: bool) -> dict[int, dict[Order, Hearing]]:
         """The finished hearings of pairs, by pair and order."""
         if not pairs:
             return {}
@@ -195,7 +195,7 @@ class Docket:
         verdicts, said = _Rows(list), _Rows(list)
         for row in self._db.execute(_VERDICTS, hearings):
             verdicts[row[0]].append(row)
-        for row in self._db.execute(_SAID, hearings):
+        for row in self._db.execute(_SAID, hearings) if words else ():
             said[row[0]].append(row)
         ask_of = {dimension: number for number, ask in enumerate(asks) for dimension in ask}
         done = {hearing: _hearing(ask_of, rows, said[hearing]) for hearing, rows in verdicts.items()}
