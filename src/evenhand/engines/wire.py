@@ -5,7 +5,7 @@
     Broken          one was cut, or what came over it is no HTTP
     TooLarge        more came than anyone wants to read
 
-A request costs a quarter of what it costs in a library for every use of HTTP (docs/performance.md), and a fast
+A request costs a third of what it costs in a library for every use of HTTP (docs/performance.md), and a fast
 server answers thousands in a second. Left out are redirects, cookies, proxies, sending in parts, sending again.
 Where a proxy stands between, `http.py` takes aiohttp. What comes is read by httptools, which is llhttp, node's own.
 """
