@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import uvicorn
@@ -65,7 +66,7 @@ def fill(db: Path, count: int, protocols: list[str]) -> None:
             judge = store.judge(setup)
             draw.seed(1)
             pairs = made_up(draw, count)
-            while batch := [pair for pair, _ in zip(pairs, range(2000), strict=False)]:
+            while batch := list(islice(pairs, 2000)):
                 enter(store, judge, setup, batch, draw)
 
 
