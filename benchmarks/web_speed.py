@@ -193,6 +193,7 @@ class Server:
         """Wait until the index has taken in all pairs."""
         while self.site.words is None or self.site.words.last < count:
             time.sleep(0.1)
+        self.wire.close()  # the server does not keep an idle one; the next question opens another
 
     def forget_words(self) -> None:
         """Throw the index away, as if it were not made yet."""
