@@ -72,7 +72,7 @@ def show_overview(site: Site, request: Request) -> Response:
 def _beside_people(site: Site, store: Store, judges: list[JudgeFacts]) -> dict[str, Any]:
     """The cards by judge, where people have labelled; counted aside, and this page does not wait for them."""
     spoken = [item.judge.id for item in judges if any(row.counts.known for row in item.dimensions)]
-    found = cards(site, store, patience=0.5) if spoken else None
+    found = cards(site, store, patience=site.patience / 3) if spoken else None
     known = {item.judge.id: item.cards for item in found.value.judges} if found and found.value else {}
     return {
         "cards": known,
@@ -88,7 +88,10 @@ def _meeting(site: Site, store: Store, request: Request, judges: list[JudgeRow])
     models, cells = win_matrix(store.pages.matches(view.judge, view.dimension))
     row = _named(judges, view.judge)
     ranking = site.figure(
-        ("ranking", view.judge, view.dimension), store.pages.state(), lambda own: _ranking(own, row, view.dimension)
+        ("ranking", view.judge, view.dimension),
+        store.pages.state(),
+        lambda own: _ranking(own, row, view.dimension),
+        patience=site.patience / 3,
     )
     return {
         "ranking": ranking.value,
