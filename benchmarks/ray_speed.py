@@ -76,7 +76,8 @@ def run(pairs: Path, url: str, folder: Path, options: tuple[str, ...]) -> Took:
     )
     used: dict[int, tuple[float, bool]] = {}
     while process.poll() is None:
-        used |= processor_times(process.pid)
+        for pid, (seconds, worker) in processor_times(process.pid).items():
+            used[pid] = (seconds, worker or used.get(pid, (0.0, False))[1])  # one that is gone has no title
         time.sleep(0.05)
     said, told = process.communicate()
     if process.returncode:

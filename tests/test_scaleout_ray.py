@@ -259,6 +259,23 @@ def test_limits_hold_for_all_workers_together(cluster: Cluster, server: Counting
     assert (facts["pairs"], server.asked().total()) == (60, 120)
 
 
+def test_a_large_file_is_checked_by_the_workers_too(cluster: Cluster, server: Counting, tmp_path: Path) -> None:
+    work = Work(tmp_path, 20, f"{server.url}#m", "overall", cluster.address)
+    rows = pq.read_table(work.file).to_pylist()
+    rows[3]["output_2"] = None
+    pq.write_table(pa.Table.from_pylist(rows), work.file, row_group_size=6)
+    # Any file is large now.
+    script = "import evenhand.scaleout.driver as d; d._FEW_ROWS = 0; from evenhand.cli import main; main()"
+    command = [sys.executable, "-c", script, *work.words, "--skip-bad", "--limit", "10"]
+    env = {**os.environ, **QUIET, **TOKEN}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TIME_LIMIT, check=False)
+    assert done.returncode == 3, done.stderr
+    assert "row 4: field 'output_2' is null" in " ".join(done.stderr.split())
+    facts = json.loads(done.stdout)
+    assert (facts["pairs"], facts["skipped"], facts["asked"]) == (10, 1, 20)
+    assert list(work.rows()) == ["p0", "p1", "p2", "p4", "p5", "p6", "p7", "p8", "p9", "p10"]
+
+
 def test_a_judge_that_refuses_all_ends_the_run_with_its_own_words(cluster: Cluster, tmp_path: Path) -> None:
     work = Work(tmp_path, 20, "http://127.0.0.1:9/v1#m", "overall", cluster.address)
     process = work.start("--set", "key_env=EVENHAND_NO_SUCH_KEY")

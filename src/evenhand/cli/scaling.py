@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from math import inf
 from typing import Annotated, Any
 
 import typer
@@ -50,6 +51,7 @@ WorkersOption = Annotated[
     typer.Option("--workers", min=1, help="With --ray: so many judges at once. Default: one for each node."),
 ]
 _POLL_SECONDS = 0.25
+_PATIENCE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,6 @@ def _run(
 ) -> dict[str, Any]:
     from evenhand.scaleout import Recipe, ScaleOut
     from evenhand.scaleout.keeper import is_metered
-    from evenhand.shards import RunNote, note_run
 
     hardware = Hardware(wanted.hardware.context, cores, wanted.hardware.gpu_layers) if embedded else wanted.hardware
     recipe = Recipe(
@@ -147,23 +148,18 @@ def _run(
         what = f"{workers} worker{'s' * (workers > 1)}"
         watch.say(f"{work.count:,} pairs in {len(work.tasks):,} tasks for {what} on {where}")
         run.start(work)
-        _watch(run, watch, work.count)
+        try:
+            _watch(run, watch, work.count)
+        finally:
+            _note(wanted, setup, place, run.seen, workers, began)
     outcome = run.outcome()
     progress = outcome.standing.progress
-    settings = {
-        "orders": wanted.orders,
-        "seed": wanted.seed,
-        "workers": workers,
-        **versions_of(setup.engine.identity),
-    }
-    ended = time.time()
-    note_run(place, RunNote(settings, began, ended, progress.pairs, progress.asked, progress.usage))
     return {
         "asked": progress.asked,
         "tokens": usage_facts(progress.usage),
         "cost": wanted.price.of(progress.usage) if wanted.price else None,
         "stopped": outcome.standing.stopped,
-        "seconds": round(ended - began, 3),
+        "seconds": round(time.time() - began, 3),
         "judging_seconds": round(outcome.standing.seconds, 3),
         "out": place.name,
         "workers": workers,
@@ -172,6 +168,16 @@ def _run(
         "skipped": len(work.bad),
         "unmatched": unmatched,
     }
+
+
+def _note(wanted: Wanted, setup: Setup, place: Any, seen: Any, workers: int, began: float) -> None:
+    """Keep when the run was and what it took, however it ended."""
+    from evenhand.shards import RunNote, note_run
+
+    chosen = {"orders": wanted.orders, "seed": wanted.seed, "workers": workers}
+    settings = {**chosen, **versions_of(setup.engine.identity)}
+    done = seen.progress
+    note_run(place, RunNote(settings, began, time.time(), done.pairs, done.asked, done.usage))
 
 
 def _work(wanted: Wanted, cluster: Any, workers: int, at_once: int) -> tuple[Any, list[Any]]:
@@ -204,13 +210,12 @@ def _watch(run: Any, watch: console.Watch, total: int) -> None:
     try:
         _look_on(run, watch)
     except KeyboardInterrupt:
-        done = 0
         try:
             watch.say("stopping after what is under way; press Ctrl-C again to stop at once")
             run.stop()
             _look_on(run, watch)
-            done = run.standing().progress.pairs
         finally:
+            done = run.seen.progress.pairs
             watch.say(f"stopped after {done} of {total} pairs; the same command goes on from here")
         raise
     standing = run.standing()
@@ -219,15 +224,17 @@ def _watch(run: Any, watch: console.Watch, total: int) -> None:
 
 
 def _look_on(run: Any, watch: console.Watch) -> None:
-    ended, lost = False, 0
+    ended, lost, began = False, run.seen.lost, time.monotonic()
     while not ended:
         ended = run.wait(_POLL_SECONDS)
         standing = run.standing()
-        progress = standing.progress
-        watch.moved(progress.pairs, progress.usage, progress.invalid)
+        watch.moved(standing.progress.pairs, standing.progress.usage, standing.progress.invalid)
         if standing.lost > lost:
             watch.say("a worker was lost; what it had not written is judged again")
             lost = standing.lost
+        if not standing.workers and time.monotonic() - began > _PATIENCE_SECONDS:
+            watch.say("no worker has begun yet; ray status says whether the cluster has cores that are free")
+            began = inf
 
 
 def _judge_facts(setup: Setup) -> dict[str, Any]:

@@ -99,6 +99,7 @@ class ScaleOut:
         self._thread: threading.Thread | None = None
         self._fault: Exception | None = None
         self._tasks = 0
+        self.seen = Standing()  # when it was last looked at
 
     def start(self, work: Work) -> None:
         """Begin."""
@@ -138,8 +139,8 @@ class ScaleOut:
 
     def standing(self) -> Standing:
         """How far all workers are."""
-        found: Standing = self._ray.get(self._keeper.standing.remote())
-        return found
+        self.seen = self._ray.get(self._keeper.standing.remote())
+        return self.seen
 
     def stop(self) -> None:
         """Begin no other pair; what is under way is brought to its end and written."""

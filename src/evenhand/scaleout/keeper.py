@@ -63,11 +63,11 @@ class Fault:
 class Standing:
     """All workers together."""
 
-    progress: Progress
-    workers: int  # that have reported
-    attempts: int  # at tasks
-    lost: int  # attempts whose worker was lost
-    seconds: float  # from the first word of a worker to the last
+    progress: Progress = field(default_factory=Progress)
+    workers: int = 0  # that have reported
+    attempts: int = 0  # at tasks
+    lost: int = 0  # attempts whose worker was lost
+    seconds: float = 0.0  # from the first word of a worker to the last
     stopped: str = ""  # a budget that is used up
     fault: Fault | None = None
 
