@@ -273,7 +273,7 @@ def test_a_large_file_is_checked_by_the_workers_too(cluster: Cluster, server: Co
     assert "row 4: field 'output_2' is null" in " ".join(done.stderr.split())
     facts = json.loads(done.stdout)
     assert (facts["pairs"], facts["skipped"], facts["asked"]) == (10, 1, 20)
-    assert list(work.rows()) == ["p0", "p1", "p2", "p4", "p5", "p6", "p7", "p8", "p9", "p10"]
+    assert set(work.rows()) == {f"p{n}" for n in range(11) if n != 3}
 
 
 def test_a_judge_that_refuses_all_ends_the_run_with_its_own_words(cluster: Cluster, tmp_path: Path) -> None:
