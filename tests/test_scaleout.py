@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import socket
 import sys
 import time
@@ -37,6 +38,9 @@ from evenhand.shards import Place, Row, begin_shards, keys_in, open_shards
 from evenhand.store import Store
 
 PROTOCOL = Protocol.load("chained")
+
+
+_TEXTS = pa.schema([(name, pa.string()) for name in ("instruction", "output_1", "output_2")])
 
 
 def pairs_made(count: int) -> list[Pair]:
@@ -112,6 +116,16 @@ def test_a_broken_row_is_named_by_its_place_in_the_file(tmp_path: Path) -> None:
     assert len(read_all(work, skip_bad=True)) == work.count == 11
     with pytest.raises(PairError, match="row 8"):
         read_all(work)
+
+
+def test_what_a_check_found_travels(tmp_path: Path) -> None:
+    rows = [{"instruction": "Hi", "output_1": "x", "output_2": None}]
+    pq.write_table(pa.Table.from_pylist(rows, schema=_TEXTS), tmp_path / "pairs.parquet")
+    groups = find_parquet([str(tmp_path)])
+    assert groups is not None
+    found = check(groups[0], skip_bad=True)
+    again = pickle.loads(pickle.dumps(found))
+    assert [(type(bad), str(bad)) for bad in again.bad] == [(PairError, str(found.bad[0]))]
 
 
 def test_an_id_that_stands_twice_is_refused_with_both_places(tmp_path: Path) -> None:

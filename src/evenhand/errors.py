@@ -13,6 +13,8 @@ EvenhandError               .hint: what to do about it
 
 from __future__ import annotations
 
+from functools import partial
+
 
 class EvenhandError(Exception):
     """The root of the tree; `hint` is the remedy, where one is known.
@@ -47,6 +49,10 @@ class PairError(InputError):
         where = f"{file}:{line}" if line is not None else file
         super().__init__(f"{where}: {fault}", hint=hint)
         self.file, self.line, self.fault = file, line, fault
+
+    def __reduce__(self) -> tuple[partial[PairError], tuple[str, int | None, str]]:
+        """A worker's check on another machine sends it home."""
+        return partial(type(self), hint=self.hint), (self.file, self.line, self.fault)
 
 
 class TemplateError(InputError):
