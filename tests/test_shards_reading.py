@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,15 @@ def test_a_bad_folder_is_refused_by_every_command(tmp_path: Path, command: str) 
     assert "is no folder of verdicts" in said
     assert "judge.json" in said
     assert "no database at" in evenhand(command, "--db", tmp_path / "none.db", code=2).stderr
+
+
+@pytest.mark.parametrize("command", ["results", "rank", "card", "report"])
+def test_without_the_extra_the_pip_command_is_said(
+    kept: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    said = evenhand(command, "--db", kept[1] / "overall", code=2).stderr
+    assert "pip install 'evenhand[parquet]'" in said
 
 
 def test_an_address_is_taken(kept: tuple[Path, Path]) -> None:
