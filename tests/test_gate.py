@@ -388,6 +388,16 @@ def test_nothing_counts_before_what_was_drawn_before_it() -> None:
         assert decider.standing.instructions == expected
 
 
+def test_nothing_counts_behind_what_was_enough_even_if_one_answer_lets_in_many() -> None:
+    pairs, said = cases([1] * 6, ["1"])
+    judgments = judged(pairs, lambda p: said[p.id])
+    for mixed in (judgments, judgments[::-1], [*judgments[1:], judgments[0]]):
+        decider = Decider("overall", enough=lambda standing: standing.instructions >= 3)
+        list(decider.watch(pairs))
+        assert [decider(judgment) for judgment in mixed][-1]
+        assert decider.standing.instructions == 3
+
+
 def test_an_instruction_counts_once_whatever_the_number_of_its_pairs() -> None:
     """Twins in the cluster change nothing."""
     pairs, said = cases([1] * 12, ["1", "1", "2", "tie"])
@@ -405,7 +415,7 @@ def test_a_replay_in_any_order_of_rows_is_the_same() -> None:
     found = []
     for rows in (judgments, judgments[::-1]):
         decider = Decider("overall")
-        replay(rows, decider, lambda: False, seed=3)
+        replay(rows, decider, seed=3)
         found.append(decider.standing)
     assert found[0] == found[1]
     assert (found[0].pairs, found[0].instructions) == (8, 5)

@@ -53,6 +53,8 @@ class Decider:
 
     The pairs go through `watch` on their way to the judge; those that share an instruction follow each other. An
     instruction is one observation: the mean over its pairs, a tie being one half. An invalid pair may be anything.
+    Once `enough` says of what was counted that it is enough, nothing more counts: one answer may let several
+    instructions in at once, and the result must not depend on which answer came last.
 
     >>> from evenhand.api import Judge
     >>> from evenhand.engines.scripted import ScriptedEngine
@@ -64,8 +66,10 @@ class Decider:
     (0.5, 2, 1)
     """
 
-    def __init__(self, dimension: str, *, level: float = 0.95) -> None:
-        self.dimension = dimension
+    def __init__(
+        self, dimension: str, *, level: float = 0.95, enough: Callable[[Standing], bool] = lambda standing: False
+    ) -> None:
+        self.dimension, self._enough = dimension, enough
         self._sequence = ConfidenceSequence(level)
         self._drawn: deque[tuple[str, bool]] = deque()  # ids in their order, and whether an instruction ends there
         self._done: dict[str, Finding] = {}  # judged, but something drawn before it is not
@@ -95,11 +99,16 @@ class Decider:
         """How many that were drawn before this pair are not counted yet."""
         return self._numbers.get(pair.id, 0) - self._taken
 
+    def __call__(self, judgment: Judgment) -> bool:
+        """Add a judgment; True if there are enough."""
+        self.add(judgment)
+        return self.met
+
     def add(self, judgment: Judgment) -> None:
         """One more judgment, in any order."""
         self.seen += 1
         self._done[judgment.pair.id] = judgment[self.dimension]
-        while self._drawn and self._drawn[0][0] in self._done:
+        while not self.met and self._drawn and self._drawn[0][0] in self._done:
             name, ends = self._drawn.popleft()
             self._taken += 1
             self._numbers.pop(name, None)
@@ -117,6 +126,11 @@ class Decider:
         self._pairs, self._invalid = self._pairs + n, self._invalid + lost
 
     @property
+    def met(self) -> bool:
+        """Whether what was counted is enough."""
+        return self._enough(self.standing)
+
+    @property
     def standing(self) -> Standing:
         """What has been counted so far."""
         return Standing(self.dimension, self._sequence.bounds, self._pairs, self._invalid)
@@ -130,7 +144,6 @@ def score_of(finding: Finding) -> float | None:
 def replay(
     judgments: Iterable[Judgment],
     decider: Decider,
-    enough: Callable[[], bool],
     *,
     seed: int = 0,
     most: int | None = None,
@@ -152,5 +165,5 @@ def replay(
     order = np.lexsort((np.frombuffer(each, dtype=np.uint64), np.frombuffer(instructions, dtype=np.uint64)))
     for _, rows in groupby(order[:most], key=instructions.__getitem__):
         decider.count([None if halves[row] < 0 else halves[row] / 2 for row in rows])
-        if enough():
+        if decider.met:
             return

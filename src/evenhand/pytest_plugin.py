@@ -84,13 +84,14 @@ class Referee:
         from evenhand.shuffle import Shuffle
 
         shuffled = Shuffle(_cases(pairs, candidate, baseline), seed=seed)
-        judge, what, decider = self._with(on), Gate(margin), Decider(on, level=level)
+        judge, what = self._with(on), Gate(margin)
+        decider = Decider(on, level=level, enough=what.settled)
         summary = Summary(judge.setup.protocol.dimensions)
         most = min(max_pairs or shuffled.pairs, shuffled.pairs)
         drawn = decider.watch(islice(shuffled, most))
         together = max(_TOGETHER, judge.setup.engine.concurrency)
         # A few at a time, each few to their end: what one run asks is then what the next finds kept.
-        while not what.settled(decider.standing) and (few := list(islice(drawn, together))):
+        while not decider.met and (few := list(islice(drawn, together))):
             with judge.run(few) as judgments:
                 for judgment in judgments:
                     decider.add(judgment)

@@ -2,43 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rich.text import Text
 
 from evenhand import console
-from evenhand.decision import Decider, Standing
+from evenhand.decision import Standing
 from evenhand.errors import InputError
-from evenhand.judge import Judgment
-from evenhand.pairs import Pair
 from evenhand.report import Summary
 from evenhand.verdict import found_on, headline
-
-
-class Until:
-    """Counts judgments and says when there are enough: `enough` looks at where they stand."""
-
-    def __init__(self, decider: Decider, enough: Callable[[Standing], bool]) -> None:
-        self.decider, self._enough = decider, enough
-
-    def watch(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        """The pairs on their way to the judge."""
-        return self.decider.watch(pairs)
-
-    def __call__(self, judgment: Judgment) -> bool:
-        """Count a judgment, unless there are enough; True if there are.
-
-        Those that were under way when it was enough do not change the result: it would depend on their number.
-        """
-        if not self.met:
-            self.decider.add(judgment)
-        return self.met
-
-    @property
-    def met(self) -> bool:
-        """Whether there are enough."""
-        return self._enough(self.decider.standing)
 
 
 def dimension_from(word: str, dimensions: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from rich.text import Text
 from evenhand import console
 from evenhand.api import DEFAULT_PROTOCOL, Judge
 from evenhand.cli.app import app
-from evenhand.cli.deciding import Until, dimension_from
+from evenhand.cli.deciding import dimension_from
 from evenhand.cli.inputs import BaselineOption, Input, JoinOnOption, find_input
 from evenhand.cli.options import (
     DEFAULT_DB,
@@ -121,7 +121,7 @@ def gate(
 
     def judge_them() -> tuple[GateResult, Facts]:
         template = Protocol.load(protocol or DEFAULT_PROTOCOL)
-        until = Until(Decider(dimension_from(on, template.dimensions), level=level), what.settled)
+        decider = Decider(dimension_from(on, template.dimensions), level=level, enough=what.settled)
         given = find_pairs(pairs, candidate, baseline, join_on)
         name = spec or catalog.DEFAULT_MODEL
         price = find_price(name, prices)
@@ -129,15 +129,15 @@ def gate(
         engine = open_judge(name, Hardware(context, threads, gpu_layers), settled)
         shuffled = Shuffle(given.read, seed=seed)
         with Judge(engine, template, db=db, seed=seed, limits=limits, price=price) as judge:
-            return go_through(what, until, judge, shuffled, min(given.count, max_pairs or given.count))
+            return go_through(what, decider, judge, shuffled, min(given.count, max_pairs or given.count))
 
     def look_up() -> tuple[GateResult, Facts]:
         if not db.is_file():
             raise InputError(f"no pairs, and no database at {db}", hint="evenhand gate PAIRS")
         with Store(db) as store:
             row = newest(store, spec, protocol, db)
-            until = Until(Decider(dimension_from(on, row.dimensions), level=level), what.settled)
-            return count_stored(what, until, store, row, seed, max_pairs)
+            decider = Decider(dimension_from(on, row.dimensions), level=level, enough=what.settled)
+            return count_stored(what, decider, store, row, seed, max_pairs)
 
     def empty(failure: str) -> GateResult:
         return GateResult(what, Decider(on or "overall", level=level).standing, ("1", "2"), 0, 0, failure=failure)
@@ -154,19 +154,21 @@ def find_pairs(pairs: list[str] | None, candidate: str | None, baseline: str | N
     return given
 
 
-def go_through(what: Gate, until: Until, judge: Judge, shuffled: Shuffle, most: int) -> tuple[GateResult, Facts]:
+def go_through(
+    what: Gate, decider: Decider, judge: Judge, shuffled: Shuffle, most: int
+) -> tuple[GateResult, Facts]:
     """Judge until it is settled; what keeps the judge from judging ends up in the result."""
     summary, facts, failure = Summary(judge.setup.protocol.dimensions), Facts(), ""
     try:
-        drawn = until.watch(islice(shuffled, most))
-        _, facts = run_with_progress(judge, drawn, most, enough=until, line=until.decider, summary=summary)
+        drawn = decider.watch(islice(shuffled, most))
+        _, facts = run_with_progress(judge, drawn, most, enough=decider, line=decider, summary=summary)
     except InputError:
         raise
     except EvenhandError as error:
-        failure = "" if until.met else str(error)
-    standing = until.decider.standing
+        failure = "" if decider.met else str(error)
+    standing = decider.standing
     why = facts.get("stopped", "")
-    if not why and not failure and most < shuffled.pairs and not until.met:
+    if not why and not failure and most < shuffled.pairs and not decider.met:
         why = f"the budget of {most:,} pairs is used up"
     result = GateResult(what, standing, summary.sides, shuffled.pairs, summary.pairs, why, failure)
     names = ("judge", "protocol", "fingerprint", "asked", "tokens", "cost", "seconds")
@@ -183,12 +185,12 @@ def newest(store: Store, spec: str, protocol: str, db: Path) -> JudgeRow:
 
 
 def count_stored(
-    what: Gate, until: Until, store: Store, row: JudgeRow, seed: int, most: int | None
+    what: Gate, decider: Decider, store: Store, row: JudgeRow, seed: int, most: int | None
 ) -> tuple[GateResult, Facts]:
     """Count what a database holds, in random order, until it is settled."""
     summary = Summary(())
-    replay(counted(store.judgments(row), summary), until.decider, lambda: until.met, seed=seed, most=most)
-    result = GateResult(what, until.decider.standing, summary.sides, summary.pairs, summary.pairs)
+    replay(counted(store.judgments(row), summary), decider, seed=seed, most=most)
+    result = GateResult(what, decider.standing, summary.sides, summary.pairs, summary.pairs)
     return result, {"judge": row.model, "protocol": row.protocol, "fingerprint": row.fingerprint}
 
 

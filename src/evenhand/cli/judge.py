@@ -12,7 +12,7 @@ import typer
 from evenhand import console
 from evenhand.api import DEFAULT_PROTOCOL, Judge
 from evenhand.cli.app import DONE, WITH_FAILURES, app
-from evenhand.cli.deciding import Until, decision_facts, dimension_from, show_decision
+from evenhand.cli.deciding import decision_facts, dimension_from, show_decision
 from evenhand.cli.inputs import (
     BaselineOption,
     CandidateOption,
@@ -149,29 +149,28 @@ def judge(
         spec, Hardware(context, threads, gpu_layers), endpoint_settings(settings, samples, concurrency)
     )
     rows: Iterable[Pair] = islice(given.read(), limit)
-    until = None
+    decider = None
     if until_decided and not dry_run:
-        until = Until(Decider(dimension), lambda standing: standing.against(0.5) is not None)
-        rows = until.watch(islice(Shuffle(given.read, seed=seed), limit))
+        decider = Decider(dimension, enough=lambda standing: standing.against(0.5) is not None)
+        rows = decider.watch(islice(Shuffle(given.read, seed=seed), limit))
     if dry_run:
         show_plan(Setup(engine, template, raw_markup), rows, db, chosen, seed, price, as_json)
         return
     with Judge(
         engine, template, db=db, orders=chosen, seed=seed, raw_markup=raw_markup, limits=limits, price=price
     ) as judge:
-        line = until.decider if until else None
         summary, facts = run_with_progress(
-            judge, rows, min(given.count, limit or given.count), enough=until, line=line
+            judge, rows, min(given.count, limit or given.count), enough=decider, line=decider
         )
     facts |= {"db": str(db), **given.facts()}
-    if until:
-        facts["until_decided"] = decision_facts(until.decider.standing, summary.pairs, given.count)
+    if decider:
+        facts["until_decided"] = decision_facts(decider.standing, summary.pairs, given.count)
     if as_json:
         print(console.facts_to_print(facts))
     else:
         show_run(summary, facts, f"{facts['judge']} under {template.name}")
-        if until:
-            show_decision(until.decider.standing, summary, given.count)
+        if decider:
+            show_decision(decider.standing, summary, given.count)
         if given.bad:
             console.out.print(f"{len(given.bad)} broken rows were skipped.", style="yellow")
         console.out.print(f"[dim]kept in {db}; see it again:[/] evenhand results --db {db}", soft_wrap=True)
