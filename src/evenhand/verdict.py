@@ -316,9 +316,10 @@ def _weigh(dimension: str, said: Label, token: Token | None, raw: str) -> Verdic
     if token is None or not token.top:
         return Verdict(dimension, said, raw=raw)
     mass = dict.fromkeys(LABELS, 0.0)
-    listed = [math.exp(logprob) for _, logprob in token.top]
-    for (text, _), share in zip(token.top, listed, strict=True):
-        found = said if text == token.text else label_of(text)
+    own, listed = token.text, []
+    for text, logprob in token.top:
+        listed.append(share := math.exp(logprob))
+        found = said if text == own else label_of(text)
         if found is not None:
             mass[found] += share
     total = min(sum(mass.values()), 1.0)

@@ -77,6 +77,7 @@ class Wire:
         self._open: set[_Connection] = set()
         self._idle: deque[_Connection] = deque()
         self._context: ssl.SSLContext | None = None
+        self._watching: asyncio.TimerHandle | None = None
 
     async def send(self, method: str, path: str, body: bytes = b"") -> Response:
         """Send a request and wait for the answer; raises TimeoutError, or one of the errors of this module."""
@@ -85,6 +86,7 @@ class Wire:
         async with self._places:
             connection = self._take() or await self._connect()
             try:
+                self._watch()
                 response = await connection.ask(head.encode() + body, late)
             except BaseException:
                 self._drop(connection)
@@ -98,10 +100,29 @@ class Wire:
 
     async def close(self) -> None:
         """Close what is open; requests that are under way break."""
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
         self._idle.clear()
         for connection in list(self._open):
             self._drop(connection)
         await asyncio.sleep(0)  # the loop closes sockets in its next turn
+
+    def _watch(self) -> None:
+        """Look now and then for requests that are late: one timer for all costs less than one for each."""
+        if self._timeout is not None and self._watching is None:
+            loop = asyncio.get_running_loop()
+            self._watching = loop.call_later(min(self._timeout / 20, 0.5), self._look)
+
+    def _look(self) -> None:
+        self._watching, now, busy = None, time.monotonic(), False
+        for connection in list(self._open):
+            if connection.late is not None:
+                busy = True
+                if connection.late <= now:
+                    connection.expire()
+        if busy:
+            self._watch()
 
     def _take(self) -> _Connection | None:
         """The connection that was used last; those that have been idle for long are closed."""
@@ -148,23 +169,24 @@ class _Connection(asyncio.Protocol):
         self._answer: asyncio.Future[Response] | None = None  # what somebody waits for
         self._reader = _Reader(most)
         self.usable = True  # for another request
+        self.late: float | None = None  # when the request that is under way has taken too long
         self.idle_since = 0.0
 
     async def ask(self, request: bytes, late: float | None) -> Response:
         """Send a request, and wait for its answer until the clock says `late`."""
         assert self._transport is not None
         answer: asyncio.Future[Response] = self._loop.create_future()
-        self._answer = answer
-        self._reader = _Reader(self._most)
-        left = None if late is None else late - time.monotonic()
-        timer = None if left is None else self._loop.call_later(left, self._fail, TimeoutError())
+        self._answer, self.late = answer, late
+        self._reader.begin()
         self._transport.write(request)
         try:
             return await answer
         finally:
-            self._answer = None
-            if timer:
-                timer.cancel()
+            self._answer = self.late = None
+
+    def expire(self) -> None:
+        """Give up what is under way, for it is late."""
+        self._fail(TimeoutError())
 
     def close(self) -> None:
         """Close it, whatever is under way; nothing more is sent."""
@@ -227,6 +249,10 @@ class _Reader:
     def __init__(self, most: int) -> None:
         self._most = most
         self._parser = httptools.HttpResponseParser(self)
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget the answer before; the parser goes on where that ended."""
         self._headers: dict[str, str] = {}
         self._status = self._head = 0  # the status, once the head is there, and how much came
         self._parts: list[bytes] = []
