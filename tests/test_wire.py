@@ -79,6 +79,24 @@ def ask(*script: bytes | None, timeout: float = 5.0) -> Response:
     return talk(lambda wire, _: wire.send("POST", "/ask", b"[1]"), list(script), timeout=timeout)
 
 
+def test_in_a_loop_of_another_make() -> None:
+    uvloop = pytest.importorskip("uvloop", reason="uvloop is not made for Windows")
+
+    async def use() -> Reply:
+        async with Peer([PLAIN]) as peer:
+            client = JsonClient(f"http://127.0.0.1:{peer.port}/v1", who="x", timeout=5)
+            other = JsonClient("http://nobody.invalid/v1", who="x", timeout=5)  # a name, not a number
+            try:
+                with pytest.raises(EngineError, match="cannot be reached"):
+                    await other.post("/ask", {})
+                return await client.post("/ask", {})
+            finally:
+                await client.close()
+                await other.close()
+
+    assert uvloop.run(use()) == Reply(200, {})
+
+
 def test_what_is_sent() -> None:
     async def use(wire: Wire, peer: Peer) -> tuple[Response, bytes, int]:
         return await wire.send("POST", "/ask", b"[1]"), peer.requests[0], peer.port

@@ -19,7 +19,7 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import quote, urlsplit
 
 import httptools
@@ -69,7 +69,7 @@ class Wire:
         self._tls = parts.scheme == "https"
         self._port = parts.port or _PORTS[parts.scheme]
         # A name may stand for several addresses, of which some lead nowhere; a number stands for one.
-        self._race = None if re.fullmatch(r"[\d.]+|.*:.*|localhost", self._host) else 0.25
+        self._race = re.fullmatch(r"[\d.]+|.*:.*|localhost", self._host) is None
         self._path = quote(parts.path, safe="/%:@!$&'()*+,;=~-._")
         self._head = _head_lines({"Host": _shown_host(self._host, self._port, parts.scheme), **headers})
         self._timeout, self._most = timeout, most
@@ -141,6 +141,11 @@ class Wire:
         if self._tls and self._context is None:
             self._context = ssl.create_default_context()
         loop = asyncio.get_running_loop()
+        # Another loop than asyncio's own, such as uvloop's, may not know how to race addresses.
+        race: dict[str, Any] = (
+            {"happy_eyeballs_delay": 0.25} if self._race and isinstance(loop, asyncio.BaseEventLoop) else {}
+        )
+        connection: _Connection
         try:
             async with asyncio.timeout(min(CONNECT_SECONDS, self._timeout or CONNECT_SECONDS)):
                 _, connection = await loop.create_connection(
@@ -148,7 +153,7 @@ class Wire:
                     self._host,
                     self._port,
                     ssl=self._context,
-                    happy_eyeballs_delay=self._race,
+                    **race,
                 )
         except TimeoutError:
             raise Unreachable("no connection in time", late=True) from None
@@ -197,8 +202,7 @@ class _Connection(asyncio.Protocol):
     # -- what the loop calls -------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # other loops have classes of their own
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None:  # nobody asked, so that it belongs to no answer
