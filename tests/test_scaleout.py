@@ -185,6 +185,15 @@ def test_what_is_settled_makes_room() -> None:
     assert keeper.standing().stopped.startswith("the budget of 1 is used up")
 
 
+def test_a_worker_that_was_lost_between_two_tasks_is_known_by_the_one_in_its_place() -> None:
+    keeper = Keeper(Limits())
+    keeper.report("host 1", "a", "a-1", Progress())
+    assert keeper.standing().lost == 0
+    for _ in range(2):
+        keeper.report("host 2", "b", "b-1", Progress(), True)
+    assert keeper.standing().lost == 1
+
+
 def test_a_task_that_is_begun_anew_counts_its_pairs_once_and_its_cost_twice() -> None:
     keeper = Keeper(Limits())
     keeper.report("one", "0", "0-a", Progress(5, 1, 10, Usage(100)))

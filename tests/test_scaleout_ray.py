@@ -201,7 +201,7 @@ def test_a_worker_is_killed_and_every_pair_is_there_once_as_the_local_runner_has
     assert "a worker was lost" in told
     facts = json.loads(said)
     assert (facts["pairs"], facts["workers"], facts["dimensions"]["overall"]["invalid"]) == (400, 2, 0)
-    assert facts["attempts"] > facts["tasks"], "the lost task was begun anew"
+    assert facts["attempts"] >= facts["tasks"]  # more, unless it was lost between two tasks
     rows = work.rows()
     assert len(rows) == 400
     assert all(row.finished for row in rows.values())

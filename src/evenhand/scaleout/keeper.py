@@ -66,7 +66,7 @@ class Standing:
     progress: Progress = field(default_factory=Progress)
     workers: int = 0  # that have reported
     attempts: int = 0  # at tasks
-    lost: int = 0  # attempts whose worker was lost
+    lost: int = 0  # workers, as far as is known
     seconds: float = 0.0  # from the first word of a worker to the last
     stopped: str = ""  # a budget that is used up
     fault: Fault | None = None
@@ -94,6 +94,7 @@ class Keeper:
         self._first: float | None = None
         self._last = 0.0
         self._workers: set[str] = set()
+        self._replacing: set[str] = set()  # workers in the places of lost ones
         self._stopping, self._stopped = False, ""
         self._fault: Fault | None = None
 
@@ -121,11 +122,13 @@ class Keeper:
         self._stopping, self._stopped = True, self._stopped or why
         return why
 
-    def report(self, worker: str, task: str, attempt: str, progress: Progress) -> bool:
-        """Note how far an attempt is; whether to begin no other pair."""
+    def report(self, worker: str, task: str, attempt: str, progress: Progress, again: bool = False) -> bool:
+        """Note how far an attempt is; whether to begin no other pair. `again`: by one in a lost worker's place."""
         self._last = time.monotonic()
         self._first = self._last if self._first is None else self._first
         self._workers.add(worker)
+        if again:
+            self._replacing.add(worker)
         if attempt not in self._cost:
             self._begun(task)
         self._done[task] = self._cost[attempt] = progress
@@ -162,7 +165,7 @@ class Keeper:
             Usage.total([each.usage for each in cost]) if cost else Usage(),
         )
         seconds = 0.0 if self._first is None else self._last - self._first
-        lost = len(cost) - len(done)
+        lost = max(len(cost) - len(done), len(self._replacing))  # one may be lost between two tasks
         return Standing(progress, len(self._workers), len(cost), lost, seconds, self._stopped, self._fault)
 
 

@@ -138,8 +138,8 @@ class _Task:
 
     async def told(self) -> bool:
         """Tell how far this is; whether to stop."""
-        report = (self.bench._name, self.name, f"{self.name}-{self.attempt}", self.progress)
-        self._stopping = await self.bench._call("report", *report)
+        bench, attempt = self.bench, f"{self.name}-{self.attempt}"
+        self._stopping = await bench._call("report", bench._name, self.name, attempt, self.progress, bench._again())
         return self._stopping
 
     async def judge(self, pairs: Iterable[Pair]) -> None:
