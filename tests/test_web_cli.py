@@ -6,7 +6,10 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -31,50 +34,45 @@ def run(*words: str, before: str = "pass") -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_it_serves_until_it_is_stopped(filled: Path) -> None:
-    """Two links: the first is used, the second announced; Ctrl-C ends it at once."""
-    program = subprocess.Popen(
-        [PROGRAM, "serve", "--db", str(filled), "--port", "0", "--json"], stdout=subprocess.PIPE, encoding="utf-8"
-    )
-    assert program.stdout is not None
+@contextmanager
+def serving(*words: str) -> Iterator[tuple[Client, dict[str, Any], Callable[[], dict[str, Any]]]]:
+    """The command at work: a client that came in by its link, what it said first, and its next words; then Ctrl-C."""
+    called = [PROGRAM, "serve", *words, "--port", "0", "--json"]
+    program = subprocess.Popen(called, stdout=subprocess.PIPE, encoding="utf-8")
+    out = program.stdout
+    assert out is not None
     try:
-        link = urlsplit(json.loads(program.stdout.readline())["link"])
+        said = json.loads(out.readline())
+        link = urlsplit(said["link"])
         client = Client(int(link.port or 0))
         assert client.get(link.path).status == 303
-        assert json.loads(program.stdout.readline())["link"] != link.geturl()
-        assert "pair-0001" in client.get("/pairs").text
+        yield client, said, lambda: json.loads(out.readline())
         program.send_signal(signal.SIGINT)
         assert program.wait(30) == STOPPED
     finally:
         program.kill()
         program.wait()
-        program.stdout.close()
+        out.close()
+
+
+def test_it_serves_until_it_is_stopped(filled: Path) -> None:
+    """Two links: the first is used, the second announced; Ctrl-C ends it at once."""
+    with serving("--db", str(filled)) as (client, said, listen):
+        assert listen()["link"] != said["link"]
+        assert "pair-0001" in client.get("/pairs").text
 
 
 def test_bare_pairs_are_entered_and_can_be_labelled(tmp_path: Path) -> None:
     db, file = tmp_path / "new.db", tmp_path / "pairs.jsonl"
     rows = [{"instruction": p.instruction, "output_1": p.output_1, "output_2": p.output_2} for p in plain_pairs(3)]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    words = [PROGRAM, "serve", "--pairs", str(file), "--db", str(db), "--port", "0", "--json"]
     for new in (3, 0):
-        program = subprocess.Popen(words, stdout=subprocess.PIPE, encoding="utf-8")
-        assert program.stdout is not None
-        try:
-            said = json.loads(program.stdout.readline())
+        with serving("--pairs", str(file), "--db", str(db)) as (client, said, _):
             assert (said["pairs"], said["new"]) == (3, new)
-            link = urlsplit(said["link"])
-            client = Client(int(link.port or 0))
-            assert client.get(link.path).status == 303
             if new:
                 assert client.post("/people/invite", {"name": "wil", "here": 1, "count": 3}).status == 303
                 assert "spider" in client.get("/annotate").text
             assert "Question number 2" in client.get("/pairs").text
-            program.send_signal(signal.SIGINT)
-            assert program.wait(30) == STOPPED
-        finally:
-            program.kill()
-            program.wait()
-            program.stdout.close()
 
 
 def test_a_broken_file_of_pairs_is_refused_and_nothing_entered(tmp_path: Path) -> None:

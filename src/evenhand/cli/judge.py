@@ -117,37 +117,24 @@ def judge(
     as_json: JsonOption = False,
 ) -> None:
     """Judge every pair of a file, or the outputs of two models; a run that was stopped goes on where it stopped."""
+    if on and not until_decided:
+        raise InputError("--on without --until-decided", hint="add --until-decided")
     reading = Reading(questions, turn, join_on, skip_bad)
+    hardware = Hardware(context, threads, gpu_layers)
+    endpoint = endpoint_settings(settings, samples, concurrency)
+    limits = Limits(concurrency, requests_per_minute, tokens_per_minute, max_requests, max_cost)
+    template, chosen, price = Protocol.load(protocol), orders_from(orders), find_price(spec, prices)
     clashing = {"--until-decided": until_decided, "--dry-run": dry_run, "--db": db != DEFAULT_DB}
     if check_options(ray, out, workers, clashing):
         names, read_here = inputs_of(pairs, candidate, baseline, reading)
-        wanted = Wanted(
-            names,
-            read_here,
-            reading,
-            spec,
-            Protocol.load(protocol),
-            Hardware(context, threads, gpu_layers),
-            endpoint_settings(settings, samples, concurrency),
-            Limits(concurrency, requests_per_minute, tokens_per_minute, max_requests, max_cost),
-            orders_from(orders),
-            seed,
-            raw_markup,
-            find_price(spec, prices),
-            limit,
+        about = (template, hardware, endpoint, limits, chosen, seed, raw_markup, price, limit)
+        judge_on_ray(
+            Wanted(names, read_here, reading, spec, *about), ray or "", out or "", workers, as_json=as_json
         )
-        judge_on_ray(wanted, ray or "", out or "", workers, as_json=as_json)
+    dimension = dimension_from(on, template.dimensions) if until_decided else ""
     given = find_input(pairs, candidate, baseline, reading)
     given.say()
-    template, chosen = Protocol.load(protocol), orders_from(orders)
-    if on and not until_decided:
-        raise InputError("--on without --until-decided", hint="add --until-decided")
-    dimension = dimension_from(on, template.dimensions) if until_decided else ""
-    price = find_price(spec, prices)
-    limits = Limits(concurrency, requests_per_minute, tokens_per_minute, max_requests, max_cost)
-    engine = open_judge(
-        spec, Hardware(context, threads, gpu_layers), endpoint_settings(settings, samples, concurrency)
-    )
+    engine = open_judge(spec, hardware, endpoint)
     rows: Iterable[Pair] = islice(given.read(), limit)
     decider = None
     if until_decided and not dry_run:

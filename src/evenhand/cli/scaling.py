@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from math import inf
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -88,8 +88,8 @@ def check_options(ray: str | None, out: str | None, workers: int | None, clashin
     return True
 
 
-def judge_on_ray(wanted: Wanted, address: str, out: str, workers: int | None, *, as_json: bool) -> None:
-    """Judge on a cluster with progress, then show all that the folder holds."""
+def judge_on_ray(wanted: Wanted, address: str, out: str, workers: int | None, *, as_json: bool) -> NoReturn:
+    """Judge on a cluster with progress, show all that the folder holds, and end the command."""
     from evenhand.scaleout.cluster import address_of, connect, ray_data, share_cores
     from evenhand.shards import begin_shards
 

@@ -249,7 +249,7 @@ class JsonClient:
 
     def _key_hint(self) -> str:
         if not self._key_env:
-            return "name the variable that holds the key with key_env"
+            return "name the variable that holds the key: --set key_env=NAME"
         return f"check the environment variable {self._key_env}" + ("" if self._key else ", which is not set")
 
     def _without_key(self, text: str) -> str:

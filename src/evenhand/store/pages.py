@@ -56,8 +56,8 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One finding as a list shows it."""
+class Listed:
+    """What every list shows of a pair."""
 
     pair: int
     name: str
@@ -66,6 +66,12 @@ class Row:
     model_2: str
     length_1: int
     length_2: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Listed):
+    """One finding as a list shows it."""
+
     side: Side | None
     p: Mapping[Side, float] | None
     doubt: float | None
@@ -76,16 +82,9 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class BareRow:
+class BareRow(Listed):
     """One pair as a list shows it that knows of no judge."""
 
-    pair: int
-    name: str
-    excerpt: str
-    model_1: str
-    model_2: str
-    length_1: int
-    length_2: int
     people: int  # who have said something of it, beside what its file says
     heard: int  # 1, if any judge has
 
@@ -117,7 +116,6 @@ class Counts:
     known: int  # pairs of which a person's verdict is known, and the judge's is valid
     against: int  # of these, where the two differ
     longer: int  # decided pairs in which the longer output won
-    unequal: int  # decided pairs whose outputs differ in length
 
 
 class PageBook:
@@ -394,12 +392,10 @@ class PageBook:
         return {name: self._db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
 
 
-_DECIDED = "side IN ('1', '2')"
-_COUNTS_SQL = f"""SELECT judge, dimension, sum(side IS '1'), sum(side IS '2'), sum(side IS 'tie'),
+_COUNTS_SQL = """SELECT judge, dimension, sum(side IS '1'), sum(side IS '2'), sum(side IS 'tie'),
     sum(inconsistent), sum(mass), sum(masses), sum(first), sum(places), sum(split),
     sum(known IS NOT NULL AND side IS NOT NULL), sum(coalesce(side <> known, 0)),
-    sum(coalesce((side = '1' AND gap > 0) OR (side = '2' AND gap < 0), 0)),
-    sum(coalesce({_DECIDED} AND gap <> 0, 0))
+    sum(coalesce((side = '1' AND gap > 0) OR (side = '2' AND gap < 0), 0))
     FROM findings GROUP BY judge, dimension ORDER BY judge, dimension"""
 
 _LONGER_SQL = {
