@@ -36,7 +36,7 @@ def run(*words: str, before: str = "pass") -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def serving(*words: str) -> Iterator[tuple[Client, dict[str, Any], Callable[[], dict[str, Any]]]]:
-    """The command at work: a client that came in by its link, what was said first, and its next words; then Ctrl-C."""
+    """The command at work: a client that came in by its link, its first words, and its next; then Ctrl-C."""
     called = [PROGRAM, "serve", *words, "--port", "0", "--json"]
     program = subprocess.Popen(called, stdout=subprocess.PIPE, encoding="utf-8")
     out = program.stdout
