@@ -23,9 +23,11 @@ from aiohttp import web
 
 from conftest import LoopThread
 from evenhand import Judge, Pair
+from evenhand.cli import inputs
 from evenhand.engines import open_engine
 from evenhand.errors import StoreError
 from evenhand.pace import Limits
+from evenhand.pairs import Reading
 from evenhand.store import Store
 from misbehaving_server import (
     Behaviour,
@@ -203,6 +205,37 @@ def test_a_server_that_names_a_time_is_left_alone_by_all_until_then(serve: Serve
     assert len(came) == 44
     assert came[3] - came[0] < 0.5
     assert came[4] - came[0] > 0.95
+
+
+def test_a_file_is_looked_through_again_only_when_a_byte_of_it_has_changed(
+    serve: Serve, file: Path, db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve(GOOD)
+    run(command(server, file, db))
+    asked = len(server.bodies)
+
+    def looked_through(*_: object, **__: object) -> None:
+        raise AssertionError("this file was found good before")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(inputs, "check_pairs", looked_through)
+        assert inputs.find_input([str(file)], None, None, Reading(), db).count == 20
+        with pytest.raises(AssertionError, match="found good before"):
+            inputs.find_input([str(file)], None, None, Reading(), db.with_name("other.db"))
+    good = file.read_bytes()
+    file.write_bytes(good[:-2] + b"]\n")  # as long as before
+    assert f"{file}:20" in run(command(server, file, db), 2).stderr
+    file.write_bytes(good + good.splitlines()[0])  # the first pair again
+    assert "stands already at line 1" in run(command(server, file, db), 2).stderr
+    assert len(server.bodies) == asked
+
+
+def test_a_file_with_broken_rows_is_never_taken_for_a_good_one(serve: Serve, file: Path, db: Path) -> None:
+    server = serve(GOOD)
+    file.write_bytes(file.read_bytes() + b"nonsense\n")
+    for _ in range(2):
+        assert facts_of(run(command(server, file, db, "--skip-bad", "--json"), 3))["skipped"] == 1
+    assert f"{file}:21" in run(command(server, file, db), 2).stderr
 
 
 def test_an_answer_of_ten_megabytes_is_kept_whole_and_read(serve: Serve, db: Path) -> None:

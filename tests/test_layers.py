@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "evenhand"
 LAYERS = (
     "errors",
     "files",
+    "spool",
     "pairs",
     "shuffle",
     "markup",

@@ -42,12 +42,9 @@ def add_block(summary: Summary, block: Block) -> None:
     summary.pairs += len(block)
     if len(summary.models) < 2:
         summary.models.update(_models(block))
-    begin = len(summary.places.clusters)
-    append(summary.places.clusters, block.cluster)
-    append(summary.places.longer, block.length_1 - block.length_2)
     for dimension, findings in block.findings().items():
-        tally = summary.tallies.setdefault(dimension, Tally(where=summary.places))
-        _count(tally, findings, known_codes(block.labels, dimension), begin)
+        tally = summary.tallies.setdefault(dimension, Tally())
+        _count(tally, findings, known_codes(block.labels, dimension), block)
 
 
 def append(column: array[Any], values: NDArray[Any]) -> None:
@@ -77,14 +74,17 @@ def _models(block: Block) -> Iterator[tuple[str, str]]:
     return ((block.model_1.words[one], block.model_2.words[two]) for one, two in pairs[:2])
 
 
-def _count(tally: Tally, found: Findings, known: NDArray[np.int8], begin: int) -> None:
+def _count(tally: Tally, found: Findings, known: NDArray[np.int8], block: Block) -> None:
     valid = found.side != NONE
     _count_reasons(tally.reasons, found.reason.words, found.reason.codes[~valid])
     rows = np.flatnonzero(valid)
     side, p, heard = found.side[rows], found.p[rows], found.heard
-    append(tally.rows, rows + begin)
-    append(tally.hard, _DOUBLED[side])
-    append(tally.expected, p[:, 0] + p[:, 2] / 2)
+    tally.rows.extend(
+        cluster=block.cluster[rows],
+        longer=(block.length_1 - block.length_2)[rows],
+        hard=_DOUBLED[side],
+        expected=p[:, 0] + p[:, 2] / 2,
+    )
     for code, name in enumerate(SIDES):
         tally.sides[name] += int((side == code).sum())
     tally.inconsistent += int(found.inconsistent.sum())

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from evenhand.engines.base import Usage
 from evenhand.judge import Judgment
 from evenhand.pairs import COMBINED, Pair, Side, short_hash
+from evenhand.spool import Part, Spool
 from evenhand.verdict import SIDES, Finding, known_label, log_odds
 
 if TYPE_CHECKING:  # numpy takes a third of a second, which commands without statistics should not pay
@@ -18,20 +18,15 @@ if TYPE_CHECKING:  # numpy takes a third of a second, which commands without sta
     from evenhand.stats.winrate import Rate
 
 VALUE_OF: dict[Side, float] = {"1": 1.0, "2": 0.0, "tie": 0.5}
+_DOUBLED: dict[Side, int] = {side: round(2 * value) for side, value in VALUE_OF.items()}
 
 
-@dataclass
-class Places:
-    """What statistics need of each pair besides its verdicts: twelve bytes, whatever the length of its texts."""
+def new_rows() -> Spool:
+    """Room for what statistics need of a pair: twenty-one bytes, whatever the length of its texts.
 
-    clusters: array[int] = field(default_factory=lambda: array("Q"))
-    longer: array[int] = field(default_factory=lambda: array("i"))
-
-    def add(self, pair: Pair | None = None) -> int:
-        """The place of a pair; one that is not given is like no other."""
-        self.clusters.append(cluster_of(pair) if pair else len(self.clusters))
-        self.longer.append(length_difference(pair) if pair else 0)
-        return len(self.clusters) - 1
+    `longer` is by how many characters output 1 is longer; `hard` is twice the value, 2 won, 1 tie, 0 lost.
+    """
+    return Spool(cluster="Q", longer="i", hard="b", expected="d")
 
 
 def cluster_of(pair: Pair) -> int:
@@ -72,7 +67,7 @@ def expected_value(p: Mapping[Side, float]) -> float:
 
 @dataclass
 class Tally:
-    """What one dimension comes to over many pairs; a pair takes thirteen bytes, and those of its place.
+    """What one dimension comes to over many pairs, of which no more than some thousands are in memory.
 
     Counts alone make a tally too, one that knows of no clusters, no probabilities and no lengths.
     """
@@ -88,20 +83,16 @@ class Tally:
     labelled: int = 0
     decided_right: float = 0.0
     decided: int = 0
-    where: Places = field(default_factory=Places)
-    rows: array[int] = field(default_factory=lambda: array("I"))  # of the valid findings, among the places
-    hard: array[int] = field(default_factory=lambda: array("b"))  # twice the value: 2 won, 1 tie, 0 lost
-    expected: array[float] = field(default_factory=lambda: array("d"))
+    rows: Spool = field(default_factory=new_rows)
     _told: tuple[int, dict[str, Any]] = (-1, {})
 
-    def add(self, finding: Finding, known: str | None = None, place: int | None = None) -> None:
-        """Count one finding, against the known answer if there is one."""
+    def add(self, finding: Finding, known: str | None = None, cluster: int | None = None, longer: int = 0) -> None:
+        """Count one finding, against the known answer if there is one; without a cluster it is like no other."""
         if finding.side is None or finding.p is None:
             self.reasons[finding.invalid or "unknown"] += 1
             return
-        self.rows.append(self.where.add() if place is None else place)
-        self.hard.append(round(2 * VALUE_OF[finding.side]))
-        self.expected.append(expected_value(finding.p))
+        key = len(self.rows) if cluster is None else cluster
+        self.rows.append(key, longer, _DOUBLED[finding.side], expected_value(finding.p))
         self.sides[finding.side] += 1
         self.inconsistent += finding.inconsistent
         for verdict in finding.orders.values():
@@ -136,36 +127,39 @@ class Tally:
     @property
     def rate(self) -> Rate:
         """How often side 1 wins, a tie counting one half."""
-        import numpy as np
+        from evenhand.stats.winrate import win_rate
 
-        from evenhand.stats.winrate import mean_rate, win_rate
-
-        if not self.rows:
+        if not len(self.rows):
             return win_rate(self.sides["1"], self.sides["tie"], self.sides["2"])
-        return mean_rate(np.array(self.hard) / 2, self._of_places(self.where.clusters))
+        return self._rate("hard", 2)
 
     @property
     def expected_rate(self) -> Rate:
         """How often side 1 can expect to win: each verdict counts by its probabilities."""
-        import numpy as np
-
         from evenhand.stats.winrate import mean_rate
 
-        return mean_rate(np.array(self.expected), self._of_places(self.where.clusters))
+        return self._rate("expected") if len(self.rows) else mean_rate([])
+
+    def _rate(self, column: str, whole: float = 1) -> Rate:
+        from evenhand.stats.clusters import gather
+        from evenhand.stats.winrate import mean_rate_over
+
+        return mean_rate_over(
+            lambda: (gather(2 * part[column] / whole - 1, part["cluster"]) for part in self._parts())
+        )
 
     def length_controlled(self) -> LengthControlled:
         """How often side 1 would win at equal length."""
+        from evenhand.stats.length import arrange, length_controlled_over
+
+        return length_controlled_over(
+            lambda: (arrange(part["hard"] / 2, part["longer"], part["cluster"]) for part in self._parts())
+        )
+
+    def _parts(self) -> Iterator[Part]:
         import numpy as np
 
-        from evenhand.stats.length import length_controlled
-
-        clusters, longer = self._of_places(self.where.clusters), self._of_places(self.where.longer)
-        return length_controlled(np.array(self.hard) / 2, longer, clusters)
-
-    def _of_places(self, column: array[int]) -> Any:
-        import numpy as np
-
-        return np.array(column)[np.array(self.rows, dtype=np.intp)]
+        return ({name: np.array(column) for name, column in part.items()} for part in self.rows.parts())
 
     def facts(self) -> dict[str, Any]:
         """The tally as plain data; worked out once for as many findings as there are."""
@@ -227,8 +221,7 @@ class Summary:
     """
 
     def __init__(self, dimensions: Iterable[str]) -> None:
-        self.places = Places()
-        self.tallies = {dimension: Tally(where=self.places) for dimension in dimensions}
+        self.tallies = {dimension: Tally() for dimension in dimensions}
         self.models: set[tuple[str, str]] = set()
         self.pairs = 0
 
@@ -237,12 +230,12 @@ class Summary:
         self.pairs += 1
         if len(self.models) < 2:  # only whether all pairs are of the same two models matters
             self.models.add((judgment.pair.model_1, judgment.pair.model_2))
-        place = self.places.add(judgment.pair)
+        cluster, longer = cluster_of(judgment.pair), length_difference(judgment.pair)
         for dimension, finding in judgment.findings.items():
             tally = self.tallies.get(dimension)
             if tally is None:
-                tally = self.tallies[dimension] = Tally(where=self.places)
-            tally.add(finding, known_label(judgment.pair.labels, dimension), place)
+                tally = self.tallies[dimension] = Tally()
+            tally.add(finding, known_label(judgment.pair.labels, dimension), cluster, longer)
 
     @property
     def invalid(self) -> int:

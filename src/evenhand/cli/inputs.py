@@ -11,7 +11,8 @@ import typer
 
 from evenhand import console
 from evenhand.errors import InputError, PairError
-from evenhand.pairs import Pair, Reading, Unmatched, check_pairs, join_outputs, read_pairs
+from evenhand.pairs import Pair, Reading, Unmatched, check_pairs, join_outputs, mark_of, read_pairs
+from evenhand.store import Store
 
 PairsArgument = Annotated[
     list[str] | None,
@@ -54,6 +55,12 @@ class Input:
     read: Callable[[], Iterator[Pair]]
     bad: list[PairError]
     unmatched: list[Unmatched]
+    mark: str | None = None  # of files of which every row is good
+
+    def keep_mark(self, store: Store) -> None:
+        """Remember that the files were checked: the next run over them begins at once."""
+        if self.mark is not None:
+            store.note_checked(self.mark, self.count)
 
     def facts(self) -> dict[str, Any]:
         """What a run says of its input."""
@@ -67,8 +74,17 @@ class Input:
             say_unmatched(each)
 
 
-def find_input(pairs: list[str] | None, candidate: str | None, baseline: str | None, reading: Reading) -> Input:
-    """The pairs that a command line names, all of them read once and found good."""
+def find_input(
+    pairs: list[str] | None,
+    candidate: str | None,
+    baseline: str | None,
+    reading: Reading,
+    db: Path | None = None,
+) -> Input:
+    """The pairs that a command line names, all of them read once and found good.
+
+    Files that are known to `db` by every byte were found good before, and are not looked through again.
+    """
     if candidate or baseline:
         if pairs:
             raise InputError("PAIRS and --candidate are two ways to say what is judged", hint="give one of them")
@@ -79,8 +95,19 @@ def find_input(pairs: list[str] | None, candidate: str | None, baseline: str | N
         return Input(len(joined), lambda: iter(joined), joined.bad, joined.unmatched)
     if not pairs:
         raise InputError("nothing to judge", hint="give a file of pairs, or --candidate NEW --baseline OLD")
-    count, bad = check_pairs(pairs, skip_bad=reading.skip_bad)
-    return Input(count, lambda: read_pairs(pairs, skip_bad=reading.skip_bad), bad, [])
+    mark = mark_of(pairs)
+    known = _checked_before(db, mark)
+    count, bad = (known, []) if known is not None else check_pairs(pairs, skip_bad=reading.skip_bad)
+    return Input(
+        count, lambda: read_pairs(pairs, skip_bad=reading.skip_bad), bad, [], mark=None if known or bad else mark
+    )
+
+
+def _checked_before(db: Path | None, mark: str | None) -> int | None:
+    if mark is None or db is None or not db.is_file():
+        return None
+    with Store(db) as store:
+        return store.checked(mark)
 
 
 def say_unmatched(each: Unmatched) -> None:

@@ -132,7 +132,7 @@ def judge(
             Wanted(names, read_here, reading, spec, *about), ray or "", out or "", workers, as_json=as_json
         )
     dimension = dimension_from(on, template.dimensions) if until_decided else ""
-    given = find_input(pairs, candidate, baseline, reading)
+    given = find_input(pairs, candidate, baseline, reading, db)
     given.say()
     engine = open_judge(spec, hardware, endpoint)
     rows: Iterable[Pair] = islice(given.read(), limit)
@@ -146,6 +146,7 @@ def judge(
     with Judge(
         engine, template, db=db, orders=chosen, seed=seed, raw_markup=raw_markup, limits=limits, price=price
     ) as judge:
+        given.keep_mark(judge.store)
         summary, facts = run_with_progress(
             judge, rows, min(given.count, limit or given.count), enough=decider, line=decider
         )

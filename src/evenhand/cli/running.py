@@ -97,8 +97,10 @@ def run_with_progress(
     summary: Summary | None = None,
 ) -> tuple[Summary, dict[str, Any]]:
     """Judge with progress until there is enough; Ctrl-C stops after what is under way, a second one at once."""
-    # What is loaded by now stays; the collector need not look through it again and again while answers come.
+    # What is loaded by now stays; the collector need not look through it again and again while answers come, nor
+    # after every few pairs through those that are under way: hardly anything here refers to itself.
     gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
     summary = summary or Summary(judge.setup.protocol.dimensions)
     began, stopped = time.monotonic(), ""
     with console.watching(total, lines=lines) as watch, judge.run(pairs, line=line, words=False) as judgments:
@@ -136,9 +138,12 @@ def _take_all(
     watch: console.Watch,
     enough: Callable[[Judgment], bool] | None = None,
 ) -> None:
+    invalid = summary.invalid
     for judgment in judgments:
         summary.add(judgment)
-        watch.judged(judgment, judgments.totals.usage, summary.invalid)
+        if any(finding.side is None for finding in judgment.findings.values()):
+            invalid = summary.invalid
+        watch.judged(judgment, judgments.totals.usage, invalid)
         if enough and enough(judgment):
             judgments.stop()  # what is under way is paid for, and comes out
 

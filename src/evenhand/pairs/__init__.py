@@ -17,7 +17,7 @@ from evenhand.pairs.pair import (
     pair_from,
     read_label,
 )
-from evenhand.pairs.reading import check_pairs, read_pairs, read_rows, sample_pairs, short_hash
+from evenhand.pairs.reading import check_pairs, mark_of, read_pairs, read_rows, sample_pairs, short_hash
 
 __all__ = [
     "COMBINED",
@@ -33,6 +33,7 @@ __all__ = [
     "check_pairs",
     "digest",
     "join_outputs",
+    "mark_of",
     "pair_from",
     "read_label",
     "read_outputs",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from evenhand.errors import InputError, PairError
 from evenhand.files import Row, Table, find_tables
 from evenhand.files.faults import told
 from evenhand.pairs.pair import Pair, pair_from
+from evenhand.spool import Spool
 
 Paths = str | Path | Sequence[str | Path]
 _EXPECTED = "expected rows with the fields instruction, output_1 and output_2"
@@ -58,13 +59,31 @@ def check_pairs(path: Paths, *, skip_bad: bool = False) -> tuple[int, list[PairE
     Without `skip_bad` the first fault is raised. An id that stands twice is always an error.
     """
     bad: list[PairError] = []
-    hashes = array("Q")
+    hashes = Spool(key="Q")
     for pair in read_pairs(path, skip_bad=skip_bad, skipped=bad):
         hashes.append(short_hash(pair.id))
     _refuse_twins(path, hashes)
-    if not hashes:
+    if not len(hashes):
         raise PairError(_name(path), None, "no pairs in this file", hint=_EXPECTED)
     return len(hashes), bad
+
+
+def mark_of(path: Paths) -> str | None:
+    """A hash of what is in files, to know them again; None for standard input, which cannot be known beforehand.
+
+    Another version of evenhand may find other faults, so it is part of the mark.
+
+    >>> mark_of("-") is None
+    True
+    """
+    if "-" in ([path] if isinstance(path, str | Path) else path):
+        return None
+    whole = hashlib.blake2b(version("evenhand").encode(), digest_size=20)
+    for table in _tables(path):
+        with table.path.open("rb") as file:
+            found = hashlib.file_digest(file, "blake2b").hexdigest()
+        whole.update(f"\n{table.kind} {table.packing} {found}".encode())
+    return whole.hexdigest()
 
 
 def sample_pairs() -> Iterable[Pair]:
@@ -103,10 +122,9 @@ def _name(path: Paths) -> str:
     return ", ".join(dict.fromkeys(table.name for table in _tables(path)))
 
 
-def _refuse_twins(path: Paths, hashes: array[int]) -> None:
+def _refuse_twins(path: Paths, hashes: Spool) -> None:
     """Find the first id that stands twice, with both its places."""
-    ordered = sorted(hashes)
-    twins = {a for a, b in pairwise(ordered) if a == b}
+    twins = {a for part in hashes.parts() for a, b in pairwise(sorted(part["key"].tolist())) if a == b}
     if not twins:
         return
     seen: dict[str, tuple[Table, int]] = {}

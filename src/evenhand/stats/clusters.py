@@ -8,6 +8,7 @@ of the rows nor the side that is called 1 can change a digit.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +57,30 @@ class Signed:
     shape: Shape
 
 
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Some clusters with all their values: what each has won and lost, in units of 2^-32, and its size."""
+
+    won: Ints
+    lost: Ints
+    sizes: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """Columns of sums over clusters: sum, mean and the largest mean of a cluster of each, and all covariances."""
+
+    shape: Shape
+    totals: list[int]
+    means: list[float]
+    largest: list[float]
+    covariance: list[list[float]]
+
+
+# Clusters in parts, each with columns of sums and the sizes; gone through twice.
+_Parts = Callable[[], Iterable[tuple[Sequence[Ints], Ints]]]
+
+
 def group(values: ArrayLike, clusters: ArrayLike | None = None) -> tuple[Ints, Ints]:
     """The sum (in units of 2^-32) and the number of values of each cluster.
 
@@ -76,7 +101,7 @@ def fixed_point(values: ArrayLike) -> Ints:
 
 
 def _sums(fixed: Ints, place: Ints) -> Ints:
-    sums = np.zeros(int(place.max()) + 1, dtype=np.int64)
+    sums = np.zeros(int(place.max(initial=-1)) + 1, dtype=np.int64)
     np.add.at(sums, place, fixed)
     return sums
 
@@ -91,46 +116,88 @@ def places(clusters: ArrayLike) -> Ints:
     return place.reshape(-1).astype(np.int64)
 
 
-def shape_of(sizes: Ints) -> Shape:
-    """What the sizes of the clusters come to.
+def shape_of(sizes: Ints, counts: Ints | None = None) -> Shape:
+    """What the sizes of the clusters come to; with `counts`, there are so many of each size.
 
     >>> shape = shape_of(np.array([2, 2, 2]))
     >>> shape.n, shape.clusters, shape.kish, round(shape.freedom, 9)
     (6, 3, 3.0, 2.0)
+    >>> shape_of(np.array([2]), np.array([3])).clusters
+    3
     """
-    n = int(sizes.sum())
-    whole = int((sizes**2).sum())
-    fourth = ordered_sum((sizes / n) ** 4)
-    return Shape(n, len(sizes), n * n / whole, (whole / n / n) ** 2 / fourth - 1)
+    many = np.ones_like(sizes) if counts is None else counts
+    n = int((many * sizes).sum())
+    return _shape(n, int(many.sum()), int((many * sizes**2).sum()), ordered_sum(many * (sizes / n) ** 4))
+
+
+def _shape(n: int, clusters: int, squares: int, fourth: float) -> Shape:
+    """The shape by sums over clusters: of the squares of their sizes, and of the fourth powers of their shares."""
+    return Shape(n, clusters, n * n / squares, (squares / n / n) ** 2 / fourth - 1)
 
 
 def moments(sums: Ints, sizes: Ints) -> Moments:
     """The mean over all values, each weighing the same, and its cluster-robust variance."""
-    shape = shape_of(sizes)
-    mean = int(sums.sum()) / (shape.n * UNIT)
-    parts = _parts(sums, mean, sizes)
-    return Moments(mean, _covariance(parts, parts, sizes, shape), float((sums / sizes).max()) / UNIT, shape)
+    found = _spread(lambda: [((sums,), sizes)])
+    return Moments(found.means[0], found.covariance[0][0], found.largest[0], found.shape)
 
 
-def _parts(sums: Ints, mean: float, sizes: Ints) -> Floats:
-    """What each cluster adds to the mean."""
-    return np.asarray((sums / UNIT - mean * sizes) / sizes.sum(), dtype=np.float64)
-
-
-def _covariance(one: Floats, two: Floats, sizes: Ints, shape: Shape) -> float:
-    """The covariance of two means over clusters.
+def _spread(parts: _Parts) -> _Spread:
+    """Means of columns over clusters, and their covariances.
 
     Each cluster is divided by 1 - its share of the values: the CR2 correction of Bell & McCaffrey (2002), "Bias
     reduction in standard errors for linear regression with multi-stage samples". All is scaled by 1 - 1/kish, so
     that clusters of one yes-or-no value give mean (1 - mean) / n, the variance of as many trials.
     """
-    if len(sizes) == 1:
-        return 0.0
-    return ordered_sum(one * two / (1 - sizes / shape.n)) * (1 - 1 / shape.kish)
+    n = clusters = squares = 0
+    totals: list[int] = []
+    largest: list[float] = []
+    for columns, sizes in parts():
+        if not len(sizes):
+            continue
+        n, clusters, squares = n + int(sizes.sum()), clusters + len(sizes), squares + int((sizes**2).sum())
+        totals = [a + int(sums.sum()) for a, sums in zip(totals or [0] * len(columns), columns, strict=True)]
+        here = [float((sums / sizes).max()) / UNIT for sums in columns]
+        largest = [max(a, b) for a, b in zip(largest or here, here, strict=True)]
+    means = [total / (n * UNIT) for total in totals]
+    fourth: list[float] = []
+    products: list[list[list[float]]] = [[[] for _ in means] for _ in means]
+    for columns, sizes in parts():
+        fourth.append(ordered_sum((sizes / n) ** 4))
+        # What each cluster adds to each mean.
+        adds = [(sums / UNIT - mean * sizes) / n for sums, mean in zip(columns, means, strict=True)]
+        for i, j in np.ndindex(len(adds), len(adds)):
+            products[i][j].append(ordered_sum(adds[i] * adds[j] / (1 - sizes / n)) if clusters > 1 else 0.0)
+    shape = _shape(n, clusters, squares, math.fsum(fourth))
+    scale = 1 - 1 / shape.kish
+    covariance = [[math.fsum(terms) * scale for terms in row] for row in products]
+    return _Spread(shape, totals, means, largest, covariance)
+
+
+def gather(values: ArrayLike, clusters: ArrayLike | None = None) -> Groups:
+    """The clusters of values between -1 (lost) and 1 (won).
+
+    >>> found = gather([1, -0.5, 1], ["a", "b", "b"])
+    >>> (found.won / UNIT).tolist(), (found.lost / UNIT).tolist(), found.sizes.tolist()
+    ([1.0, 1.0], [0.0, 0.5], [1, 2])
+    """
+    fixed = fixed_point(values)
+    place = np.arange(len(fixed)) if clusters is None else places(clusters)
+    return Groups(_sums(np.maximum(fixed, 0), place), _sums(np.maximum(-fixed, 0), place), np.bincount(place))
 
 
 def signed_interval(values: ArrayLike, clusters: ArrayLike | None = None, level: float = 0.95) -> Signed:
-    """The mean of values between -1 (lost) and 1 (won) with its interval.
+    """The mean of values between -1 (lost) and 1 (won) with its interval, as `signed_interval_over` makes it.
+
+    >>> found = signed_interval([1] * 8 + [-1] * 2)
+    >>> round(found.mean, 4), round((1 + found.low) / 2, 4), round((1 + found.high) / 2, 4)
+    (0.6, 0.4439, 0.9748)
+    """
+    groups = gather(values, clusters)
+    return signed_interval_over(lambda: [groups], level)
+
+
+def signed_interval_over(parts: Callable[[], Iterable[Groups]], level: float = 0.95) -> Signed:
+    """The mean and its interval, of clusters that come in parts: no more than a part is in memory at once.
 
     What was won and what was lost are two shares, each with an interval of its own (`share_interval`), and the
     mean is their difference. The two intervals are put together by MOVER: Zou & Donner (2008), "Construction of
@@ -139,18 +206,15 @@ def signed_interval(values: ArrayLike, clusters: ArrayLike | None = None, level:
     from two sides, and the interval is that of the one share. With nearly all ties, wins and losses are counted
     like the rare events they are.
 
-    >>> found = signed_interval([1] * 8 + [-1] * 2)
-    >>> round(found.mean, 4), round((1 + found.low) / 2, 4), round((1 + found.high) / 2, 4)
-    (0.6, 0.4439, 0.9748)
+    >>> halves = [gather([1] * 8), gather([-1] * 2)]
+    >>> signed_interval_over(lambda: halves).mean == signed_interval([1] * 8 + [-1] * 2).mean
+    True
     """
-    fixed = fixed_point(values)
-    place = np.arange(len(fixed)) if clusters is None else places(clusters)
-    sizes = np.bincount(place)
-    won, lost = _sums(np.maximum(fixed, 0), place), _sums(np.maximum(-fixed, 0), place)
-    plus, minus = moments(won, sizes), moments(lost, sizes)
-    together = _covariance(_parts(won, plus.mean, sizes), _parts(lost, minus.mean, sizes), sizes, plus.shape)
+    found = _spread(lambda: (((groups.won, groups.lost), groups.sizes) for groups in parts()))
+    plus, minus = (Moments(found.means[i], found.covariance[i][i], found.largest[i], found.shape) for i in range(2))
+    together = found.covariance[0][1]
     rho = _correlation(plus, minus, together)
-    mean = (int(won.sum()) - int(lost.sum())) / (plus.shape.n * UNIT)
+    mean = (found.totals[0] - found.totals[1]) / (found.shape.n * UNIT)
     (low_1, high_1), (low_2, high_2) = share_interval(plus, level), share_interval(minus, level)
     down, up = (
         _mover(plus.mean - low_1, high_2 - minus.mean, rho),

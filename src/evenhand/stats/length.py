@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,22 +59,85 @@ def length_controlled(
     >>> length_controlled([1, 0, 1], [5, -5, 2]).reason
     'fewer than 40 instructions'
     """
+    rows = arrange(values, differences, clusters)
+    return length_controlled_over(lambda: [rows], level=level)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some clusters with all their pairs: the value and the difference in length of each, and its cluster."""
+
+    y: Floats
+    d: Floats
+    place: Ints
+
+
+def arrange(values: ArrayLike, differences: ArrayLike, clusters: ArrayLike | None = None) -> Rows:
+    """Rows in an order of their own, so that the one in which they come cannot change a digit.
+
+    >>> arrange([1, 0], [5, -5], ["a", "b"]).d.tolist()
+    [-5.0, 5.0]
+    """
     y, d = np.asarray(values, dtype=np.float64), np.asarray(differences, dtype=np.float64)
     place = np.arange(len(y)) if clusters is None else places(clusters)
-    order = np.lexsort((y, d))  # so that the rows' own order cannot change a digit
-    y, d, place = y[order], d[order], place[order]
-    count = len(np.unique(place))
-    reason = _obstacle(y, d, place)
+    order = np.lexsort((y, d))
+    return Rows(y[order], d[order], place[order])
+
+
+def length_controlled_over(parts: Callable[[], Iterable[Rows]], *, level: float = 0.95) -> LengthControlled:
+    """The same of clusters that come in parts, gone through twice; no more than a part is in memory at once.
+
+    >>> halves = [arrange([1, 0], [5, -5]), arrange([1, 1], [2, 3])]
+    >>> length_controlled_over(lambda: halves).clusters
+    4
+    """
+    cells, sizes = _count(parts())
+    n, count = int(cells.n.sum()), sum(sizes.values())
+    reason = _obstacle(cells, count)
     if not reason:
-        fitted = _fit(y, d, place, level)
+        fitted = _fit(parts, cells, sizes, level)
         if fitted is not None:
             return fitted
         reason = "the fit does not come to rest"
-    return LengthControlled(None, None, None, None, None, None, None, len(y), count, level, METHOD, reason)
+    return LengthControlled(None, None, None, None, None, None, None, n, count, level, METHOD, reason)
 
 
-def _obstacle(y: Floats, d: Floats, place: Ints) -> str:
-    if not len(y) or len(np.unique(place)) < FEWEST:
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """Pairs counted by value and difference in length: many are alike in both, and the fit sees nothing else."""
+
+    y: Floats
+    d: Floats
+    n: Floats
+
+
+def _count(parts: Iterable[Rows]) -> tuple[_Cells, Counter[int]]:
+    """The cells of all parts, and how many clusters there are of each size."""
+    cells: list[NDArray[Any]] = [np.empty((0, 3))]
+    sizes: Counter[int] = Counter()
+    for rows in parts:
+        each, counts = np.unique(np.bincount(rows.place), return_counts=True)
+        sizes.update(dict(zip(each.tolist(), counts.tolist(), strict=True)))
+        here = np.column_stack([rows.d, rows.y, np.ones(len(rows.y))])
+        cells = [_merged(np.concatenate([*cells, here]))]
+    d, y, n = cells[0].T
+    return _Cells(y, d, n), sizes
+
+
+def _merged(cells: NDArray[Any]) -> NDArray[Any]:
+    """One row for each value and difference, in order, with the numbers of those that are alike added up."""
+    cells = cells[np.lexsort((cells[:, 1], cells[:, 0]))]
+    new = np.ones(len(cells), dtype=bool)
+    new[1:] = (cells[1:, :2] != cells[:-1, :2]).any(axis=1)
+    begins = np.flatnonzero(new)
+    merged = cells[begins]
+    merged[:, 2] = np.add.reduceat(cells[:, 2], begins) if len(cells) else []
+    return merged
+
+
+def _obstacle(cells: _Cells, clusters: int) -> str:
+    y, d = cells.y, cells.d
+    if clusters < FEWEST:
         return f"fewer than {FEWEST} instructions"
     if np.all(y == y[0]):
         return "all verdicts are the same"
@@ -81,23 +146,29 @@ def _obstacle(y: Floats, d: Floats, place: Ints) -> str:
     return ""
 
 
-def _fit(y: Floats, d: Floats, place: Ints, level: float) -> LengthControlled | None:
-    typical = math.sqrt(ordered_sum(d**2) / len(d))
-    x = np.column_stack([np.ones(len(d)), np.tanh(d / typical)])
-    coefficients = _newton(y, x, len(y) / shape_of(np.bincount(place)).kish)
+def _fit(
+    parts: Callable[[], Iterable[Rows]], cells: _Cells, sizes: Mapping[int, int], level: float
+) -> LengthControlled | None:
+    n = int(cells.n.sum())
+    typical = math.sqrt(ordered_sum(cells.n * cells.d**2) / n)
+    shape = shape_of(np.array(list(sizes)), np.array(list(sizes.values())))
+    coefficients = _newton(cells, _design(cells.d, typical), n / shape.kish)
     if coefficients is None:
         return None
     at_zero, slope = (float(c) for c in coefficients)
-    most = shape_of(np.bincount(place)).freedom - 1
-    error, tilt = (_reach(parts, most, level) for parts in _parts(y, d, x, coefficients, typical, place))
+    most = shape.freedom - 1
+    error, tilt = (_reach(*sums, most, level) for sums in _squares(parts, cells, coefficients, typical))
     unit = math.tanh(1.0)  # what x is for a pair that differs by the typical length
     value, low, high = (_logistic(at_zero + sign * error) for sign in (0, -1, 1))
     effect, weakest, strongest = (unit * (slope + sign * tilt) for sign in (0, -1, 1))
-    count = int(place.max()) + 1
-    return LengthControlled(value, low, high, effect, weakest, strongest, typical, len(y), count, level)
+    return LengthControlled(value, low, high, effect, weakest, strongest, typical, n, shape.clusters, level)
 
 
-def _newton(y: Floats, x: Floats, repeats: float) -> Floats | None:
+def _design(d: Floats, typical: float) -> Floats:
+    return np.column_stack([np.ones(len(d)), np.tanh(d / typical)])
+
+
+def _newton(cells: _Cells, x: Floats, repeats: float) -> Floats | None:
     """Firth's fit (1993, "Bias reduction of maximum likelihood estimates", Biometrika 80, 27-38): its coefficients.
 
     Verdicts are drawn to one half by their leverage, which keeps the fit finite where length decides every
@@ -106,49 +177,66 @@ def _newton(y: Floats, x: Floats, repeats: float) -> Floats | None:
     """
     b: Floats = np.zeros(2)
     for _ in range(_STEPS):
-        mean = _logistic_array(x @ b)
-        weight = mean * (1 - mean)
-        bread = np.linalg.inv((x * weight[:, None]).T @ x)
+        mean, weight, bread = _state(cells, x, b)
         drawn = repeats * _leverage(x, weight, bread) * (0.5 - mean)
-        step = bread @ (x.T @ (y - mean + drawn))
+        step = bread @ (x.T @ (cells.n * (cells.y - mean + drawn)))
         b = b + step * min(1.0, 3.0 / max(float(np.abs(step).max()), 1e-300))
         if np.abs(step).max() < 1e-10:
             return b
     return None
 
 
+def _state(cells: _Cells, x: Floats, b: Floats) -> tuple[Floats, Floats, NDArray[Any]]:
+    """Of a fit: the mean and the weight of a pair of each cell, and the inverse of the information of all."""
+    mean = _logistic_array(x @ b)
+    weight = mean * (1 - mean)
+    return mean, weight, np.linalg.inv((x * (cells.n * weight)[:, None]).T @ x)
+
+
 def _leverage(x: Floats, weight: Floats, bread: NDArray[Any]) -> Floats:
     return np.asarray(weight * np.einsum("ij,jk,ik->i", x, bread, x), dtype=np.float64)
 
 
-def _reach(parts: Floats, most: float, level: float) -> float:
-    """How far an interval reaches to either side, from what each cluster adds to a coefficient.
+def _reach(total: float, fourth: float, most: float, level: float) -> float:
+    """How far an interval reaches to either side, from what clusters add to a coefficient.
 
-    A variance to which few clusters add nearly all is known as badly as one from so few clusters. Their number is
-    that of Satterthwaite (1946), with what they did add in place of what they might.
+    `total` and `fourth` are the sums of the squares and of the fourth powers of what they add. A variance to which
+    few clusters add nearly all is known as badly as one from so few clusters. Their number is that of Satterthwaite
+    (1946), with what they did add in place of what they might.
     """
-    squares = parts**2
-    total = ordered_sum(squares)
-    freedom = total**2 / ordered_sum(squares**2) if total > 0 else most
+    freedom = total**2 / fourth if total > 0 else most
     return t_quantile(min(most, freedom), level) * math.sqrt(total)
 
 
-def _parts(y: Floats, d: Floats, x: Floats, b: Floats, typical: float, place: Ints) -> tuple[Floats, Floats]:
-    """What each cluster adds to either coefficient, the error of the spread included.
+def _squares(
+    parts: Callable[[], Iterable[Rows]], cells: _Cells, b: Floats, typical: float
+) -> list[tuple[float, float]]:
+    """For either coefficient, the squares and fourth powers of what clusters add, the error of the spread included.
 
     A cluster's part is divided by 1 - its leverage, as in the jackknife (CR3 of Bell & McCaffrey 2002).
     """
-    mean = _logistic_array(x @ b)
-    weight = mean * (1 - mean)
-    bread = np.linalg.inv((x * weight[:, None]).T @ x)
-    slope_of_x = -(1 - x[:, 1] ** 2) * d / typical**2  # how x moves with the spread
-    drift = -(x * (weight * b[1] * slope_of_x)[:, None]).sum(axis=0)
-    drift[1] += ((y - mean) * slope_of_x).sum()
-    spread = (d**2 - typical**2) / (2 * typical * len(d))
-    influence = (x * (y - mean)[:, None] + np.outer(spread, drift)) @ bread
-    leverage = _leverage(x, weight, bread)
-    free = 1 - np.clip(np.bincount(place, leverage), 0, 0.9)
-    return np.bincount(place, influence[:, 0]) / free, np.bincount(place, influence[:, 1]) / free
+    x = _design(cells.d, typical)
+    mean, weight, bread = _state(cells, x, b)
+    slope_of_x = _slope_of_x(x, cells.d, typical)
+    drift = -(x * (cells.n * weight * b[1] * slope_of_x)[:, None]).sum(axis=0)
+    drift[1] += (cells.n * (cells.y - mean) * slope_of_x).sum()
+    n = cells.n.sum()
+    found: list[list[tuple[float, float]]] = [[], []]
+    for rows in parts():
+        x = _design(rows.d, typical)
+        mean = _logistic_array(x @ b)
+        spread = (rows.d**2 - typical**2) / (2 * typical * n)
+        influence = (x * (rows.y - mean)[:, None] + np.outer(spread, drift)) @ bread
+        free = 1 - np.clip(np.bincount(rows.place, _leverage(x, mean * (1 - mean), bread)), 0, 0.9)
+        for column, sums in enumerate(found):
+            squares = (np.bincount(rows.place, influence[:, column]) / free) ** 2
+            sums.append((ordered_sum(squares), ordered_sum(squares**2)))
+    return [(math.fsum(a for a, _ in sums), math.fsum(b for _, b in sums)) for sums in found]
+
+
+def _slope_of_x(x: Floats, d: Floats, typical: float) -> Floats:
+    """How x moves with the spread."""
+    return np.asarray(-(1 - x[:, 1] ** 2) * d / typical**2, dtype=np.float64)
 
 
 def _logistic(x: float) -> float:

@@ -6,12 +6,13 @@ p(1) + p(tie)/2. Pairs that share an instruction form a cluster.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evenhand.stats.clusters import signed_interval
+from evenhand.stats.clusters import Groups, gather, signed_interval, signed_interval_over
 
 METHOD = "Clopper-Pearson by effective trials, MOVER"
 # Below so many clusters an interval says little, and the tables say that.
@@ -64,7 +65,19 @@ def mean_rate(values: ArrayLike, clusters: ArrayLike | None = None, *, level: fl
     y = np.asarray(values, dtype=np.float64)
     if not len(y):
         return Rate(None, None, None, 0, level)
-    found = signed_interval(2 * y - 1, clusters, level)
+    groups = gather(2 * y - 1, clusters)
+    return mean_rate_over(lambda: [groups], level=level)
+
+
+def mean_rate_over(parts: Callable[[], Iterable[Groups]], *, level: float = 0.95) -> Rate:
+    """The same of clusters that come in parts, of which there is at least one with a value.
+
+    Values are gathered as what was won and lost: 2 * value - 1.
+
+    >>> mean_rate_over(lambda: [gather([1, -1]), gather([1, 1])]).value
+    0.75
+    """
+    found = signed_interval_over(parts, level)
     shape = found.shape
     spread = (1 - found.mean**2) / found.variance if found.variance > 0 else None
     return Rate(

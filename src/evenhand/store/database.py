@@ -33,7 +33,7 @@ from evenhand.verdict import Verdict, read_answer
 # How long to wait for another process that is writing.
 _BUSY_SECONDS = 30.0
 # Pages that SQLite holds in memory. The keys are hashes, so that a row can fall anywhere in their indexes.
-_CACHE_KILOBYTES = 64_000
+_CACHE_KILOBYTES = 16_000
 # How far the log grows before it is put into the file proper, in pages of 4 KB: rarely enough that a page which is
 # written again and again is moved once.
 _CHECKPOINT_PAGES = 4_000
@@ -162,6 +162,23 @@ class Store:
                 raise
 
     # -- a run -----------------------------------------------------------------------------------
+
+    def checked(self, mark: str) -> int | None:
+        """How many pairs are in files of which every row was found good before; None where that is not known.
+
+        >>> with Store(":memory:") as store:
+        ...     store.note_checked("x", 3)
+        ...     store.checked("x"), store.checked("y")
+        (3, None)
+        """
+        with clearly(self.path):
+            row = self._db.execute("SELECT pairs FROM inputs WHERE mark = ?", (mark,)).fetchone()
+        return None if row is None else int(row[0])
+
+    def note_checked(self, mark: str, pairs: int) -> None:
+        """Remember files whose rows are all good, by a hash of what is in them."""
+        with self._writing():
+            self._db.execute("INSERT OR REPLACE INTO inputs VALUES (?, ?, ?)", (mark, pairs, time.time()))
 
     def judge(self, setup: Setup) -> int:
         """The number of a judge, entered now if it is new."""

@@ -123,6 +123,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             computed INTEGER NOT NULL, reused INTEGER NOT NULL, generated INTEGER NOT NULL,
             created REAL NOT NULL) WITHOUT ROWID""",
     ),
+    # Files of pairs that were read once and found good, by a hash of their bytes.
+    ("CREATE TABLE inputs (mark TEXT PRIMARY KEY, pairs INTEGER NOT NULL, checked REAL NOT NULL) WITHOUT ROWID",),
 )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.report import Places, Tally, cluster_number
+from evenhand.report import Tally, cluster_number, new_rows
 from evenhand.stats.agreement import TIE
 from evenhand.stats.bias import longer_rate, longer_side
 from evenhand.stats.clustered import Estimate
@@ -49,9 +49,10 @@ class DimensionFacts:
     @property
     def longer(self) -> Estimate:
         """How often the longer output is chosen, a tie counting one half, where outputs differ in length."""
-        codes = np.array([1, TIE, 0])[np.array(self.tally.hard)]  # twice the value of side 1 -> 2, tie, 1
-        gaps = np.array(self.tally.where.longer)
-        return longer_rate(codes, longer_side(gaps, np.zeros_like(gaps)), np.array(self.tally.where.clusters))
+        rows = self.tally.rows.all()
+        codes = np.array([1, TIE, 0])[rows["hard"]]  # twice the value of side 1 -> 2, tie, 1
+        gaps = rows["longer"]
+        return longer_rate(codes, longer_side(gaps, np.zeros_like(gaps)), rows["cluster"])
 
     @property
     def agreed(self) -> Rate:
@@ -119,6 +120,9 @@ def tally_of(store: Store, counts: Counts, clusters: Clusters) -> Tally:
     """The tally that adding the same findings one by one would give."""
     rows = store.pages.values(counts.judge, counts.dimension)
     pairs, hard, expected, gaps = zip(*rows, strict=True) if rows else ((), (), (), ())
+    kept = new_rows()
+    columns = (clusters.of(store, pairs), gaps, hard, expected)
+    kept.extend(**dict(zip(("cluster", "longer", "hard", "expected"), map(np.array, columns), strict=True)))
     return Tally(
         Counter({side: n for side, n in counts.sides.items() if n}),
         Counter(counts.reasons),
@@ -127,10 +131,7 @@ def tally_of(store: Store, counts: Counts, clusters: Clusters) -> Tally:
         counts.masses,
         counts.first,
         counts.places,
-        where=Places(clusters.of(store, pairs), array("i", gaps)),
-        rows=array("I", range(len(rows))),
-        hard=array("b", hard),
-        expected=array("d", expected),
+        rows=kept,
     )
 
 

@@ -1,0 +1,148 @@
+"""Rows that do not fit in memory: nothing is lost, no cluster is torn apart, and every number stays what it was."""
+
+import math
+import random
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+
+from evenhand import spool as spool_module
+from evenhand.errors import PairError
+from evenhand.pairs import check_pairs, short_hash
+from evenhand.report import Tally
+from evenhand.spool import HELD, Spool
+
+
+@pytest.fixture
+def few_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool_module, "HELD", 100)
+
+
+def filled(rows: list[tuple[int, float]]) -> Spool:
+    spool = Spool(key="Q", value="d")
+    for row in rows:
+        spool.append(*row)
+    return spool
+
+
+def some_rows(n: int, keys: int, seed: int = 0) -> list[tuple[int, float]]:
+    rng = random.Random(seed)
+    return [(short_hash(str(rng.randrange(keys))), rng.random()) for _ in range(n)]
+
+
+@pytest.mark.usefixtures("few_held")
+@pytest.mark.parametrize("n", [0, 1, 99, 100, 101, 1_000, 5_432])
+def test_all_rows_come_out_once_and_no_key_is_in_two_parts(n: int) -> None:
+    rows = some_rows(n, 300)
+    spool = filled(rows)
+    parts = [list(zip(part["key"].tolist(), part["value"].tolist(), strict=True)) for part in spool.parts()]
+    assert len(spool) == n
+    assert sorted(row for part in parts for row in part) == sorted(rows)
+    keys = [{key for key, _ in part} for part in parts]
+    assert sum(len(each) for each in keys) == len(set().union(*keys))
+    if n > 1_000:
+        assert len(parts) > 8
+        assert max(len(part) for part in parts) < n / 4
+
+
+@pytest.mark.usefixtures("few_held")
+def test_parts_can_be_read_again_and_rows_added_between() -> None:
+    rows = some_rows(1_000, 50)
+    spool = filled(rows)
+    once = [part["value"].tolist() for part in spool.parts()]
+    assert [part["value"].tolist() for part in spool.parts()] == once
+    spool.extend(key=np.array([1, 2], dtype=np.uint64), value=np.array([0.25, 0.5]))
+    assert sorted(spool.all()["value"].tolist()) == sorted([*(value for _, value in rows), 0.25, 0.5])
+
+
+def tally_of(rows: list[tuple[int, int, int, float]]) -> Tally:
+    tally = Tally()
+    for cluster, longer, hard, expected in rows:
+        tally.rows.append(cluster, longer, hard, expected)
+        tally.sides[["2", "tie", "1"][hard]] += 1
+    return tally
+
+
+def verdicts(n: int, instructions: int, seed: int = 0) -> list[tuple[int, int, int, float]]:
+    rng = random.Random(seed)
+    names = [short_hash(str(rng.randrange(instructions))) for _ in range(n)]
+    return [(name, rng.randrange(-300, 300), rng.choice([0, 1, 2, 2]), rng.random()) for name in names]
+
+
+def numbers(facts: Any) -> list[float]:
+    if isinstance(facts, dict):
+        return [x for name, each in facts.items() if name != "_" for x in numbers(each)]
+    if isinstance(facts, list):
+        return [x for each in facts for x in numbers(each)]
+    return [float(facts)] if isinstance(facts, (int, float)) else []
+
+
+@pytest.mark.parametrize("instructions", [60, 500, 10**6])
+def test_statistics_in_parts_are_those_of_all_rows_at_once(
+    instructions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = verdicts(3_000, instructions)
+    whole = tally_of(rows).facts()
+    monkeypatch.setattr(spool_module, "HELD", 100)
+    tally = tally_of(rows)
+    assert len(list(tally.rows.parts())) == 32
+    assert tally.facts()["length_controlled"]["win_rate_1"] is not None
+    assert numbers(tally.facts()) == pytest.approx(numbers(whole), rel=1e-9)
+
+
+@pytest.mark.usefixtures("few_held")
+def test_in_parts_too_the_order_of_rows_changes_no_digit_and_exchanged_sides_mirror_all() -> None:
+    rows = verdicts(2_000, 300)
+    facts = tally_of(rows).facts()
+    assert tally_of(random.Random(1).sample(rows, len(rows))).facts() == facts
+    mirrored = tally_of([(cluster, -longer, 2 - hard, 1 - p) for cluster, longer, hard, p in rows]).facts()
+    for name in ("win_rate_1", "ci"):
+        assert numbers(mirrored[name])[::-1] == pytest.approx([1 - x for x in numbers(facts[name])], abs=1e-12)
+    assert mirrored["length_controlled"]["length_effect"] == pytest.approx(
+        facts["length_controlled"]["length_effect"], abs=1e-9
+    )
+
+
+def test_a_million_rows_need_no_more_memory_than_a_tenth_of_them() -> None:
+    def peak(n: int) -> int:
+        rng = np.random.default_rng(0)
+        tally = Tally()
+        tracemalloc.start()
+        for _ in range(n // 10_000):
+            hard = rng.integers(0, 3, 10_000)
+            for code, side in enumerate(["2", "tie", "1"]):
+                tally.sides[side] += int((hard == code).sum())
+            tally.rows.extend(
+                cluster=rng.integers(0, 2**64, 10_000, dtype=np.uint64),
+                longer=rng.integers(-2_000, 2_000, 10_000),
+                hard=hard,
+                expected=rng.random(10_000),
+            )
+        assert tally.facts()["clusters"] == n
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    assert HELD < 100_000
+    assert peak(1_000_000) < 1.25 * peak(100_000)
+
+
+@pytest.mark.usefixtures("few_held")
+def test_an_id_that_stands_twice_is_found_however_far_apart(tmp_path: Path) -> None:
+    rows = [{"id": f"n{i}", "instruction": "Hi", "output_1": "x", "output_2": "y"} for i in range(2_000)]
+    path = tmp_path / "pairs.jsonl"
+    path.write_bytes(b"\n".join(orjson.dumps(row) for row in rows))
+    assert check_pairs(path)[0] == 2_000
+    path.write_bytes(b"\n".join(orjson.dumps(row) for row in [*rows, rows[3]]))
+    with pytest.raises(PairError, match="id 'n3' stands already at line 4"):
+        check_pairs(path)
+
+
+def test_nothing_is_written_while_memory_holds_it() -> None:
+    spool = filled(some_rows(HELD - 1, 10))
+    assert spool._file is None
+    assert math.isclose(sum(spool.all()["value"]), sum(next(iter(spool.parts()))["value"]))
