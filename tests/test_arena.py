@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import combinations
@@ -141,6 +142,24 @@ def test_what_does_not_match_is_counted_and_named(write: Write) -> None:
         {"model": "new", "count": 2, "first": ["q2", "z"]},
         {"model": "old", "count": 1, "first": ["q0"]},
     ]
+
+
+def test_ten_times_as_many_outputs_take_no_more_memory(tmp_path: Path) -> None:
+    def peak(n: int) -> int:
+        files = [tmp_path / f"{name}{n}.jsonl" for name in "ab"]
+        for file in files:
+            rows = ({"instruction": f"Question {i}", "output": f"{file.stem} says {i}"} for i in range(n))
+            file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        tracemalloc.start()
+        joined = join_outputs(*files)
+        assert sum(1 for _ in joined) == n
+        assert not joined.unmatched
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    peak(10)  # what is loaded once
+    assert peak(10_000) < 1.2 * peak(1_000)
 
 
 def test_nothing_that_matches_is_an_error(write: Write) -> None:

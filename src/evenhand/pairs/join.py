@@ -1,7 +1,7 @@
 """Pairs out of two models' outputs, joined on the instruction.
 
 Making a Joined reads and checks all of both files, so that nothing is judged by half; iterating over it gives the
-pairs. The texts wait in temporary files; memory holds about 130 bytes for each output.
+pairs. The outputs wait in temporary files, and memory does not grow with their number.
 """
 
 from __future__ import annotations
@@ -63,19 +63,24 @@ class Joined:
         return self._count
 
     def __iter__(self) -> Iterator[Pair]:
-        for key in self._new:
-            if key in self._old:
-                yield pair_of(self.candidate, self._new.get(key), self.baseline, self._old.get(key))
+        for key, new in self._new.items():
+            old = self._old.find(key)
+            if old is not None:
+                yield pair_of(self.candidate, new, self.baseline, old)
 
     @property
     def unmatched(self) -> list[Unmatched]:
         """What stands in one file alone, by the model that has no output for it."""
         found = []
         for model, have, lack in ((self.candidate, self._old, self._new), (self.baseline, self._new, self._old)):
-            missing = [key for key in have if key not in lack]
-            first = tuple(named(have.get(key)) for key in missing[:NAMED])
-            if missing:
-                found.append(Unmatched(model, len(missing), first))
+            count, first = 0, list[str]()
+            for key in have:
+                if key not in lack:
+                    count += 1
+                    if count <= NAMED:
+                        first.append(named(have.get(key)))
+            if count:
+                found.append(Unmatched(model, count, tuple(first)))
         return found
 
     def close(self) -> None:
@@ -91,7 +96,7 @@ class Joined:
             earlier = shelf.put(key_of(joined_on(placed, reading.join_on)), placed)
             if earlier is not None:
                 raise twice(placed, earlier, placed.output.model or name or stem(path), reading.join_on)
-        if not shelf and not self.bad:
+        if not len(shelf) and not self.bad:
             raise PairError(str(path), None, "no outputs in this file", hint="expected instruction and output")
         if len(models) > 1 and not name:
             raise InputError(

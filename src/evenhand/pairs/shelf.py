@@ -1,9 +1,9 @@
-"""Many outputs by their key: the texts in a temporary file, a hash and a place in memory."""
+"""Many outputs by their key, in a temporary file."""
 
 from __future__ import annotations
 
 import hashlib
-import tempfile
+import sqlite3
 import weakref
 from collections.abc import Iterator
 
@@ -13,9 +13,11 @@ from evenhand.files import Table
 from evenhand.files.writing import dump
 from evenhand.pairs.outputs import Output, Placed
 
+_CACHE_KILOBYTES = 2_000
+
 
 class Shelf:
-    """One model's outputs. A row takes about 130 bytes of memory, however long its texts are.
+    """One model's outputs, in the order in which they were put there. Memory does not grow with their number.
 
     >>> from pathlib import Path
     >>> shelf, table = Shelf(), Table(Path("a.jsonl"), "a.jsonl", ".jsonl")
@@ -26,42 +28,62 @@ class Shelf:
     """
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile(prefix="evenhand-")  # noqa: SIM115 - it lives as long as the shelf
-        weakref.finalize(self, self._file.close)
-        self._places: dict[bytes, int] = {}
+        # A database without a name is a temporary file that goes with the connection, so nothing has to be safe.
+        self._db = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        weakref.finalize(self, self._db.close)
+        for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE_KILOBYTES}"):
+            self._db.execute(f"PRAGMA {pragma}")
+        self._db.execute(
+            "CREATE TABLE shelf (place INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, row BLOB NOT NULL)"
+        )
         self._tables: list[Table] = []
-        self._end = 0
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self._places)
+        return self._count
 
     def __contains__(self, key: bytes) -> bool:
-        return key in self._places
+        return self._db.execute("SELECT 1 FROM shelf WHERE key = ?", (key,)).fetchone() is not None
 
     def __iter__(self) -> Iterator[bytes]:
-        return iter(self._places)
+        return (key for (key,) in self._db.execute("SELECT key FROM shelf ORDER BY place"))
 
     def put(self, key: bytes, placed: Placed) -> Placed | None:
         """Keep an output; if the key is taken, nothing is kept and the one that has it comes back."""
-        if key in self._places:
-            return self.get(key)
         output = placed.output
         row = [output.instruction, output.text, output.model, output.id, output.about, self._number(placed.table)]
-        line = dump([*row, placed.where]) + b"\n"
-        self._file.seek(self._end)
-        self._file.write(line)
-        self._places[key], self._end = self._end, self._end + len(line)
+        kept = self._db.execute(
+            "INSERT OR IGNORE INTO shelf (key, row) VALUES (?, ?)", (key, dump([*row, placed.where]))
+        )
+        if kept.rowcount == 0:
+            return self.get(key)
+        self._count += 1
         return None
 
     def get(self, key: bytes) -> Placed:
         """The output under a key."""
-        self._file.seek(self._places[key])
-        instruction, text, model, name, about, table, where = orjson.loads(self._file.readline())
-        return Placed(Output(instruction, text, model, name, about), self._tables[table], where)
+        found = self.find(key)
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def find(self, key: bytes) -> Placed | None:
+        """The output under a key, if there is one."""
+        row = self._db.execute("SELECT row FROM shelf WHERE key = ?", (key,)).fetchone()
+        return None if row is None else self._placed(row[0])
+
+    def items(self) -> Iterator[tuple[bytes, Placed]]:
+        """Every key with its output."""
+        for key, row in self._db.execute("SELECT key, row FROM shelf ORDER BY place"):
+            yield key, self._placed(row)
 
     def close(self) -> None:
         """Remove the temporary file."""
-        self._file.close()
+        self._db.close()
+
+    def _placed(self, row: bytes) -> Placed:
+        instruction, text, model, name, about, table, where = orjson.loads(row)
+        return Placed(Output(instruction, text, model, name, about), self._tables[table], where)
 
     def _number(self, table: Table) -> int:
         if not self._tables or self._tables[-1] != table:

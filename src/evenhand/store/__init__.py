@@ -1,4 +1,4 @@
-"""What is kept: one SQLite file. All SQL of the project is in this folder.
+"""What is kept: one SQLite file. All SQL on it is in this folder.
 
 judges    an engine under a protocol, by its fingerprint, with the template's text
 pairs     what was compared
