@@ -146,12 +146,12 @@ def test_what_does_not_match_is_counted_and_named(write: Write) -> None:
 
 def test_ten_times_as_many_outputs_take_no_more_memory(tmp_path: Path) -> None:
     def peak(n: int) -> int:
-        files = [tmp_path / f"{name}{n}.jsonl" for name in "ab"]
-        for file in files:
+        new, old = tmp_path / f"new{n}.jsonl", tmp_path / f"old{n}.jsonl"
+        for file in (new, old):
             rows = ({"instruction": f"Question {i}", "output": f"{file.stem} says {i}"} for i in range(n))
             file.write_text("".join(json.dumps(row) + "\n" for row in rows))
         tracemalloc.start()
-        joined = join_outputs(*files)
+        joined = join_outputs(new, old)
         assert sum(1 for _ in joined) == n
         assert not joined.unmatched
         _, most = tracemalloc.get_traced_memory()
