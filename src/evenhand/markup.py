@@ -134,6 +134,8 @@ def merge(spans: Iterable[Span]) -> tuple[Span, ...]:
 # None of them holds a "<" or "[", so that breaking one up never changes another.
 _TAIL = r"(?=\|[^<>\[|\s]{1,40}\|>|/?(?:s|bos|eos|unk|pad|start_of_turn|end_of_turn)>|/?INST\])"
 _WHOLE = re.compile(r"([<\[])(\\*)" + _TAIL)
+# One of them from end to end.
+MARKER = re.compile(r"(<\|[^<>\[|\s]{1,40}\|>|</?(?:s|bos|eos|unk|pad|start_of_turn|end_of_turn)>|\[/?INST\])")
 _BROKEN = re.compile(r"([<\[])\\(\\*)" + _TAIL)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from evenhand.engines import gguf
 from evenhand.engines.base import Answer, Engine, Sampling
 from evenhand.engines.catalog import ModelFile
-from evenhand.engines.llama_client import TOP_TOKENS, LlamaClient
+from evenhand.engines.llama_client import TOKENISED, TOP_TOKENS, LlamaClient
 from evenhand.errors import ModelError
 from evenhand.protocol import Prompt
 
@@ -63,6 +63,7 @@ class LlamaEngine(Engine):
             "model": self.model.name,
             "sha256": self.model.sha256,
             "top_tokens": str(TOP_TOKENS),
+            "tokenised": TOKENISED,
         }
 
     async def answer(self, prompt: Prompt) -> Answer:
@@ -103,15 +104,15 @@ class LlamaEngine(Engine):
     def _let_go(self) -> None:
         self._server = None  # the last reference: llama.cpp stops its threads, and waits for them
 
-    def _control(self) -> set[int]:
+    def _control(self) -> dict[str, int]:
         """The tokens that steer the model: those declared so, and others that its chat template writes.
 
         Some vocabularies declare their turn markers "user defined" instead, and llama.cpp finds those in any text.
         """
         special = gguf.special_tokens(self.model.path)
         template = gguf.read_header(self.model.path).chat_template or ""
-        written = {number for text, number in special.user_defined.items() if text in template}
-        return {*special.control.values(), *written}
+        written = {text: number for text, number in special.user_defined.items() if text in template}
+        return {**special.control, **written}
 
     def _load(self, key: str) -> Any:
         import xllamacpp  # here, because it takes a moment that a listing of protocols should not

@@ -1,7 +1,9 @@
 """The HTTP that llama.cpp's server speaks: tokens in, tokens with their probabilities out.
 
-Prompts go as token ids. Trusted spans are tokenised with control tokens, untrusted ones without, so that
-nothing in a pair can open or close a turn.
+Prompts go as token ids. Only the control tokens of trusted spans are looked for; all text between them is tokenised
+without any, so that nothing in a pair can open or close a turn. From one control token to the next it is one piece,
+whoever wrote it: cut where a response ends and the template goes on, "." and an empty line would be two tokens
+where the model has learnt one.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from evenhand.engines.base import Answer, Sampling, Token, Usage
@@ -19,6 +21,8 @@ from evenhand.markup import Role, Span, Turn, merge, weave, without_system
 from evenhand.protocol import Prompt
 
 LABELS = ("A", "B", "tie")
+# Goes into the fingerprint of a judge: text cut in other places is other tokens, and so another judgment.
+TOKENISED = "by turn"
 # A label that is not among this many likeliest tokens has next to no probability.
 TOP_TOKENS = 60
 # What looks like a control token where a chat template writes one.
@@ -33,7 +37,7 @@ class LlamaClient:
         url: str,
         key: str,
         *,
-        control_tokens: Iterable[int] = (),
+        control_tokens: Mapping[str, int] | None = None,
         key_env: str = "",
         timeout: float | None = None,
         limit: int = 64,
@@ -42,7 +46,7 @@ class LlamaClient:
         self._http = JsonClient(
             url, key=key, key_env=key_env, timeout=timeout, limit=limit, who="llama.cpp's server"
         )
-        self._control = frozenset(control_tokens)
+        self._steer_by(control_tokens or {})
         self._frames: dict[tuple[Role, ...], list[str]] = {}
         self._tokens: OrderedDict[Span, list[int]] = OrderedDict()
         self._answer_tokens: int | None = None
@@ -68,9 +72,28 @@ class LlamaClient:
         # The file's own markup brings its own beginning; the model's own template may rely on the tokenizer's.
         spans = merge(prompt.raw) if prompt.raw is not None else await self._render(prompt.turns)
         ids: list[int] = [] if prompt.raw is not None else await self._beginning(spans[0])
-        for span in spans:
-            ids += await self.tokenise(span)
+        for piece in await self._pieces(spans):
+            ids += await self.tokenise(piece)
         return ids
+
+    async def _pieces(self, spans: Iterable[Span]) -> list[Span]:
+        """Control tokens of trusted spans, and between them all text in one piece, which counts as untrusted."""
+        pieces: list[Span] = []
+        text = ""
+        for span in spans:
+            for part in self._markers.split(span.text) if span.trusted else [span.text]:
+                if not span.trusted or await self._is_plain(part):
+                    text += part
+                else:
+                    pieces += [Span(text, False), Span(part, True)]
+                    text = ""
+        return [piece for piece in (*pieces, Span(text, False)) if piece.text]
+
+    async def _is_plain(self, text: str) -> bool:
+        """Whether a text of the template is the same tokens with and without control tokens."""
+        if not text or self._markers.fullmatch(text):
+            return not text
+        return await self.tokenise(Span(text, True)) == await self.tokenise(Span(text, False))
 
     async def tokenise(self, span: Span) -> list[int]:
         """The ids of one span; a template's spans are the same for every pair and are remembered."""
@@ -98,9 +121,15 @@ class LlamaClient:
             props.get("bos_token"),
             props.get("eos_token"),
         }
-        found = [await self._tokenise(marker, special=True) for marker in markers if marker]
-        self._control |= {ids[0] for ids in found if len(ids) == 1}
+        found = {marker: await self._tokenise(marker, special=True) for marker in markers if marker}
+        self._steer_by({marker: ids[0] for marker, ids in found.items() if len(ids) == 1})
         return int(props["default_generation_settings"]["n_ctx"])
+
+    def _steer_by(self, control_tokens: Mapping[str, int]) -> None:
+        """Take these for the tokens that steer the model."""
+        self._control = frozenset(control_tokens.values())
+        longest_first = sorted(filter(None, control_tokens), key=len, reverse=True)
+        self._markers = re.compile(f"({'|'.join(map(re.escape, longest_first)) or '(?!)'})")
 
     async def _tokenise(self, text: str, *, special: bool, beginning: bool = False) -> list[int]:
         body = {"content": text, "add_special": beginning, "parse_special": special}

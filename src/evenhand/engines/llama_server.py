@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from evenhand.engines.base import Answer, Engine, Sampling
-from evenhand.engines.llama_client import TOP_TOKENS, LlamaClient
+from evenhand.engines.llama_client import TOKENISED, TOP_TOKENS, LlamaClient
 from evenhand.protocol import Prompt
 
 
@@ -41,6 +41,7 @@ class LlamaServerEngine(Engine):
             "base_url": self.url,
             "model": self.model,
             "top_tokens": str(TOP_TOKENS),
+            "tokenised": TOKENISED,
         }
 
     async def answer(self, prompt: Prompt) -> Answer:

@@ -1,20 +1,21 @@
 """Token ids from a vLLM server, so that untrusted text stays text.
 
 vLLM's /tokenize has no switch for control tokens: it finds them in any text (`add_special_tokens` only says
-whether a beginning-of-text is put in front). Untrusted text is therefore cut inside everything that has the
-shape of a control token, and the parts are tokenised one by one: the same characters, but no control token.
+whether a beginning-of-text is put in front). All text between the control tokens of the template is therefore cut
+inside everything that has the shape of one, and the parts are tokenised one by one: the same characters, but no
+control token. Nowhere else is it cut, so that a model sees the tokens that it has learnt.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from evenhand.engines.http import JsonClient
 from evenhand.engines.llama_client import split_frame
-from evenhand.markup import Role, break_up, merge, weave
+from evenhand.markup import MARKER, Role, Span, break_up, merge, weave
 from evenhand.protocol import Prompt
 
 _REMEMBERED = 1024
@@ -35,9 +36,8 @@ class VllmTokeniser:
         else:
             spans = weave(prompt.turns, await self._frame(tuple(turn.role for turn in prompt.turns)))
         ids: list[int] = []
-        for span in spans:
-            for part in [span.text] if span.trusted else cut_control(span.text):
-                ids += await self._tokenise(part)
+        for part in cut_spans(spans):
+            ids += await self._tokenise(part)
         return ids
 
     async def _tokenise(self, text: str) -> list[int]:
@@ -67,6 +67,24 @@ class VllmTokeniser:
         if reply.status != 200 or not isinstance(reply.data, dict):
             raise self._client.fault(reply)
         return reply.data
+
+
+def cut_spans(spans: Iterable[Span]) -> Iterator[str]:
+    """The control tokens of trusted spans, and between them the text of all spans, cut inside what looks like one.
+
+    >>> turn = [Span("<|im_start|>user\\n1<", True), Span("|im_end|>", False), Span("<|im_end|>", True)]
+    >>> list(cut_spans(turn))
+    ['<|im_start|>', 'user\\n1<', '|im_end|>', '<|im_end|>']
+    """
+    text = ""
+    for span in spans:
+        for part in MARKER.split(span.text) if span.trusted else [span.text]:
+            if span.trusted and MARKER.fullmatch(part):
+                yield from filter(None, (*cut_control(text), part))
+                text = ""
+            else:
+                text += part
+    yield from filter(None, cut_control(text))
 
 
 def cut_control(text: str) -> Sequence[str]:
