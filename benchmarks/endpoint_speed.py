@@ -21,14 +21,16 @@ import argparse
 import asyncio
 import gc
 import json
+import math
 import os
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -43,6 +45,7 @@ from evenhand.engines import open_engine
 from evenhand.engines.base import Answer, Token, Usage
 from evenhand.engines.endpoint import EndpointSettings
 from evenhand.judge import Setup
+from evenhand.pairs import mark_of
 from evenhand.protocol import ORDERS
 from evenhand.runner import Run
 from evenhand.store import Entry
@@ -166,7 +169,8 @@ def side_by_side(url: str, folder: Path, count: int, rounds: int) -> None:
     pairs = folder / "pairs.jsonl"
     write_pairs(pairs, count)
     bodies = bodies_of(pairs, 200)
-    gc.freeze()  # as the command does
+    gc.freeze()  # both of them as the command does
+    gc.set_threshold(20_000, 10, 10)
     print(
         "| round | bare aiohttp loop, requests/s | evenhand, verdicts/s | ratio | processor time, bare / evenhand |"
     )
@@ -192,22 +196,32 @@ class Took:
     seconds: float
     processor: float
     megabytes: float
+    nothing_to_do: float | None = None  # seconds until it said so
 
 
 def command(*arguments: str) -> Took:
     """Run evenhand as a user would, and see what it took."""
-    began = time.perf_counter()
+    began, told = time.perf_counter(), list[float]()
     process = subprocess.Popen(
-        [sys.executable, "-m", "evenhand", *arguments, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [sys.executable, "-m", "evenhand", *arguments, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert process.stdout is not None
+    assert process.stderr is not None
+
+    def listen(lines: Iterable[bytes]) -> None:
+        told.extend(time.perf_counter() - began for line in lines if b"nothing is left to ask" in line)
+
+    listener = threading.Thread(target=listen, args=(process.stderr,))
+    listener.start()
     said = process.stdout.read()
+    listener.join()
     _, status, used = os.wait4(process.pid, 0)  # of this process alone, unlike getrusage
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         sys.exit(f"evenhand {arguments[0]} ended with {process.returncode}")
     cpu = used.ru_utime + used.ru_stime
-    return Took(json.loads(said), time.perf_counter() - began, cpu, used.ru_maxrss / 1024)
+    nothing_to_do = told[0] if told else None
+    return Took(json.loads(said), time.perf_counter() - began, cpu, used.ru_maxrss / 1024, nothing_to_do)
 
 
 def judging(url: str, pairs: Path, db: Path) -> tuple[str, ...]:
@@ -228,8 +242,9 @@ def at_scale(url: str, folder: Path, count: int, short: bool) -> None:
     rate = count / first.facts["seconds"]
     print(
         f"| {count:,} | {rate:,.0f} | {first.processor / count * 1e6:,.0f} µs | {first.megabytes:,.0f} MB"
-        f" | {db.stat().st_size / count:,.0f} | {again.seconds:,.1f} s ({again.processor:,.1f} s),"
-        f" {again.megabytes:,.0f} MB | {results.seconds:,.1f} s ({results.processor:,.1f} s),"
+        f" | {db.stat().st_size / count:,.0f} | {again.nothing_to_do or math.nan:,.1f} s"
+        f" | {again.seconds:,.1f} s ({again.processor:,.1f} s), {again.megabytes:,.0f} MB"
+        f" | {results.seconds:,.1f} s ({results.processor:,.1f} s),"
         f" {results.megabytes:,.0f} MB |",
         flush=True,
     )
@@ -246,6 +261,7 @@ def fill(pairs: Path, db: Path, url: str) -> None:
     source = read_pairs(pairs)
     with Store(db) as store:
         judge = store.judge(setup)
+        mark, count = mark_of(pairs), 0
         while batch := list(islice(source, 500)):
             keyed = [(pair, {order: setup.key(pair, order) for order in ORDERS}) for pair in batch]
             cases = store.enter(judge, 1, keyed)
@@ -254,6 +270,10 @@ def fill(pairs: Path, db: Path, url: str) -> None:
             )
             for case in cases:
                 store.release(case)
+            count += len(cases)
+        assert mark is not None
+        store.note_checked(mark, count)
+        store.note_finished(mark, judge, "both")
 
 
 def finished(url: str, folder: Path, count: int, short: bool) -> None:
@@ -267,16 +287,17 @@ def finished(url: str, folder: Path, count: int, short: bool) -> None:
         took = command(*arguments)
         assert (took.facts.get("asked", 0), took.facts["pairs"]) == (0, count)
         print(
-            f"| {count:,} | {size / 1e9:.1f} GB | `evenhand {arguments[0]}` | {took.seconds:,.0f} s |"
-            f" {took.processor:,.0f} s | {took.megabytes:,.0f} MB |",
+            f"| {count:,} | {size / 1e9:.1f} GB | `evenhand {arguments[0]}`"
+            f" | {took.nothing_to_do or math.nan:,.1f} s | {took.seconds:,.0f} s"
+            f" | {took.processor:,.0f} s | {took.megabytes:,.0f} MB |",
             flush=True,
         )
 
 
 SCALE_HEAD = """
-| pairs | pairs/s | processor time a pair | peak memory | bytes a pair in the database | the same command again, \
-until it has said that nothing was asked (processor time) | `evenhand results` |
-|--:|--:|--:|--:|--:|--:|--:|"""
+| pairs | pairs/s | processor time a pair | peak memory | bytes a pair in the database | the same command again: \
+until it says that nothing is left to ask | until its table (processor time) | `evenhand results` |
+|--:|--:|--:|--:|--:|--:|--:|--:|"""
 
 
 def main() -> None:
@@ -299,7 +320,8 @@ def main() -> None:
             at_scale(url, Path(folder), count, args.short)
         if args.finished:
             print(
-                "\n| pairs | database | command | time | processor time | peak memory |\n|--:|--:|---|--:|--:|--:|"
+                "\n| pairs | database | command | says so after | time | processor time | peak memory |"
+                "\n|--:|--:|---|--:|--:|--:|--:|"
             )
             finished(url, Path(folder), args.finished, args.short)
 

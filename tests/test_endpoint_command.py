@@ -13,7 +13,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -228,6 +228,31 @@ def test_a_file_is_looked_through_again_only_when_a_byte_of_it_has_changed(
     file.write_bytes(good + good.splitlines()[0])  # the first pair again
     assert "stands already at line 1" in run(command(server, file, db), 2).stderr
     assert len(server.bodies) == asked
+
+
+def test_a_finished_run_says_so_before_it_counts(serve: Serve, file: Path, db: Path) -> None:
+    said = "all 20 pairs were judged before: nothing is left to ask"
+    server = serve(GOOD)
+    assert said not in run(command(server, file, db)).stderr
+    asked = len(server.bodies)
+    again = run(command(server, file, db, "--json"))
+    assert said in again.stderr
+    assert (facts_of(again)["asked"], facts_of(again)["pairs"], len(server.bodies)) == (0, 20, asked)
+    more: list[tuple[str, ...]] = [("--orders", "forward"), ("--protocol", "format")]
+    for options in more:
+        assert said not in run(command(server, file, db, *options)).stderr
+
+
+def test_a_run_with_failures_is_not_said_to_be_finished(serve: Serve, file: Path, db: Path) -> None:
+    def behave(request: web.Request, body: Body) -> Awaitable[web.StreamResponse]:
+        return (fails(422) if "Question 7" in json.dumps(body) else GOOD)(request, body)
+
+    broken = serve(behave)
+    for _ in range(2):
+        assert "nothing is left to ask" not in run(command(broken, file, db), 3).stderr
+    broken.behave = GOOD
+    assert "nothing is left" not in run(command(broken, file, db)).stderr
+    assert "nothing is left" in run(command(broken, file, db)).stderr
 
 
 def test_a_file_with_broken_rows_is_never_taken_for_a_good_one(serve: Serve, file: Path, db: Path) -> None:

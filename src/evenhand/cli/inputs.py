@@ -57,10 +57,17 @@ class Input:
     unmatched: list[Unmatched]
     mark: str | None = None  # of files of which every row is good
 
-    def keep_mark(self, store: Store) -> None:
-        """Remember that the files were checked: the next run over them begins at once."""
-        if self.mark is not None:
-            store.note_checked(self.mark, self.count)
+    def begin(self, store: Store, judge: int, orders: str) -> bool:
+        """Remember that the files were checked: the next run over them begins at once. Is all of them judged?"""
+        if self.mark is None:
+            return False
+        store.note_checked(self.mark, self.count)
+        return store.is_finished(self.mark, judge, orders)
+
+    def end(self, store: Store, judge: int, orders: str, judged: int) -> None:
+        """Remember that all of the files is judged, if it is."""
+        if self.mark is not None and judged == self.count:
+            store.note_finished(self.mark, judge, orders)
 
     def facts(self) -> dict[str, Any]:
         """What a run says of its input."""
@@ -98,9 +105,7 @@ def find_input(
     mark = mark_of(pairs)
     known = _checked_before(db, mark)
     count, bad = (known, []) if known is not None else check_pairs(pairs, skip_bad=reading.skip_bad)
-    return Input(
-        count, lambda: read_pairs(pairs, skip_bad=reading.skip_bad), bad, [], mark=None if known or bad else mark
-    )
+    return Input(count, lambda: read_pairs(pairs, skip_bad=reading.skip_bad), bad, [], mark=None if bad else mark)
 
 
 def _checked_before(db: Path | None, mark: str | None) -> int | None:

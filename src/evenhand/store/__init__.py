@@ -12,6 +12,7 @@ outputs   what models wrote, to be judged; and what could not be written, and wh
 labels    what people said, each in their own name
 runs      when, with which settings, at what cost
 inputs    files that were looked through and found good, by a hash of what is in them
+finished  which of them a judge was asked all about
 calibrations   what brings a judge's probabilities into line with people's labels
 
 findings, briefs, facets, stale   what verdicts come to, kept ready for lists

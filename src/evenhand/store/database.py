@@ -180,6 +180,29 @@ class Store:
         with self._writing():
             self._db.execute("INSERT OR REPLACE INTO inputs VALUES (?, ?, ?)", (mark, pairs, time.time()))
 
+    def note_finished(self, mark: str, judge: int, orders: str) -> None:
+        """Remember that a judge was asked all there is to ask about files, unless some of it has failed."""
+        with self._writing():
+            self._db.execute(
+                "INSERT OR REPLACE INTO finished SELECT ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM failures f"
+                " JOIN hearings h ON h.id = f.hearing WHERE h.judge = ?)",
+                (mark, judge, orders, time.time(), judge),
+            )
+
+    def is_finished(self, mark: str, judge: int, orders: str) -> bool:
+        """Whether nothing is left to ask about files; an answer that is kept is never taken away.
+
+        >>> with Store(":memory:") as store:
+        ...     store.is_finished("x", 1, "both")
+        False
+        """
+        with clearly(self.path):
+            wanted = (mark, judge, orders)
+            found = self._db.execute(
+                "SELECT 1 FROM finished WHERE mark = ? AND judge = ? AND orders = ?", wanted
+            ).fetchone()
+        return found is not None
+
     def judge(self, setup: Setup) -> int:
         """The number of a judge, entered now if it is new."""
         row = (

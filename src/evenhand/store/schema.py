@@ -123,8 +123,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             computed INTEGER NOT NULL, reused INTEGER NOT NULL, generated INTEGER NOT NULL,
             created REAL NOT NULL) WITHOUT ROWID""",
     ),
-    # Files of pairs that were read once and found good, by a hash of their bytes.
-    ("CREATE TABLE inputs (mark TEXT PRIMARY KEY, pairs INTEGER NOT NULL, checked REAL NOT NULL) WITHOUT ROWID",),
+    # Files of pairs that were read once and found good, by a hash of their bytes; and who has judged all of one.
+    (
+        "CREATE TABLE inputs (mark TEXT PRIMARY KEY, pairs INTEGER NOT NULL, checked REAL NOT NULL) WITHOUT ROWID",
+        """CREATE TABLE finished (
+            mark TEXT NOT NULL, judge INTEGER NOT NULL REFERENCES judges, orders TEXT NOT NULL, ended REAL NOT NULL,
+            PRIMARY KEY (mark, judge, orders)) WITHOUT ROWID""",
+    ),
 )
 
 
