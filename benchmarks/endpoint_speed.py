@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import json
 import math
 import os
@@ -41,6 +40,7 @@ import aiohttp
 import orjson
 
 from evenhand import Protocol, Store, read_pairs
+from evenhand.cli.running import collect_seldom
 from evenhand.engines import open_engine
 from evenhand.engines.base import Answer, Token, Usage
 from evenhand.engines.endpoint import EndpointSettings
@@ -169,8 +169,7 @@ def side_by_side(url: str, folder: Path, count: int, rounds: int) -> None:
     pairs = folder / "pairs.jsonl"
     write_pairs(pairs, count)
     bodies = bodies_of(pairs, 200)
-    gc.freeze()  # both of them as the command does
-    gc.set_threshold(20_000, 10, 10)
+    collect_seldom()  # as the command does, for both
     print(
         "| round | bare aiohttp loop, requests/s | evenhand, verdicts/s | ratio | processor time, bare / evenhand |"
     )

@@ -243,6 +243,14 @@ def test_a_finished_run_says_so_before_it_counts(serve: Serve, file: Path, db: P
         assert said not in run(command(server, file, db, *options)).stderr
 
 
+def test_a_reading_anew_that_may_reopen_hearings_takes_finished_back(serve: Serve, file: Path, db: Path) -> None:
+    server = serve(GOOD)
+    run(command(server, file, db))
+    run([sys.executable, "-m", "evenhand", "reread", "--db", str(db)])
+    assert "nothing is left to ask" not in run(command(server, file, db)).stderr
+    assert "nothing is left to ask" in run(command(server, file, db)).stderr
+
+
 def test_a_run_with_failures_is_not_said_to_be_finished(serve: Serve, file: Path, db: Path) -> None:
     def behave(request: web.Request, body: Body) -> Awaitable[web.StreamResponse]:
         return (fails(422) if "Question 7" in json.dumps(body) else GOOD)(request, body)

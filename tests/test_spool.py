@@ -75,7 +75,7 @@ def verdicts(n: int, instructions: int, seed: int = 0) -> list[tuple[int, int, i
 
 def numbers(facts: Any) -> list[float]:
     if isinstance(facts, dict):
-        return [x for name, each in facts.items() if name != "_" for x in numbers(each)]
+        return [x for each in facts.values() for x in numbers(each)]
     if isinstance(facts, list):
         return [x for each in facts for x in numbers(each)]
     return [float(facts)] if isinstance(facts, (int, float)) else []

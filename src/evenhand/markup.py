@@ -132,10 +132,11 @@ def merge(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 # Every family's control tokens have one of these shapes, once their first character is past.
 # None of them holds a "<" or "[", so that breaking one up never changes another.
-_TAIL = r"(?=\|[^<>\[|\s]{1,40}\|>|/?(?:s|bos|eos|unk|pad|start_of_turn|end_of_turn)>|/?INST\])"
+_SHAPES = r"\|[^<>\[|\s]{1,40}\|>|/?(?:s|bos|eos|unk|pad|start_of_turn|end_of_turn)>|/?INST\]"
+_TAIL = f"(?={_SHAPES})"
 _WHOLE = re.compile(r"([<\[])(\\*)" + _TAIL)
 # One of them from end to end.
-MARKER = re.compile(r"(<\|[^<>\[|\s]{1,40}\|>|</?(?:s|bos|eos|unk|pad|start_of_turn|end_of_turn)>|\[/?INST\])")
+MARKER = re.compile(rf"([<\[](?:{_SHAPES}))")
 _BROKEN = re.compile(r"([<\[])\\(\\*)" + _TAIL)
 
 

@@ -86,6 +86,16 @@ def download() -> Iterator[console.Download]:
         progress.stop()
 
 
+def collect_seldom() -> None:
+    """Keep the garbage collector out of the way of a run.
+
+    What is loaded by now stays; it need not be looked through again and again while answers come, nor after every
+    few pairs those that are under way: hardly anything here refers to itself.
+    """
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
+
+
 def run_with_progress(
     judge: Judge,
     pairs: Iterable[Pair],
@@ -97,10 +107,7 @@ def run_with_progress(
     summary: Summary | None = None,
 ) -> tuple[Summary, dict[str, Any]]:
     """Judge with progress until there is enough; Ctrl-C stops after what is under way, a second one at once."""
-    # What is loaded by now stays; the collector need not look through it again and again while answers come, nor
-    # after every few pairs through those that are under way: hardly anything here refers to itself.
-    gc.freeze()
-    gc.set_threshold(20_000, 10, 10)
+    collect_seldom()
     summary = summary or Summary(judge.setup.protocol.dimensions)
     began, stopped = time.monotonic(), ""
     with console.watching(total, lines=lines) as watch, judge.run(pairs, line=line, words=False) as judgments:

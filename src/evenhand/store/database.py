@@ -190,7 +190,7 @@ class Store:
             )
 
     def is_finished(self, mark: str, judge: int, orders: str) -> bool:
-        """Whether nothing is left to ask about files; an answer that is kept is never taken away.
+        """Whether nothing is left to ask about files: answers stay, and only `reread` can reopen a hearing.
 
         >>> with Store(":memory:") as store:
         ...     store.is_finished("x", 1, "both")
@@ -353,6 +353,8 @@ class Store:
         An answer that the reader of its day could not read, and the present one can, reopens its hearing.
         """
         seen = changed = 0
+        with self._writing():
+            self._db.execute("DELETE FROM finished WHERE judge = ?", (judge.id,))
         hearings = dict(self._db.execute("SELECT hearing, pair FROM docket WHERE judge = ?", (judge.id,)))
         for hearing, number in hearings.items():
             shown = self._pair(number).texts
