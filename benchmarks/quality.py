@@ -38,18 +38,26 @@ SETS = ("llmbar", "pandalm")
 HALVES = ("choose", "report", "fresh")
 
 
+Row = dict[str, object]
+
+
+def read(folder: Path, name: str) -> list[Row]:
+    return [json.loads(line) for line in (folder / f"{name}.jsonl").read_text("utf-8").splitlines()]
+
+
+def split(panda: list[Row]) -> tuple[list[Row], list[Row]]:
+    """A seeded sample of 150 pairs of PandaLM, and all others, shuffled."""
+    sample = random.Random(SEED).sample(panda, 150)
+    taken = {row["id"] for row in sample}
+    others = [row for row in panda if row["id"] not in taken]
+    random.Random(SEED + 2).shuffle(others)
+    return sample, others
+
+
 def load(folder: Path) -> list[tuple[str, str, Pair]]:
     """Each pair with the set and the half that it belongs to; ties are left out, as nobody can be right on them."""
-
-    def read(name: str) -> list[dict[str, object]]:
-        return [json.loads(line) for line in (folder / f"{name}.jsonl").read_text("utf-8").splitlines()]
-
-    every = read("pandalm")
-    panda = random.Random(SEED).sample(every, 150)
-    taken = {row["id"] for row in panda}
-    others = [row for row in every if row["id"] not in taken]
-    random.Random(SEED + 2).shuffle(others)
-    natural = [row for row in read("llmbar") if row["subset"] == "Natural"]
+    panda, others = split(read(folder, "pandalm"))
+    natural = [row for row in read(folder, "llmbar") if row["subset"] == "Natural"]
     random.Random(SEED).shuffle(natural)
     rows = [("pandalm", HALVES[i >= 75], row) for i, row in enumerate(panda)]
     rows += [("llmbar", HALVES[i >= 50], row) for i, row in enumerate(natural)]

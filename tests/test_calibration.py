@@ -154,7 +154,7 @@ def test_a_judge_without_doubt_or_error_gives_finite_numbers(sure: float) -> Non
     ("n", "truth", "clusters", "reason"),
     [
         (49, 0, 49, "49 labelled pairs, and it takes at least 50"),
-        (100, 0, 19, "19 different instructions"),
+        (100, 0, 9, "9 different instructions"),
         (100, 2, 100, "0 labels for a side"),
     ],
 )
