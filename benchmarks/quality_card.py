@@ -45,9 +45,9 @@ def evenhand(work: Path, *words: str) -> str:
     return subprocess.run(command, cwd=work, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def cards(work: Path, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def cards(work: Path, name: str, *flags: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each question that people answered on this set, with its card."""
-    answer = json.loads(evenhand(work, "card", "chained", "--db", f"{name}.db", *RENAME, "--json"))
+    answer = json.loads(evenhand(work, "card", "chained", "--db", f"{name}.db", *RENAME, *flags, "--json"))
     dimensions = answer["judges"][0]["dimensions"]
     yield from ((question, dimensions[question]) for question in QUESTIONS if question in dimensions)
 
@@ -61,7 +61,7 @@ def calibrations(work: Path, name: str) -> Iterator[tuple[str, dict[str, Any] | 
 
 
 def share(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}".removeprefix("0")
+    return "" if value is None else f"{value:.3f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.3f}"
 
 
 def spread(estimate: dict[str, Any]) -> str:
@@ -119,6 +119,26 @@ def calibration_table(work: Path) -> Iterator[str]:
             yield "| " + " | ".join(cells) + " |"
 
 
+def calibrated_table(work: Path) -> Iterator[str]:
+    """The card as it is, and with what was fitted to the same labels."""
+    heads = ("right side", "same verdict", "kappa", "Brier, three-way", "calibration error")
+    yield "| set | question | " + " | ".join(f"{head} | calibrated" for head in heads) + " | by chance |"
+    yield "|---|---|" + "--:|" * (2 * len(heads) + 1)
+    for name, title in SETS.items():
+        fitted = dict(cards(work, name, "--calibrated"))
+        for question, card in cards(work, name):
+            pairs = zip(_meaning(card), _meaning(fitted[question]), strict=True)
+            cells = [share(value) for pair in pairs for value in pair]
+            chance = fitted[question]["meaning"]["reliability"]["ece_of_chance"]
+            yield "| " + " | ".join([title, question, *cells, share(chance)]) + " |"
+
+
+def _meaning(card: dict[str, Any]) -> list[float | None]:
+    pooled, meaning = card["readings"]["pooled"], card["meaning"]
+    figures = (pooled["decided"], pooled["three_way"], pooled["kappa"], meaning["brier"])
+    return [*(figure["value"] for figure in figures), meaning["reliability"]["ece"]]
+
+
 def loss_of_shares(labels: list[int]) -> float:
     """The log-loss of one who knows how many labels are ties, and nothing of a pair."""
     tie = labels[2] / sum(labels)
@@ -138,7 +158,8 @@ def main() -> None:
         for name in SETS:
             evenhand(args.work, "judge", f"{name}.jsonl", "--db", f"{name}.db", "--judge", args.judge)
     print(*card_table(args.work), "", sep="\n")
-    print(*calibration_table(args.work), sep="\n")
+    print(*calibration_table(args.work), "", sep="\n")
+    print(*calibrated_table(args.work), sep="\n")
 
 
 if __name__ == "__main__":
