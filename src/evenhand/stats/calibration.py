@@ -20,8 +20,8 @@ from evenhand.stats.clusters import places
 TINY = 1e-9
 # Bins of the confidence in the favoured side, which lies between one half and one.
 BINS = 5
-# What a model of up to three numbers can be told from; fewer labels, and it would mend noise. Ten instructions put two
-# into each fold: docs/calibration.md has what that costs.
+# What a model of up to three numbers can be told from; fewer labels, and it would mend noise. Ten instructions
+# put two into each fold: docs/calibration.md has what that costs.
 MIN_LABELS = 50
 MIN_CLUSTERS = 10
 MIN_DECIDED = 30
