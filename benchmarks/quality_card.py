@@ -14,6 +14,7 @@ import argparse
 import json
 import math
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from quality import SEED, read, split
 
 SETS = {"pandalm": "PandaLM", "llmbar": "LLMBar natural", "crowdrag": "CrowdRAG dev"}
 QUESTIONS = ("combined", "overall", "correctness")
+Cards = dict[str, dict[str, dict[str, Any]]]  # by set and question
 RENAME = ("--rename", "correctness_topical=correctness")  # what CrowdRAG's people were asked comes nearest to this
 
 
@@ -61,19 +63,19 @@ def calibrations(work: Path, name: str) -> Iterator[tuple[str, dict[str, Any] | 
 
 
 def share(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.3f}"
+    return "" if value is None else re.sub(r"^(-?)0", r"\1", f"{value:.3f}")
 
 
 def spread(estimate: dict[str, Any]) -> str:
     return f"{share(estimate['value'])} ({share(estimate['low'])} to {share(estimate['high'])})"
 
 
-def card_table(work: Path) -> Iterator[str]:
+def card_table(plain: Cards) -> Iterator[str]:
     heads = ("set", "question", "decided pairs", "forward, hard", "both orders, hard", "both orders, pooled")
     yield "| " + " | ".join((*heads, "longer output", "one person", "judge, by the same", "kappa", "trust")) + " |"
     yield "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|"
     for name, title in SETS.items():
-        for question, card in cards(work, name):
+        for question, card in plain[name].items():
             readings, ceiling = card["readings"], card["ceiling"] or {}
             cells = [
                 title,
@@ -119,14 +121,14 @@ def calibration_table(work: Path) -> Iterator[str]:
             yield "| " + " | ".join(cells) + " |"
 
 
-def calibrated_table(work: Path) -> Iterator[str]:
+def calibrated_table(plain: Cards, work: Path) -> Iterator[str]:
     """The card as it is, and with what was fitted to the same labels."""
     heads = ("right side", "same verdict", "kappa", "Brier, three-way", "calibration error")
     yield "| set | question | " + " | ".join(f"{head} | calibrated" for head in heads) + " | by chance |"
     yield "|---|---|" + "--:|" * (2 * len(heads) + 1)
     for name, title in SETS.items():
         fitted = dict(cards(work, name, "--calibrated"))
-        for question, card in cards(work, name):
+        for question, card in plain[name].items():
             pairs = zip(_meaning(card), _meaning(fitted[question]), strict=True)
             cells = [share(value) for pair in pairs for value in pair]
             chance = fitted[question]["meaning"]["reliability"]["ece_of_chance"]
@@ -157,9 +159,10 @@ def main() -> None:
         write_pairs(args.data, args.work)
         for name in SETS:
             evenhand(args.work, "judge", f"{name}.jsonl", "--db", f"{name}.db", "--judge", args.judge)
-    print(*card_table(args.work), "", sep="\n")
+    plain = {name: dict(cards(args.work, name)) for name in SETS}
+    print(*card_table(plain), "", sep="\n")
     print(*calibration_table(args.work), "", sep="\n")
-    print(*calibrated_table(args.work), sep="\n")
+    print(*calibrated_table(plain, args.work), sep="\n")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from evenhand import console
+from evenhand.api import Judge
 from evenhand.errors import InputError, PairError
 from evenhand.pairs import Pair, Reading, Unmatched, check_pairs, join_outputs, mark_of, read_pairs
 from evenhand.store import Store
@@ -57,17 +58,17 @@ class Input:
     unmatched: list[Unmatched]
     mark: str | None = None  # of files of which every row is good
 
-    def begin(self, store: Store, judge: int, orders: str) -> bool:
+    def begin(self, judge: Judge) -> bool:
         """Remember that the files were checked: the next run over them begins at once. Is all of them judged?"""
         if self.mark is None:
             return False
-        store.note_checked(self.mark, self.count)
-        return store.is_finished(self.mark, judge, orders)
+        judge.store.note_checked(self.mark, self.count)
+        return judge.store.is_finished(self.mark, *_hearing(judge))
 
-    def end(self, store: Store, judge: int, orders: str, judged: int) -> None:
+    def end(self, judge: Judge, judged: int) -> None:
         """Remember that all of the files is judged, if it is."""
         if self.mark is not None and judged == self.count:
-            store.note_finished(self.mark, judge, orders)
+            judge.store.note_finished(self.mark, *_hearing(judge))
 
     def facts(self) -> dict[str, Any]:
         """What a run says of its input."""
@@ -106,6 +107,12 @@ def find_input(
     known = _checked_before(db, mark)
     count, bad = (known, []) if known is not None else check_pairs(pairs, skip_bad=reading.skip_bad)
     return Input(count, lambda: read_pairs(pairs, skip_bad=reading.skip_bad), bad, [], mark=None if bad else mark)
+
+
+def _hearing(judge: Judge) -> tuple[int, str]:
+    """Who hears the pairs, and in which orders: with another seed, random orders are others."""
+    orders = judge.orders if judge.orders != "random" else f"random {judge.seed}"
+    return judge.store.judge(judge.setup), orders
 
 
 def _checked_before(db: Path | None, mark: str | None) -> int | None:

@@ -146,15 +146,14 @@ def judge(
     with Judge(
         engine, template, db=db, orders=chosen, seed=seed, raw_markup=raw_markup, limits=limits, price=price
     ) as judge:
-        number, heard_in = judge.store.judge(judge.setup), chosen if chosen != "random" else f"random {seed}"
-        if given.begin(judge.store, number, heard_in):
+        if given.begin(judge):
             console.err.print(
                 f"all {given.count:,} pairs were judged before: nothing is left to ask, counting them", style="dim"
             )
         summary, facts = run_with_progress(
             judge, rows, min(given.count, limit or given.count), enough=decider, line=decider
         )
-        given.end(judge.store, number, heard_in, summary.pairs)
+        given.end(judge, summary.pairs)
     facts |= {"db": str(db), **given.facts()}
     if decider:
         facts["until_decided"] = decision_facts(decider.standing, summary.pairs, given.count)
