@@ -72,6 +72,15 @@ def _cut(name: str, longest: int) -> str:
     return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
 
+def count(number: int, one: str) -> str:
+    """A number of things.
+
+    >>> count(1, "pair"), count(2000, "pair")
+    ('1 pair', '2,000 pairs')
+    """
+    return f"{number:,} {one}" + ("" if number == 1 else "s")
+
+
 def plain_table(title: str | None = None) -> Table:
     """The one look that all tables have."""
     return Table(

@@ -13,6 +13,7 @@ from evenhand.stats.clustered import Estimate
 
 TRUST = {"yes": "green", "limited": "yellow", "no": "red", "unknown": "yellow"}
 _READINGS = {"forward_hard": "forward, hard", "both_hard": "both orders, hard", "pooled": "both orders, pooled"}
+_UNLABELLED = "Nobody has labelled these pairs: only biases can be told. evenhand labels import FILE brings labels."
 
 
 def print_cards(title: str, cards: Sequence[Card], cost: str) -> None:
@@ -22,13 +23,16 @@ def print_cards(title: str, cards: Sequence[Card], cost: str) -> None:
     for found in cards:
         if found.labelled:
             console.out.print(_against_people(found))
-        console.out.print(_biases(found))
-        if found.labelled:
+            console.out.print(_biases(found))
             console.out.print(_reliability(found))
-        console.out.print(Text(found.verdict, style=TRUST[found.trust]))
-        for note in _notes(found):
-            console.out.print(note, style="dim")
-        console.out.print()
+            console.out.print(Text(found.verdict, style=TRUST[found.trust]))
+            for note in _notes(found):
+                console.out.print(note, style="dim")
+            console.out.print()
+        else:
+            console.out.print(_biases(found, f"{found.dimension}: {found.pairs} pairs, none with a label"))
+    if not any(found.labelled for found in cards):
+        console.out.print(_UNLABELLED, style="yellow")
     if cost:
         console.out.print(cost, style="dim", soft_wrap=True)
 
@@ -54,8 +58,8 @@ def _against_people(found: Card) -> Table:
     return table
 
 
-def _biases(found: Card) -> Table:
-    table = console.plain_table()
+def _biases(found: Card, title: str | None = None) -> Table:
+    table = console.plain_table(title)
     for name, justify in (("biases", "left"), ("value", "right"), ("95%", "left"), ("n", "right")):
         table.add_column(name, justify="right" if justify == "right" else "left", no_wrap=True)
     b, m = found.biases, found.meaning
@@ -95,8 +99,6 @@ def _notes(found: Card) -> Iterator[str]:
         yield f"{found.contested} pairs have votes and no majority; they are in no accuracy."
     if 0 < found.decided < 100:
         yield "Fewer than 100 decided pairs: the intervals are wide, and rightly so."
-    if not found.labelled:
-        yield "Nobody has labelled these pairs: only biases can be told. evenhand labels import FILE brings labels."
     r = found.meaning.reliability
     if r.ece is not None and r.ece_of_chance is not None:
         ece, chance = f"{r.ece:.3f}", f"{r.ece_of_chance:.3f}"

@@ -164,7 +164,7 @@ def judge(
         if decider:
             show_decision(decider.standing, summary, given.count)
         if given.bad:
-            console.out.print(f"{len(given.bad)} broken rows were skipped.", style="yellow")
+            console.out.print(f"left out: {console.count(len(given.bad), 'broken row')}", style="yellow")
         console.out.print(f"[dim]kept in {db}; see it again:[/] evenhand results --db {db}", soft_wrap=True)
     raise typer.Exit(WITH_FAILURES if summary.invalid or given.bad or facts["stopped"] else DONE)
 

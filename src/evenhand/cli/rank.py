@@ -129,7 +129,7 @@ def show_ranking(facts: dict[str, Any]) -> None:
 
 def ranking_table(facts: dict[str, Any]) -> Table:
     """Models, best first: ranks they may have, strength, interval, group, record."""
-    title = f"{facts['judge']} under {facts['protocol']}, {facts['dimension']}: {facts['n']:,} pairs"
+    title = f"{facts['judge']} under {facts['protocol']}, {facts['dimension']}: {console.count(facts['n'], 'pair')}"
     table = console.plain_table(escape(console.visible(title)))
     table.add_column("rank", justify="right", no_wrap=True)
     table.add_column("model", overflow="fold")

@@ -259,7 +259,7 @@ def show_results(summary: Summary, facts: Mapping[str, Any]) -> None:
 
 def show_more(facts: Mapping[str, Any], more: Mapping[str, Any], wanted: Wanted) -> None:
     """The tables of what was asked for."""
-    title = f"{facts['judge']} under {facts['protocol']}: {facts['pairs']} pairs"
+    title = f"{facts['judge']} under {facts['protocol']}: {console.count(facts['pairs'], 'pair')}"
     console.out.print()
     console.out.print(title, style="bold", markup=False, soft_wrap=True)
     if "by" in more:

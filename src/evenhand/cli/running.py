@@ -158,7 +158,7 @@ def _take_all(
 def show_run(summary: Summary, facts: dict[str, Any], title: str) -> None:
     """The tables and notes of a run."""
     console.out.print()
-    console.out.print(console.summary_table(summary, f"{title}: {summary.pairs} pairs"))
+    console.out.print(console.summary_table(summary, f"{title}: {console.count(summary.pairs, 'pair')}"))
     known = console.agreement_table(summary)
     if known:
         console.out.print(known)

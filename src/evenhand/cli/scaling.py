@@ -117,7 +117,7 @@ def judge_on_ray(wanted: Wanted, address: str, out: str, workers: int | None, *,
     else:
         show_run(summary, facts, f"{facts['judge']} under {wanted.protocol.name}, all of {out}")
         if facts["skipped"]:
-            console.out.print(f"{facts['skipped']} broken rows were skipped.", style="yellow")
+            console.out.print(f"left out: {console.count(facts['skipped'], 'broken row')}", style="yellow")
         console.out.print(f"[dim]kept in {out}; see it again:[/] evenhand results --db {out}", soft_wrap=True)
     raise typer.Exit(WITH_FAILURES if summary.invalid or facts["skipped"] or facts["stopped"] else DONE)
 
