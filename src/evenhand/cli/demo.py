@@ -20,7 +20,7 @@ This is a small judge: it leans to whatever stands first (place lift), so its or
 ties from other pairs. What is left after both orders are heard is the column "right side"; see docs/quality.md."""
 _NEXT = """\
 evenhand compare --instruction "Name a prime number." --a "7" --b "8"
-evenhand judge PAIRS.jsonl        instruction, output_1, output_2 on each line
+evenhand judge PAIRS.jsonl        your own pairs, one a line
 evenhand protocols show chained   what the judge was asked, word for word
 evenhand models                   other judges
 (a clone has its evenhand in .venv/bin)"""
