@@ -28,8 +28,8 @@ from evenhand.engines.llama_client import LlamaClient
 from evenhand.errors import EngineError, ModelError, TooLongError
 from evenhand.judge import Judgment, Orders, Setup
 from evenhand.markup import CHATML, LLAMA3, Span, Turn
-from evenhand.pairs import Pair
-from evenhand.protocol import Order, Prompt, Protocol
+from evenhand.pairs import BY_ITSELF, Pair
+from evenhand.protocol import ORDERS, Order, Prompt, Protocol
 from evenhand.runner import Run
 from evenhand.store import Store
 from evenhand.verdict import read_answer
@@ -104,7 +104,7 @@ def check_valid(judgment: Judgment, protocol: Protocol, orders: Sequence[Order])
 # -- protocols and dialects -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["holistic", "four", "format", "chained"])
+@pytest.mark.parametrize("name", ["holistic", "four", "format", "chained", "weighed"])
 def test_a_built_in_protocol_gives_verdicts_in_both_orders(
     engine: LlamaEngine, loop: LoopThread, name: str
 ) -> None:
@@ -112,6 +112,28 @@ def test_a_built_in_protocol_gives_verdicts_in_both_orders(
     (judgment,) = judged(engine, loop, protocol)
     check_valid(judgment, protocol, ("forward", "swapped"))
     assert judgment.asked == 2 * len(protocol.asks)
+
+
+def test_a_question_about_one_response_is_held_to_yes_and_no(engine: LlamaEngine, loop: LoopThread) -> None:
+    protocol = Protocol.load("weighed")
+    for order in ORDERS:
+        said: list[str] = []
+        for number, ask in enumerate(protocol.asks):
+            answer = loop.run(engine.answer(protocol.prompt(PAIR, order, number, said)))
+            assert answer.text in (("yes", "no") if ask.dimensions[0] in BY_ITSELF else ("A", "B", "tie"))
+            assert number > 0 or {token.strip().lower() for token, _ in answer.tokens[0].top} & {"yes", "no"}
+            said.append(answer.text)
+
+
+def test_two_conversations_of_a_protocol_do_not_displace_each_other(engine: LlamaEngine, loop: LoopThread) -> None:
+    protocol = Protocol.load("weighed")
+    for pair in (PAIR, Pair("Name a fruit.", "An apple.", "A stone.")):
+        first, second = (
+            loop.run(engine.answer(protocol.prompt(pair, "forward", number, ["yes"][:number])))
+            for number in range(2)
+        )
+    assert first.usage.reused > first.usage.computed / 2  # its rubric is short
+    assert second.usage.reused > 500 > 100 > second.usage.computed
 
 
 @pytest.mark.shared

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -227,6 +228,94 @@ def test_raw_prompts_of_a_chain_have_no_break_and_open_the_assistants_turn(text:
         assert "judgement" not in raw
         assert re.search(r"assistant(<\|end_header_id\|>)?\n*$", raw)
         assert raw.count("assistant") == ask + 1
+
+
+# -- questions about one response ------------------------------------------------------------------
+
+FIRST_SHOWN = "{instruction}\n\nResponse A: {output_1}\n\n"
+ASKED_ALONE = chatml("user", FIRST_SHOWN + "Is response A correct: yes or no?") + "<|im_break|>\n"
+ASKED_BESIDE = (
+    chatml("assistant", "<|judgement_1|>")
+    + chatml("user", "Response B: {output_2}\n\nIs response B correct? Answer yes or no.")
+    + "<|im_break|>\n"
+)
+
+
+def test_a_question_of_yes_or_no_may_be_asked_before_the_other_response_is_shown() -> None:
+    closing = chatml("assistant", "<|judgement_2|>") + chatml("user", SECOND)
+    protocol = Protocol.parse(ASKED_ALONE + ASKED_BESIDE + closing)
+    assert protocol.dimensions == ("alone", "beside", "format")
+    prompts = [protocol.prompt(HARMLESS, "swapped", n, ["yes", "no"][:n]) for n in range(3)]
+    assert [prompt.words for prompt in prompts] == [("yes", "no"), ("yes", "no"), ("A", "B", "tie")]
+    shown = "\n".join(text for _, text in texts(prompts[0]))
+    assert HARMLESS.output_2 in shown
+    assert HARMLESS.output_1 not in shown
+    assert [text for role, text in texts(prompts[2]) if role == "assistant"] == ["yes", "no"]
+
+
+@pytest.mark.parametrize("question", ["Is response A correct: yes or no?", "Is it correct? Answer yes or no."])
+def test_one_response_alone_is_enough_for_a_protocol(question: str) -> None:
+    assert Protocol.parse(chatml("user", FIRST_SHOWN + question)).dimensions == ("alone",)
+
+
+# -- several conversations -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("turn", "begin"), [(chatml, ""), (llama3, "<|begin_of_text|>")], ids=["ChatML", "Llama 3"]
+)
+def test_a_system_turn_behind_an_ask_begins_another_conversation(
+    turn: Callable[[str, str], str], begin: str
+) -> None:
+    first = turn("system", "Be strict.") + turn("user", FIRST_SHOWN + "Is it good: yes or no?")
+    second = turn("system", "Compare.") + turn("user", PAIR)
+    answered = "<|im_break|>" + turn("assistant", "<|judgement_1|>")
+    third = (
+        "<|im_break|>" + turn("assistant", "<|judgement_2|>") + turn("user", f"You said <|judgement_1|>. {SECOND}")
+    )
+    protocol = Protocol.parse(begin + first + answered + second + third)
+    assert [(ask.dimensions, ask.conversation) for ask in protocol.asks] == [
+        (("alone",), 0),
+        (("overall",), 1),
+        (("format",), 1),
+    ]
+    alone, compared, last = (protocol.prompt(HARMLESS, "forward", n, ["no", "B"][:n], raw=True) for n in range(3))
+    assert texts(alone)[0][1] == "Be strict."
+    assert texts(compared)[0][1] == "Compare."
+    assert "Be strict." not in str(texts(last))
+    assert texts(last)[-2:] == [("assistant", "B"), ("user", f"You said no. {SECOND}")]
+    assert [prompt.conversation for prompt in (alone, compared, last)] == [0, 1, 1]
+    assert joined(alone.raw).startswith(begin + turn("system", "Be strict.").rstrip())
+    assert joined(compared.raw).startswith(begin + turn("system", "Compare.").rstrip())
+    assert joined(last.raw).count("Be strict.") == 0
+
+
+def test_a_second_system_turn_before_any_ask_stands_in_the_same_conversation() -> None:
+    text = chatml("system", "One.") + chatml("system", "Two.") + chatml("user", PAIR)
+    assert [text for _, text in texts(Protocol.parse(text).prompt(HARMLESS, "forward"))][:2] == ["One.", "Two."]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (chatml("user", "{instruction}\nIs response A correct: yes or no?"), "no {output_1} before"),
+        (chatml("user", FIRST_SHOWN + "Is response B correct: yes or no?"), "no {output_2} before"),
+        (chatml("user", FIRST_SHOWN + "Best: A, B, or tie?"), "no {output_2} before"),
+        (
+            chatml("user", PAIR.rsplit("\n", 1)[0] + "\nIs response A as good as response B: yes or no?"),
+            "no question",
+        ),
+        (chatml("user", PAIR.rsplit("\n", 1)[0] + "\nIs it good: yes or no?"), "no question"),
+        (ASKED_ALONE + chatml("system", "Go on.") + chatml("user", SECOND), "no {instruction} before"),
+        (ASKED_ALONE + chatml("user", "Is response A brief: yes or no?"), "'alone' asked twice"),
+        ("---\nasks: beside\n---\n" + ASKED_ALONE, "'beside'"),
+        ("---\nasks: overall\n---\n" + ASKED_ALONE, "'overall'"),
+        ("---\nasks: alone\n---\n" + chatml("user", PAIR), "'alone' for another question"),
+    ],
+)
+def test_a_question_about_one_response_that_is_not_understood_is_refused(text: str, found: str) -> None:
+    with pytest.raises(TemplateError, match=re.escape(found)):
+        Protocol.parse(text)
 
 
 def test_an_answer_may_stand_in_a_later_user_turn() -> None:
@@ -588,9 +677,11 @@ FILES = [
 def test_raw_prompts_are_the_files_own_text(file: Path) -> None:
     protocol = Protocol.load(file)
     for ask in range(len(protocol.asks)):
-        answers = ["B", "tie", "A"][:ask]
+        answers = ["B", "tie", "A", "yes", "no"][:ask]
         raw = protocol.prompt(HARMLESS, "forward", ask, answers, raw=True).raw
-        assert joined(raw) == closed(own_text(file, ask, answers))
+        whole = closed(own_text(file, ask, answers))
+        assert whole.endswith(joined(raw))
+        assert len(whole) == len(joined(raw)) or protocol.asks[ask].conversation > 0
 
 
 def test_raw_prompts_keep_the_texts_apart_too() -> None:
@@ -639,7 +730,7 @@ hostile_text = st.lists(st.one_of(st.sampled_from(SHARDS), any_text), min_size=1
 some_text = st.one_of(any_text, hostile_text).filter(bool)
 some_pair = st.builds(Pair, some_text, some_text, some_text)
 every_ask = st.sampled_from(
-    [(Protocol.load(name), ask) for name in built_in_names() for ask in range(len(Protocol.load(name).asks))]
+    [(name, ask) for name in built_in_names() for ask in range(len(Protocol.load(name).asks))]
 )
 
 
@@ -651,20 +742,23 @@ def trusted(prompt: Prompt) -> list[tuple[Role, list[str | None]]]:
 @settings(deadline=None)
 @given(some_pair, every_ask, st.sampled_from(ORDERS))
 def test_any_text_survives_unchanged_and_changes_nothing_else(
-    pair: Pair, at: tuple[Protocol, int], order: Order
+    pair: Pair, at: tuple[str, int], order: Order
 ) -> None:
-    protocol, ask = at
+    name, ask = at
+    protocol = Protocol.load(name)
     prompt = protocol.prompt(pair, order, ask, ["A"] * ask, raw=True)
     harmless = protocol.prompt(HARMLESS, order, ask, ["A"] * ask)
-    assert untrusted(prompt) == [pair.instruction, *pair.shown(order)]
+    shown = [pair.instruction, *pair.shown(order)]
+    assert untrusted(prompt) == (shown[:2] if protocol.asks[ask].dimensions == ("alone",) else shown)
     assert trusted(prompt) == trusted(harmless)
     assert [span.text for span in prompt.raw or () if not span.trusted] == untrusted(prompt)
 
 
 @settings(deadline=None)
 @given(some_pair, every_ask)
-def test_swapping_exchanges_exactly_the_two_outputs(pair: Pair, at: tuple[Protocol, int]) -> None:
-    protocol, ask = at
+def test_swapping_exchanges_exactly_the_two_outputs(pair: Pair, at: tuple[str, int]) -> None:
+    name, ask = at
+    protocol = Protocol.load(name)
     mirrored = Pair(pair.instruction, pair.output_2, pair.output_1)
     answers = ["tie"] * ask
     assert protocol.prompt(pair, "swapped", ask, answers) == protocol.prompt(mirrored, "forward", ask, answers)

@@ -12,9 +12,9 @@ import pytest
 
 from evenhand.markup import CHATML, render
 from evenhand.pairs import DIMENSIONS, Pair
-from evenhand.protocol import BUILT_IN, Piece, Protocol, Slot, TemplateTurn, built_in_names
+from evenhand.protocol import BUILT_IN, ORDERS, Piece, Protocol, Slot, TemplateTurn, built_in_names
 
-NAMES = built_in_names()
+NAMES = [name for name in built_in_names() if name != "weighed"]  # which holds another one, word for word
 ASKS: dict[str, list[tuple[str, ...]]] = {
     "chained": [("precision",), ("correctness",), ("format",), ("overall",)],
     "correctness": [("correctness",)],
@@ -33,6 +33,28 @@ each_protocol = pytest.mark.parametrize("name", NAMES)
 
 def test_the_built_in_protocols_are_these() -> None:
     assert list(ASKS) == NAMES
+    assert built_in_names() == sorted([*NAMES, "weighed"])
+
+
+def test_weighed_asks_about_a_response_alone_and_then_what_chained_asks() -> None:
+    weighed, chained = Protocol.load("weighed"), Protocol.load("chained")
+    assert [ask.dimensions for ask in weighed.asks] == [("alone",), *ASKS["chained"]]
+    assert [ask.conversation for ask in weighed.asks] == [0, 1, 1, 1, 1]
+    pair, said = Pair("Name a colour.", "Red.", "Blue."), ["A", "B", "tie"]
+    for order in ORDERS:
+        alone = weighed.prompt(pair, order)
+        assert [span.text for turn in alone.turns for span in turn.spans if not span.trusted] == [
+            "Name a colour.",
+            pair.shown(order)[0],
+        ]
+        for number in range(4):
+            mine = weighed.prompt(pair, order, number + 1, ["yes", *said][: number + 1], raw=True)
+            assert mine == chained.prompt(pair, order, number, said[:number], raw=True)
+
+
+def test_weighed_has_its_name_and_a_clean_file() -> None:
+    test_it_has_its_name_and_a_description_of_one_sentence("weighed")
+    test_its_file_is_clean("weighed")
 
 
 @each_protocol

@@ -41,7 +41,7 @@ JUDGE = {
     "orders": "both",
     "seed": 0,
 }
-PROTOCOLS = ("chained", "overall", "four")
+PROTOCOLS = ("chained", "overall", "four", "weighed")
 
 
 def make_pairs() -> list[Pair]:
@@ -71,9 +71,10 @@ def script(prompt: Any) -> dict[str, float] | str:
     if chance > 0.97:
         return "I cannot say."
     if chance > 0.9:
-        return ", ".join(["A"] * prompt.verdicts)
+        return ", ".join([prompt.words[0]] * prompt.verdicts)
     a = chance / 1.1 + 0.1
-    return {"A": 0.95 * a, "B": 0.95 * (1 - a), "tie": 0.05}
+    first, second, *_ = prompt.words  # A and B, or yes and no
+    return {first: 0.95 * a, second: 0.95 * (1 - a), "tie": 0.05}
 
 
 @pytest.fixture(scope="module", params=["both", "random"])

@@ -479,3 +479,88 @@ def test_people_answer_overall_where_the_judge_combines() -> None:
     assert known_label({"overall": "2", "format": "1"}, "combined") == "2"
     assert known_label({"overall": "2", "format": "1"}, "format") == "1"
     assert known_label({}, "combined") is None
+
+
+# -- what is said of one response ------------------------------------------------------------------
+
+
+def of_one(dimension: str, yes: float, no: float, *, other: float = 0.0) -> Verdict:
+    """A verdict read off an answer with these probabilities."""
+    top = {"yes": yes / 2, "Yes": yes / 2, "no": no, "A": other}
+    listed = tuple((text, math.log(x)) for text, x in top.items() if x)
+    said = "yes" if yes > no else "no"
+    return read_answer(Answer(said, (Token(said, listed),)), [dimension])[0]
+
+
+@pytest.mark.parametrize(
+    ("dimension", "text", "label"),
+    [
+        ("alone", "yes", "A"),
+        ("alone", "No.", "B"),
+        ("beside", " Yes", "B"),
+        ("beside", "**no**", "A"),
+        ("beside", "Beside: no", "A"),
+        ("alone", "It is wrong.\nVerdict: no", "B"),
+    ],
+)
+def test_yes_speaks_for_the_response_that_is_asked_about(dimension: str, text: str, label: Label) -> None:
+    assert read(text, dimension) == [label]
+
+
+@pytest.mark.parametrize("text", ["A", "tie", "yes and no", "nobody", "yes, no"])
+def test_another_word_is_no_answer_to_a_question_of_yes_or_no(text: str) -> None:
+    assert why_invalid(text, "alone") == {"unreadable"}
+
+
+@pytest.mark.parametrize("text", ["yes", "no"])
+def test_yes_is_no_answer_to_a_comparison(text: str) -> None:
+    assert why_invalid(text, "overall") == {"unreadable"}
+
+
+def test_the_probabilities_of_yes_and_no_leave_a_third_to_the_tie_that_was_not_offered() -> None:
+    verdict = of_one("beside", 0.6, 0.3, other=0.1)
+    assert verdict.p == pytest.approx({"B": 4 / 9, "A": 2 / 9, "tie": 1 / 3})
+    assert verdict.mass == pytest.approx(0.9)
+    assert (verdict.label, verdict.word) == ("B", "yes")
+
+
+def test_what_was_sampled_counts_alike() -> None:
+    (verdict,) = read_answer(Answer("yes", samples=("yes", "no", "yes", "hm")), ["alone"])
+    assert verdict.p == pytest.approx({"A": 4 / 9, "B": 2 / 9, "tie": 1 / 3})
+    assert (verdict.label, verdict.mass) == ("A", 0.75)
+
+
+@given(st.floats(0.01, 0.99), st.floats(0.01, 0.99))
+def test_the_response_that_is_likelier_to_be_good_is_ahead(one: float, two: float) -> None:
+    """In the forward order response 1 is asked about alone, in the swapped one response 2."""
+    heard = {"forward": of_one("alone", one, 1 - one), "swapped": of_one("alone", two, 1 - two)}
+    finding = pool("alone", {"forward": heard["forward"], "swapped": heard["swapped"]})
+    assert finding.p is not None
+    logit = (math.log(one / (1 - one)) - math.log(two / (1 - two))) / 2
+    assert log_odds(finding.p) == pytest.approx(logit, abs=1e-6)
+
+
+@pytest.mark.parametrize("dimension", ["alone", "beside"])
+@pytest.mark.parametrize(
+    ("words", "side"), [("yes yes", "tie"), ("no no", "tie"), ("yes no", "1"), ("no yes", "2")]
+)
+def test_the_same_word_on_both_responses_is_a_tie_and_no_contradiction(
+    dimension: str, words: str, side: Side
+) -> None:
+    one, two = words.split()  # of response 1, of response 2
+    in_forward, in_swapped = (one, two) if dimension == "alone" else (two, one)
+    (forward,) = read_answer(Answer(in_forward), [dimension])
+    (swapped,) = read_answer(Answer(in_swapped), [dimension])
+    finding = pool(dimension, {"forward": forward, "swapped": swapped})
+    assert (finding.side, finding.inconsistent) == (side, False)
+
+
+def test_what_is_said_of_one_response_counts_in_both_orders_only() -> None:
+    compared = {name: Verdict(name, "B", {"A": 0.2, "B": 0.6, "tie": 0.2}, 1.0) for name in ("precision", "format")}
+    verdicts = {"alone": of_one("alone", 0.99, 0.01), **compared}
+    both, one = combine(verdicts), combine(verdicts, both_orders=False)
+    assert both is not None
+    assert one is not None
+    assert one == combine(compared)
+    assert both.p is not None
+    assert both.p["A"] > both.p["B"]

@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 from evenhand.engines import open_engine
 from evenhand.engines.base import Engine
 from evenhand.engines.catalog import DEFAULT_MODEL
+from evenhand.engines.llama import LlamaEngine
+from evenhand.engines.presets import find_address
 from evenhand.judge import Judgment, Orders, Setup
 from evenhand.pace import Limits
 from evenhand.pairs import Pair
@@ -25,17 +27,30 @@ from evenhand.protocol import Protocol
 from evenhand.runner import Line, Run
 from evenhand.store import Store
 
-DEFAULT_PROTOCOL = "chained"  # docs/quality.md says why
 # How many judgments are brought over from the loop's thread at a time, where so many are ready.
 _AT_ONCE = 256
 T = TypeVar("T")
+
+
+def default_protocol(judge: str | Engine) -> str:
+    """The protocol for a judge where none is named: docs/quality.md says why.
+
+    A small model that runs here judges better when it is first asked about each response by itself. One behind HTTP
+    is larger as a rule, has not been measured so, and is paid by the question.
+
+    >>> default_protocol("smollm2-135m"), default_protocol("openai:gpt-4o-mini")
+    ('weighed', 'chained')
+    """
+    here = isinstance(judge, LlamaEngine) if isinstance(judge, Engine) else find_address(judge) is None
+    return "weighed" if here else "chained"
 
 
 class Judge:
     """Asks a model which of two responses is better.
 
     `judge` is a model of the catalog, a path to a GGUF file, `hf:owner/repo/file.gguf`, or an Engine. `db` is
-    the file in which verdicts are kept; without one they are kept until `close`.
+    the file in which verdicts are kept; without one they are kept until `close`. Without a `protocol` it is
+    `default_protocol`.
 
     >>> from evenhand.engines.scripted import ScriptedEngine
     >>> longer_is_better = lambda prompt: {"A": 0.2, "B": 0.7, "tie": 0.1}
@@ -48,7 +63,7 @@ class Judge:
     def __init__(
         self,
         judge: str | Engine = DEFAULT_MODEL,
-        protocol: str | Path | Protocol = DEFAULT_PROTOCOL,
+        protocol: str | Path | Protocol | None = None,
         *,
         db: str | Path | None = None,
         orders: Orders = "both",
@@ -58,7 +73,8 @@ class Judge:
         price: Price | None = None,
     ) -> None:
         engine = judge if isinstance(judge, Engine) else open_engine(judge)
-        template = protocol if isinstance(protocol, Protocol) else Protocol.load(protocol)
+        named = default_protocol(engine) if protocol is None else protocol
+        template = named if isinstance(named, Protocol) else Protocol.load(named)
         self.setup = Setup(engine, template, raw_markup)
         self.orders, self.seed, self.limits = orders, seed, limits
         self.price = price

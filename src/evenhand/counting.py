@@ -93,7 +93,7 @@ def _count(tally: Tally, found: Findings, known: NDArray[np.int8], block: Block)
     # One after the other, as pair by pair: the sum of many in another order is another in its last digits.
     tally.mass = float(np.cumsum(np.concatenate([[tally.mass], mass]))[-1])
     tally.masses += len(mass)
-    if heard.label.shape[1] == 2:
+    if heard.label.shape[1] == 2 and not found.by_itself:
         label = heard.label[rows]
         tally.first += int((label == A).sum()) - int((label == B).sum())
         tally.places += label.size

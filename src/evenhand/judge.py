@@ -96,7 +96,10 @@ class Judgment:
             for name in dimensions
         }
         if len(dimensions) > 1:
-            together = {order: combine(hearing.verdicts) for order, hearing in hearings.items()}
+            together = {
+                order: combine(hearing.verdicts, both_orders=len(hearings) > 1)
+                for order, hearing in hearings.items()
+            }
             if parts := {order: verdict for order, verdict in together.items() if verdict is not None}:
                 findings[COMBINED] = pool(COMBINED, parts)
         asked = sum([hearing.asked for hearing in heard])
@@ -152,7 +155,7 @@ async def hear(
         verdicts |= {verdict.dimension: verdict for verdict in read}
         if any(verdict.label is None for verdict in read):
             break  # what comes next would stand on a verdict that is not there
-        said.append(", ".join(str(verdict.label) for verdict in read))
+        said.append(", ".join(verdict.word for verdict in read))
     unasked = [name for name in setup.protocol.dimensions if name not in verdicts]
     verdicts |= {verdict.dimension: verdict for verdict in invalid(unasked, why_unasked)}
     usage = Usage.total([answer.usage for answer in fresh])

@@ -20,9 +20,12 @@ from typing import Literal
 
 from evenhand.errors import SpecError, TemplateError
 from evenhand.markup import CHATML, DIALECTS, ROLES, Dialect, Role, Span, Turn, merge
-from evenhand.pairs import COMBINED, DIMENSIONS, Pair, digest
+from evenhand.pairs import ALONE, BESIDE, BY_ITSELF, COMBINED, DIMENSIONS, Pair, digest
 
 Order = Literal["forward", "swapped"]
+# The words that a question may be answered with: on two responses, and on one.
+COMPARED = ("A", "B", "tie")
+YES_OR_NO = ("yes", "no")
 ORDERS: tuple[Order, ...] = ("forward", "swapped")
 SLOTS = ("instruction", "output_1", "output_2")
 BUILT_IN = Path(__file__).parent / "protocols"
@@ -36,6 +39,9 @@ _SLOT = re.compile(
 )
 _QUESTION = re.compile(r"\bA\b.*\bB\b.*\btie\b.*\?", re.IGNORECASE)
 _QUESTION_FORM = "a closing question such as 'Which is best on correctness: A, B, or tie?'"
+_YES_OR_NO = re.compile(r"\byes\b.*\bno\b\W*$", re.IGNORECASE)
+_ASKED_OF = {"A": ALONE, "B": BESIDE}
+_SHOWN_IN = {ALONE: "output_1", BESIDE: "output_2"}  # the slot of the response that is asked about
 _FRONT_KEYS = ("name", "description", "asks", "literal")
 
 
@@ -67,25 +73,33 @@ class TemplateTurn:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A place where the judge answers: how many turns stand before it, and what it is asked."""
+    """A place where the judge answers: how many turns stand before it, and what it is asked.
+
+    A template may hold several conversations, one after the other: `start` is the turn with which this one begins.
+    """
 
     turns: int
     dimensions: tuple[str, ...]
-    raw: tuple[Piece, ...] = field(repr=False)  # the file's own text up to here
+    raw: tuple[Piece, ...] = field(repr=False)  # the file's own text from there up to here
+    start: int = 0
+    conversation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What an engine is given: a conversation that wants an answer of `verdicts` labels.
+    """What an engine is given: a conversation that wants an answer of `verdicts` labels, which are among `words`.
 
     `raw` holds the file's own markup, for a user who wants it sent as it is. `lead` are the turns at its beginning
-    that are the same for every pair: the same object each time, so that an engine can know it again.
+    that are the same for every pair: the same object each time, so that an engine can know it again. `conversation`
+    tells conversations of a protocol apart, which have little in common and are asked in turn.
     """
 
     turns: tuple[Turn, ...]
     verdicts: int = 1
     raw: tuple[Span, ...] | None = None
     lead: tuple[Turn, ...] = field(default=(), repr=False, compare=False)
+    words: tuple[str, ...] = COMPARED
+    conversation: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -151,9 +165,13 @@ class Protocol:
         )
 
     @cached_property
-    def _lead(self) -> tuple[Turn, ...]:
-        """Those of them that stand before anything of the pair: the rubric and the worked examples, as a rule."""
-        return tuple(turn for turn in takewhile(bool, self._fixed) if turn)
+    def _leads(self) -> dict[int, tuple[Turn, ...]]:
+        """Those of them that stand before anything of the pair, the rubric and the worked examples as a rule.
+
+        They are found by the turn with which their conversation begins.
+        """
+        starts = {ask.start for ask in self.asks}
+        return {start: tuple(turn for turn in takewhile(bool, self._fixed[start:]) if turn) for start in starts}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -181,20 +199,22 @@ class Protocol:
         shown_a, shown_b = pair.shown(order)
         texts = dict(zip(SLOTS, (pair.instruction, shown_a, shown_b), strict=True))
         place = self.asks[ask]
-        lead = self._lead
+        lead = self._leads[place.start]
+        begin = place.start + len(lead)
         turns = lead + tuple(
             fixed or Turn(turn.role, _fill(turn.pieces, texts, answers))
-            for fixed, turn in zip(self._fixed[len(lead) :], self.turns[len(lead) : place.turns], strict=False)
+            for fixed, turn in zip(self._fixed[begin:], self.turns[begin : place.turns], strict=False)
         )
         own = _fill(place.raw, texts, answers) if raw else None
-        return Prompt(turns, len(place.dimensions), own, lead)
+        words = YES_OR_NO if place.dimensions[0] in BY_ITSELF else COMPARED
+        return Prompt(turns, len(place.dimensions), own, lead, words, place.conversation)
 
 
 def built_in_names() -> list[str]:
     """The names of the protocols that come with the package.
 
     >>> built_in_names()
-    ['chained', 'correctness', 'format', 'four', 'holistic', 'overall', 'precision']
+    ['chained', 'correctness', 'format', 'four', 'holistic', 'overall', 'precision', 'weighed']
     """
     return sorted(path.stem for path in BUILT_IN.glob("*.txt"))
 
@@ -264,6 +284,8 @@ class _Reader:
         self.turns: list[TemplateTurn] = []
         self.asks: list[Ask] = []
         self.raw: list[Piece] = []
+        self.start = self.conversation = 0
+        self.opened = 0  # where in `raw` the newest turn was opened
         self.role: Role | None = None  # of the turn that is open
         self.role_line = 0
         self.pieces: list[Piece] = []
@@ -321,7 +343,7 @@ class _Reader:
                 found=marker,
                 expected=f"the end of the {self.role}'s turn that was opened on line {self.role_line}",
             )
-        self.header, self.role_line = "", self.line
+        self.header, self.role_line, self.opened = "", self.line, len(self.raw) - 1
 
     def _role_named(self, marker: str) -> None:
         if self.header is None:
@@ -330,6 +352,14 @@ class _Reader:
         if name not in ROLES:
             raise self._error(found=f"the role '{name}'", expected=f"one of {', '.join(ROLES)}")
         self.role, self.pieces = name, []
+        if name == "system" and self.asks:
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """A system turn behind an ask begins another conversation, in which nothing of the one before stands."""
+        self.start, self.conversation = len(self.turns), self.conversation + 1
+        beginning = [piece for piece in self.raw if piece == "<|begin_of_text|>"]
+        self.raw = beginning + self.raw[self.opened :]
 
     def _close(self, marker: str) -> None:
         if self.role is None:
@@ -409,26 +439,36 @@ class _Reader:
     def _ask(self) -> None:
         if not self.turns or self.turns[-1].role != "user":
             raise self._error(found="no question before the judge is asked", expected="a user's turn")
-        missing = [s for s in SLOTS if not any(Slot(s) in turn.pieces for turn in self.turns)]
+        shown = [s for s in SLOTS if any(Slot(s) in turn.pieces for turn in self.turns[self.start :])]
+        asked_of = _about_one(_closing(self.turns[-1]), shown)
+        wanted = ("instruction", _SHOWN_IN[asked_of]) if asked_of else SLOTS
+        missing = [s for s in wanted if s not in shown]
         if missing:
             raise self._error(
                 found=f"no {{{missing[0]}}} before the judge is asked",
-                expected="all of the pair before the first ask",
+                expected="the instruction and the response that is asked about"
+                if asked_of
+                else "all of the pair before the first ask",
             )
         raw = list(self.raw)
         if self.role != "assistant" and self.dialect:
             raw.append("\n" * (self.dialect is CHATML and not str(raw[-1]).endswith("\n")))
             raw.append(self.dialect.open("assistant"))
-        dimensions = self._dimensions(self.turns[-1])
+        dimensions = (
+            self._said_outright(len(self.asks), asked_of)
+            if "asks" in self.front
+            else (asked_of,)
+            if asked_of
+            else self._named(self.turns[-1])
+        )
         self._refuse_twice_asked(dimensions)
-        self.asks.append(Ask(len(self.turns), dimensions, tuple(p for p in raw if p != "")))
+        own = tuple(p for p in raw if p != "")
+        self.asks.append(Ask(len(self.turns), dimensions, own, self.start, self.conversation))
         self.raw.append("")  # marks the break
 
-    def _dimensions(self, turn: TemplateTurn) -> tuple[str, ...]:
-        if "asks" in self.front:
-            return self._said_outright(len(self.asks))
-        text = "".join(piece if isinstance(piece, str) else "\x00" for piece in turn.pieces)
-        closing = text.rstrip().rsplit("\n", 1)[-1]
+    def _named(self, turn: TemplateTurn) -> tuple[str, ...]:
+        """The dimensions that the closing question names."""
+        closing = _closing(turn)
         if not _QUESTION.search(closing):
             raise self._error(
                 found=f"no question: the turn ends on {closing[-60:]!r}",
@@ -438,7 +478,8 @@ class _Reader:
         named = re.findall(rf"\b(?:{'|'.join(DIMENSIONS)})\b", closing.lower())
         return tuple(named) or ("overall",)
 
-    def _said_outright(self, index: int) -> tuple[str, ...]:
+    def _said_outright(self, index: int, asked_of: str | None) -> tuple[str, ...]:
+        """What the front matter says; a question that asks yes or no of one response has its own name."""
         asks = [re.split(r"[,\s]+", part.strip()) for part in self.front["asks"].split(";")]
         if index >= len(asks):
             raise self._error(
@@ -448,6 +489,14 @@ class _Reader:
         if bad:
             expected = f"a lower-case word other than '{COMBINED}', which is worked out from the others"
             raise self._error(found=f"the dimension {bad[0]!r}", expected=expected, line=self.front.lines["asks"])
+        if asked_of and asks[index] != [asked_of]:
+            expected = f"'{asked_of}', as it asks yes or no of one response"
+            raise self._error(found=f"{', '.join(asks[index])!r}", expected=expected, line=self.front.lines["asks"])
+        if not asked_of and (of_one := set(asks[index]) & set(BY_ITSELF)):
+            expected = "a closing question such as 'Is response A correct: yes or no?'"
+            raise self._error(
+                found=f"{min(of_one)!r} for another question", expected=expected, line=self.question_line
+            )
         return tuple(asks[index])
 
     def _finish(self) -> None:
@@ -480,6 +529,29 @@ class _Reader:
         if twice:
             line = self.front.lines.get("asks", self.question_line)
             raise self._error(found=f"'{twice}' asked twice", expected="each dimension once", line=line)
+
+
+def _closing(turn: TemplateTurn) -> str:
+    """The last line of a turn, where its question stands."""
+    text = "".join(piece if isinstance(piece, str) else "\x00" for piece in turn.pieces)
+    return text.rstrip().rsplit("\n", 1)[-1]
+
+
+def _about_one(question: str, shown: Sequence[str]) -> str | None:
+    """What a question is called that asks yes or no of one response; None of any other.
+
+    It names the response, or only one has been shown.
+
+    >>> _about_one("Is response B correct: yes or no?", SLOTS), _about_one("Is it correct: yes or no?", SLOTS)
+    ('beside', None)
+    >>> _about_one("Is it correct: yes or no?", ["instruction", "output_1"])
+    'alone'
+    """
+    if _QUESTION.search(question) or not _YES_OR_NO.search(question):
+        return None
+    named = {letter.upper() for letter in re.findall(r"\bresponse ([AB])\b", question, re.IGNORECASE)}
+    meant = {_ASKED_OF[letter] for letter in named} or {name for name, slot in _SHOWN_IN.items() if slot in shown}
+    return meant.pop() if len(meant) == 1 else None
 
 
 def _blank(pieces: Sequence[Piece]) -> bool:

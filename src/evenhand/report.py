@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand.engines.base import Usage
 from evenhand.judge import Judgment
-from evenhand.pairs import COMBINED, Pair, Side, short_hash
+from evenhand.pairs import BY_ITSELF, COMBINED, Pair, Side, short_hash
 from evenhand.spool import Part, Spool
 from evenhand.verdict import SIDES, Finding, known_label, log_odds
 
@@ -98,7 +98,7 @@ class Tally:
         for verdict in finding.orders.values():
             if verdict.mass is not None:
                 self.mass, self.masses = self.mass + verdict.mass, self.masses + 1
-        if len(finding.orders) == 2:
+        if len(finding.orders) == 2 and finding.dimension not in BY_ITSELF:
             # Heard in both orders, the better response stands first as often as second: what is left is bias.
             labels = [verdict.label for verdict in finding.orders.values()]
             self.first += labels.count("A") - labels.count("B")

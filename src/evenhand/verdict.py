@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Literal, TypeVar
 
 from evenhand.engines.base import Answer, Token
-from evenhand.pairs import COMBINED, Side
+from evenhand.pairs import ALONE, BESIDE, BY_ITSELF, COMBINED, Side
 from evenhand.protocol import Order
 
 Label = Literal["A", "B", "tie"]
@@ -27,6 +27,14 @@ SIDE_OF: dict[Order, dict[Label, Side]] = {
 }
 # The same, the other way round: the labels that stand for SIDES.
 _LABELS_OF: dict[Order, tuple[Label, ...]] = {"forward": ("A", "B", "tie"), "swapped": ("B", "A", "tie")}
+# The words that a dimension is answered with, in lower case, and whom they speak for.
+_COMPARED: Mapping[str, Label] = {label.lower(): label for label in LABELS}
+_OF_ONE: Mapping[str, Mapping[str, Label]] = {
+    ALONE: {"yes": "A", "no": "B"},
+    BESIDE: {"yes": "B", "no": "A"},
+}
+# A question without a tie among its answers says nothing about ties: it leaves them a third.
+_UNASKED_TIE = 1 / 3
 # Marks that people and models put around a label without meaning anything by them.
 _DRESS = " \t\r\n*_`\"'.()[]"
 _TINY = 1e-9
@@ -46,6 +54,18 @@ class Verdict:
     mass: float | None = None
     invalid: str | None = None
     raw: str = ""
+
+    @property
+    def word(self) -> str:
+        """What the judge said, in the words of the question; the reason where it said nothing of use.
+
+        >>> Verdict("overall", "A").word, Verdict("beside", "A").word
+        ('A', 'no')
+        """
+        if self.label is None:
+            return str(self.invalid)
+        words = _OF_ONE.get(self.dimension, {})
+        return next((word for word, label in words.items() if label == self.label), self.label)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +148,7 @@ def _read_samples(samples: Sequence[str], dimensions: Sequence[str], shown: Sequ
     for place, dimension in enumerate(dimensions):
         said = [found[place][0] for found in read]
         p: dict[Label, float] = {label: said.count(label) / len(said) for label in LABELS}
-        verdicts.append(Verdict(dimension, _choose(p), p, len(read) / len(samples), raw=raw))
+        verdicts.append(_verdict(dimension, said[0], p, len(read) / len(samples), raw))
     return tuple(verdicts)
 
 
@@ -152,15 +172,18 @@ def pool(dimension: str, orders: Mapping[Order, Verdict]) -> Finding:
             return Finding(dimension, None, None, False, orders)
         sides.add(SIDE_OF[order][verdict.label])
     p = _pooled(orders)
-    return Finding(dimension, _choose(p), p, "1" in sides and "2" in sides, orders)
+    # To say the same of each response by itself is no contradiction.
+    inconsistent = "1" in sides and "2" in sides and dimension not in BY_ITSELF
+    return Finding(dimension, _choose(p), p, inconsistent, orders)
 
 
-def combine(verdicts: Mapping[str, Verdict]) -> Verdict | None:
+def combine(verdicts: Mapping[str, Verdict], *, both_orders: bool = True) -> Verdict | None:
     """What the parts of a hearing say together: the geometric mean of the probabilities of all but "overall".
 
     Each part is a noisy view of the same pair, and the mean of their log-odds is steadier than any of them.
     Overall is left out: asked last, it repeats what was said before it (docs/quality.md has the figures). None
-    where there are fewer than two parts; one invalid part makes the whole invalid.
+    where there are fewer than two parts; one invalid part makes the whole invalid. What was said of a response by
+    itself counts where both orders are heard: in one of them it is about one response only.
 
     >>> half = {"A": 0.5, "B": 0.25, "tie": 0.25}
     >>> combine({name: Verdict(name, "A", half, 0.9) for name in ("format", "precision")}).p["A"]
@@ -168,7 +191,7 @@ def combine(verdicts: Mapping[str, Verdict]) -> Verdict | None:
     """
     if len(verdicts) < 2:
         return None
-    parts = [verdict for name, verdict in verdicts.items() if name != "overall"]
+    parts = [verdicts[name] for name in parts_of(verdicts, both_orders=both_orders)]
     if len(parts) < 2:
         return None
     broken = next((part for part in parts if part.label is None), None)
@@ -178,6 +201,15 @@ def combine(verdicts: Mapping[str, Verdict]) -> Verdict | None:
     p = dict(zip(LABELS, _mean(shares, geometric=all(part.p is not None for part in parts)), strict=True))
     masses = [part.mass for part in parts if part.mass is not None]
     return Verdict(COMBINED, _choose(p), p, min(masses, default=None))
+
+
+def parts_of(dimensions: Iterable[str], *, both_orders: bool = True) -> list[str]:
+    """The dimensions that "combined" is made of.
+
+    >>> parts_of(["alone", "format", "overall"]), parts_of(["alone", "format", "overall"], both_orders=False)
+    (['alone', 'format'], ['format'])
+    """
+    return [name for name in dimensions if name != "overall" and (both_orders or name not in BY_ITSELF)]
 
 
 def found_on(dimensions: Sequence[str]) -> tuple[str, ...]:
@@ -252,7 +284,7 @@ def _choose(p: Mapping[_Choice, float]) -> _Choice | Literal["tie"]:
 
 def _find_labels(text: str, dimensions: Sequence[str]) -> list[tuple[Label, int]] | None:
     """The labels and where they stand; the widest reading that is nothing but labels wins."""
-    if len(dimensions) == 1 and text in LABELS:  # as most judges answer
+    if len(dimensions) == 1 and text in LABELS and dimensions[0] not in BY_ITSELF:  # as most judges answer
         return [(text, 0)]
     body = text.rstrip()
     last_line = body.rfind("\n") + 1
@@ -297,7 +329,7 @@ def _one_label(part: str, dimension: str) -> tuple[Label, int] | None:
     named = re.match(rf"\W*{re.escape(dimension)}\W*:", part, re.IGNORECASE)
     begin = named.end() if named else 0
     word = part[begin:].strip(_DRESS)
-    label = next((label for label in LABELS if word.lower() == label.lower()), None)
+    label = _OF_ONE.get(dimension, _COMPARED).get(word.lower())
     return (label, part.index(word, begin)) if label else None
 
 
@@ -316,10 +348,12 @@ def _weigh(dimension: str, said: Label, token: Token | None, raw: str) -> Verdic
     if token is None or not token.top:
         return Verdict(dimension, said, raw=raw)
     mass = dict.fromkeys(LABELS, 0.0)
+    words = _OF_ONE.get(dimension)
+    read_token = label_of if words is None else lambda text: words.get(text.strip(_DRESS).lower())
     own, listed = token.text, []
     for text, logprob in token.top:
         listed.append(share := math.exp(logprob))
-        found = said if text == own else label_of(text)
+        found = said if text == own else read_token(text)
         if found is not None:
             mass[found] += share
     total = min(sum(mass.values()), 1.0)
@@ -327,9 +361,19 @@ def _weigh(dimension: str, said: Label, token: Token | None, raw: str) -> Verdic
         return Verdict(dimension, said, mass=0.0, raw=raw)
     floor = _unlisted(listed)
     floored = {label: max(x, floor) for label, x in mass.items()}
-    whole = sum(floored.values())
-    p = {label: x / whole for label, x in floored.items()}
-    return Verdict(dimension, _choose(p), p, total, raw=raw)
+    return _verdict(dimension, said, floored, total, raw)
+
+
+def _verdict(dimension: str, said: Label, weights: Mapping[Label, float], mass: float, raw: str) -> Verdict:
+    """A verdict whose probabilities stand to each other as these weights do."""
+    if dimension in BY_ITSELF:
+        both = (weights["A"] + weights["B"]) / (1 - _UNASKED_TIE)
+        a, b = weights["A"] / both, weights["B"] / both
+        likelier: Label = said if a == b else "A" if a > b else "B"
+        return Verdict(dimension, likelier, {"A": a, "B": b, "tie": _UNASKED_TIE}, mass, raw=raw)
+    whole = sum(weights.values())
+    p = {label: x / whole for label, x in weights.items()}
+    return Verdict(dimension, _choose(p), p, mass, raw=raw)
 
 
 @lru_cache(maxsize=4096)  # a judge's likeliest tokens are the same few each time

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from evenhand import console
-from evenhand.api import DEFAULT_PROTOCOL, Judge
+from evenhand.api import Judge
 from evenhand.cli.app import DONE, WITH_FAILURES, app
 from evenhand.cli.inputs import Input, JoinOnOption, QuestionsOption, SkipBadOption, TurnOption
 from evenhand.cli.options import (
@@ -27,14 +27,13 @@ from evenhand.cli.options import (
     ThreadsOption,
     orders_from,
 )
-from evenhand.cli.running import endpoint_settings, open_judge, run_with_progress, show_run
+from evenhand.cli.running import endpoint_settings, load_protocol, open_judge, run_with_progress, show_run
 from evenhand.engines import catalog
 from evenhand.engines.llama import Hardware
 from evenhand.errors import InputError
 from evenhand.files import write_rows
 from evenhand.pace import Limits
 from evenhand.pairs import Arena, Pair, Reading
-from evenhand.protocol import Protocol
 
 
 @app.command()
@@ -64,7 +63,7 @@ def arena(
     join_on: JoinOnOption = "instruction",
     skip_bad: SkipBadOption = False,
     spec: JudgeOption = catalog.DEFAULT_MODEL,
-    protocol: ProtocolOption = DEFAULT_PROTOCOL,
+    protocol: ProtocolOption = None,
     orders: OrdersOption = "both",
     db: DbOption = DEFAULT_DB,
     settings: SetOption = None,
@@ -77,7 +76,7 @@ def arena(
     as_json: JsonOption = False,
 ) -> None:
     """Pair many models' outputs, all against all, and judge the pairs or write them to a file."""
-    template, chosen = Protocol.load(protocol), orders_from(orders)
+    template, chosen = load_protocol(protocol, spec), orders_from(orders)
     met = Arena(
         outputs, baseline=baseline, size=size, seed=seed, reading=Reading(questions, turn, join_on, skip_bad)
     )

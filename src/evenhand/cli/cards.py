@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -236,7 +237,8 @@ def _drags(every: Sequence[Heard], only: str) -> Iterator[Drag]:
     """Each dimension of a chain against the same model asked for it alone, where both are there."""
     for chain in every:
         asks = Protocol.parse(chain.row.template, name=chain.row.protocol).asks
-        later = [name for ask in asks[1:] for name in ask.dimensions] if len(asks) > 1 else []
+        behind = [ask for before, ask in pairwise(asks) if before.conversation == ask.conversation]
+        later = [name for ask in behind for name in ask.dimensions]
         for alone in every:
             if alone.row.dimensions != alone.row.dimensions[:1] or alone.row.identity != chain.row.identity:
                 continue

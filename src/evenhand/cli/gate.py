@@ -14,7 +14,7 @@ import typer
 from rich.text import Text
 
 from evenhand import console
-from evenhand.api import DEFAULT_PROTOCOL, Judge
+from evenhand.api import Judge
 from evenhand.cli.app import app
 from evenhand.cli.deciding import dimension_from
 from evenhand.cli.inputs import BaselineOption, Input, JoinOnOption, find_input
@@ -33,7 +33,7 @@ from evenhand.cli.options import (
     SetOption,
     ThreadsOption,
 )
-from evenhand.cli.running import endpoint_settings, open_judge, run_with_progress
+from evenhand.cli.running import endpoint_settings, load_protocol, open_judge, run_with_progress
 from evenhand.decision import Decider, replay
 from evenhand.engines import catalog
 from evenhand.engines.llama import Hardware
@@ -43,7 +43,6 @@ from evenhand.judge import Judgment
 from evenhand.pace import Limits
 from evenhand.pairs import Reading
 from evenhand.prices import find_price
-from evenhand.protocol import Protocol
 from evenhand.report import Summary
 from evenhand.shuffle import Shuffle
 from evenhand.store import JudgeRow, Store
@@ -83,7 +82,10 @@ def gate(
     protocol: Annotated[
         str,
         typer.Option(
-            "--protocol", "-p", metavar="NAME|FILE", help=f"As for judge. Default with PAIRS: {DEFAULT_PROTOCOL}."
+            "--protocol",
+            "-p",
+            metavar="NAME|FILE",
+            help="As for judge; with pairs, so is the default.",
         ),
     ] = "",
     on: OnOption = "",
@@ -120,7 +122,7 @@ def gate(
     limits = Limits(concurrency, max_requests=max_requests, max_cost=max_cost)
 
     def judge_them() -> tuple[GateResult, Facts]:
-        template = Protocol.load(protocol or DEFAULT_PROTOCOL)
+        template = load_protocol(protocol, spec or catalog.DEFAULT_MODEL)
         decider = Decider(dimension_from(on, template.dimensions), level=level, enough=what.settled)
         given = find_pairs(pairs, candidate, baseline, join_on)
         name = spec or catalog.DEFAULT_MODEL

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from evenhand import console
-from evenhand.api import DEFAULT_PROTOCOL, Judge
+from evenhand.api import Judge
 from evenhand.cli.app import DONE, WITH_FAILURES, app
 from evenhand.cli.deciding import decision_facts, dimension_from, show_decision
 from evenhand.cli.inputs import (
@@ -44,7 +44,7 @@ from evenhand.cli.options import (
     ThreadsOption,
     orders_from,
 )
-from evenhand.cli.running import endpoint_settings, open_judge, run_with_progress, show_run
+from evenhand.cli.running import endpoint_settings, load_protocol, open_judge, run_with_progress, show_run
 from evenhand.cli.scaling import (
     OutOption,
     RayOption,
@@ -62,7 +62,6 @@ from evenhand.judge import Orders, Setup
 from evenhand.pace import Limits
 from evenhand.pairs import Pair, Reading
 from evenhand.prices import Price, find_price
-from evenhand.protocol import Protocol
 from evenhand.report import judgment_facts, usage_facts
 from evenhand.runner import plan
 from evenhand.shuffle import Shuffle
@@ -78,7 +77,7 @@ def judge(
     turn: TurnOption = 1,
     join_on: JoinOnOption = "instruction",
     spec: JudgeOption = catalog.DEFAULT_MODEL,
-    protocol: ProtocolOption = DEFAULT_PROTOCOL,
+    protocol: ProtocolOption = None,
     orders: OrdersOption = "both",
     db: DbOption = DEFAULT_DB,
     seed: SeedOption = 0,
@@ -123,7 +122,11 @@ def judge(
     hardware = Hardware(context, threads, gpu_layers)
     endpoint = endpoint_settings(settings, samples, concurrency)
     limits = Limits(concurrency, requests_per_minute, tokens_per_minute, max_requests, max_cost)
-    template, chosen, price = Protocol.load(protocol), orders_from(orders), find_price(spec, prices)
+    template, chosen, price = (
+        load_protocol(protocol, spec),
+        orders_from(orders),
+        find_price(spec, prices),
+    )
     clashing = {"--until-decided": until_decided, "--dry-run": dry_run, "--db": db != DEFAULT_DB}
     if check_options(ray, out, workers, clashing):
         names, read_here = inputs_of(pairs, candidate, baseline, reading)
@@ -175,7 +178,7 @@ def compare(
     a: Annotated[str, typer.Option("--a", help="Response 1.")],
     b: Annotated[str, typer.Option("--b", help="Response 2.")],
     spec: JudgeOption = catalog.DEFAULT_MODEL,
-    protocol: ProtocolOption = DEFAULT_PROTOCOL,
+    protocol: ProtocolOption = None,
     orders: OrdersOption = "both",
     db: Annotated[Path | None, typer.Option("--db", metavar="FILE", help="Keep the verdict there.")] = None,
     raw_markup: RawOption = False,
@@ -187,7 +190,10 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Judge one pair on the spot."""
-    template, chosen = Protocol.load(protocol), orders_from(orders)  # before a model is fetched
+    template, chosen = (
+        load_protocol(protocol, spec),
+        orders_from(orders),
+    )  # before a model is fetched
     engine = open_judge(spec, Hardware(context, threads, gpu_layers), endpoint_settings(settings, samples))
     with Judge(engine, template, db=db, orders=chosen, raw_markup=raw_markup) as judge:
         judgment = judge.compare(instruction, a, b)

@@ -23,7 +23,14 @@ JudgeOption = Annotated[
     ),
 ]
 ProtocolOption = Annotated[
-    str, typer.Option("--protocol", "-p", metavar="NAME|FILE", help="A built-in protocol or a template file.")
+    str | None,
+    typer.Option(
+        "--protocol",
+        "-p",
+        metavar="NAME|FILE",
+        help="A built-in protocol or a template file. Default: weighed for a model that runs here,"
+        " chained for one behind HTTP.",
+    ),
 ]
 OrdersOption = Annotated[
     str, typer.Option("--orders", metavar="|".join(ORDER_CHOICES), help="In which orders each pair is heard.")

@@ -13,6 +13,7 @@ from evenhand.cli.options import JsonOption
 from evenhand.markup import render
 from evenhand.pairs import sample_pairs
 from evenhand.protocol import Protocol, built_in_names
+from evenhand.verdict import Verdict
 
 protocols_app = typer.Typer(help="The protocols: what a judge is asked.", invoke_without_command=True)
 app.add_typer(protocols_app, name="protocols")
@@ -40,15 +41,16 @@ def protocols_show(
     if raw:
         sys.stdout.write(protocol.text)
         return
-    last = len(protocol.asks) - 1
     pair = next(iter(sample_pairs()))
-    said = [
-        "A" if len(ask.dimensions) == 1 else ", ".join("A" for _ in ask.dimensions) for ask in protocol.asks[:-1]
-    ]
-    prompt = protocol.prompt(pair, "forward", last, said)
-    console.out.print(console.conversation(render(prompt.turns, protocol.dialect)), soft_wrap=True)
-    if last:
-        console.out.print("\n[dim]The earlier answers, here A, are the judge's own in a real hearing.[/]")
+    said = [", ".join(Verdict(dimension, "A").word for dimension in ask.dimensions) for ask in protocol.asks[:-1]]
+    lasts = {ask.conversation: number for number, ask in enumerate(protocol.asks)}
+    for conversation, last in lasts.items():
+        if len(lasts) > 1:
+            console.out.print(f"[dim]conversation {conversation + 1} of {len(lasts)}[/]")
+        prompt = protocol.prompt(pair, "forward", last, said)
+        console.out.print(console.conversation(render(prompt.turns, protocol.dialect)), soft_wrap=True)
+    if said:
+        console.out.print("\n[dim]The earlier answers, here all for A, are the judge's own in a real hearing.[/]")
 
 
 @protocols_app.command("check")
@@ -63,7 +65,7 @@ def protocols_check(
         return
     console.out.print(
         f"[green]ok[/]  {file}: {protocol.dialect.name}, {len(protocol.turns)} turns,"
-        f" {len(protocol.asks)} {'ask' if len(protocol.asks) == 1 else 'asks'}",
+        f" {console.count(len(protocol.asks), 'ask')}{_in_conversations(protocol)}",
         soft_wrap=True,
     )
     for number, ask in enumerate(protocol.asks, 1):
@@ -77,5 +79,15 @@ def _protocol_facts(protocol: Protocol) -> dict[str, Any]:
         "dialect": protocol.dialect.name,
         "turns": len(protocol.turns),
         "asks": [list(ask.dimensions) for ask in protocol.asks],
+        "conversations": _conversations(protocol),
         "fingerprint": protocol.fingerprint,
     }
+
+
+def _conversations(protocol: Protocol) -> int:
+    return protocol.asks[-1].conversation + 1
+
+
+def _in_conversations(protocol: Protocol) -> str:
+    number = _conversations(protocol)
+    return f" in {number} conversations" if number > 1 else ""

@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import Any
 
 from evenhand import console
-from evenhand.api import Judge, Judgments
+from evenhand.api import Judge, Judgments, default_protocol
 from evenhand.engines import catalog, open_engine
 from evenhand.engines.base import Engine, Usage
 from evenhand.engines.endpoint import EndpointSettings
@@ -20,6 +20,7 @@ from evenhand.errors import InputError
 from evenhand.judge import Judgment
 from evenhand.pace import BudgetError
 from evenhand.pairs import Pair
+from evenhand.protocol import Protocol
 from evenhand.report import Summary, usage_facts
 from evenhand.runner import Line
 
@@ -45,6 +46,11 @@ def open_judge(spec: str, hardware: Hardware | None = None, endpoint: EndpointSe
             on_load=lambda: console.err.print(f"loading {spec} …", style="dim"),
             on_notice=lambda text: console.err.print(f"note: {text}", style="yellow", markup=False, soft_wrap=True),
         )
+
+
+def load_protocol(name: str | None, spec: str) -> Protocol:
+    """The protocol that is named, or the default of a judge; read before a model is fetched for it."""
+    return Protocol.load(name or default_protocol(spec))
 
 
 def endpoint_settings(settings: list[str] | None, samples: int, concurrency: int | None = None) -> EndpointSettings:

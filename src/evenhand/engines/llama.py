@@ -18,6 +18,8 @@ from evenhand.protocol import Prompt
 
 # Enough for two responses of several pages; a longer context only costs memory until it is asked for.
 DEFAULT_CONTEXT = 16384
+# Places for what was computed of a prompt: for as many conversations as a protocol may hold without losing any.
+SLOTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class LlamaEngine(Engine):
     ('smollm2-135m', 8192)
     """
 
-    # One conversation at a time: on a CPU several at once are no faster, and one slot keeps the shared prefix.
+    # One conversation at a time: on a CPU several at once are no faster, and a slot keeps the shared prefix.
     concurrency = 1
 
     def __init__(
@@ -85,7 +87,7 @@ class LlamaEngine(Engine):
                 self._key = secrets.token_urlsafe(32)
                 self._server = await asyncio.to_thread(self._load, self._key)
                 self._client = LlamaClient(
-                    self._server.listening_address, self._key, control_tokens=self._control()
+                    self._server.listening_address, self._key, control_tokens=self._control(), slots=SLOTS
                 )
         return self._client
 
@@ -123,8 +125,8 @@ class LlamaEngine(Engine):
         params.port = 0  # any that is free
         params.api_keys = [key]
         params.n_ctx = self.context
-        params.n_parallel = 1
-        params.cache_ram_mib = 0  # the slot's own cache is enough: pairs share one prefix and come in turn
+        params.n_parallel, params.kv_unified = SLOTS, True  # they share the context
+        params.cache_ram_mib = 0  # the slots' own cache is enough: pairs share their prefixes and come in turn
         params.ui = params.endpoint_slots = False
         params.verbosity = -1
         threads = self.hardware.threads or os.cpu_count() or 1

@@ -18,9 +18,8 @@ from evenhand.engines.base import Answer, Sampling, Token, Usage
 from evenhand.engines.http import JsonClient, Reply
 from evenhand.errors import EngineError, TooLongError
 from evenhand.markup import Role, Span, Turn, merge, weave, without_system
-from evenhand.protocol import Prompt
+from evenhand.protocol import COMPARED, Prompt
 
-LABELS = ("A", "B", "tie")
 # Goes into the fingerprint of a judge: text cut in other places is other tokens, and so another judgment.
 TOKENISED = "by turn"
 # A label that is not among this many likeliest tokens has next to no probability.
@@ -41,24 +40,28 @@ class LlamaClient:
         key_env: str = "",
         timeout: float | None = None,
         limit: int = 64,
+        slots: int = 0,
     ) -> None:
-        self.url = url
+        self.url, self._slots = url, slots
         self._http = JsonClient(
             url, key=key, key_env=key_env, timeout=timeout, limit=limit, who="llama.cpp's server"
         )
         self._steer_by(control_tokens or {})
         self._frames: dict[tuple[Role, ...], list[str]] = {}
         self._tokens: OrderedDict[Span, list[int]] = OrderedDict()
-        self._answer_tokens: int | None = None
+        self._answer_tokens: dict[tuple[str, ...], int] = {}
         self._no_system = False  # whether the model's template refuses a system turn
 
     async def answer(self, prompt: Prompt, *, context: int) -> Answer:
         """One answer, held to the labels by a grammar, with the unconstrained probabilities."""
         ids = await self.tokens(prompt)
-        room = await self._label_tokens() * prompt.verdicts + prompt.verdicts - 1
+        room = await self._label_tokens(prompt.words) * prompt.verdicts + prompt.verdicts - 1
         if len(ids) + room > context:
             raise TooLongError(tokens=len(ids) + room, limit=context)
-        return _answer(await self._post("/completion", _request(ids, room, prompt.verdicts)))
+        body = _request(ids, room, grammar(prompt.verdicts, prompt.words))
+        if self._slots:  # each conversation of a protocol keeps what it has computed in a place of its own
+            body["id_slot"] = prompt.conversation % self._slots
+        return _answer(await self._post("/completion", body))
 
     async def write(self, prompt: Prompt, sampling: Sampling, *, context: int) -> Answer:
         """Free text, to the end of the model's turn or to a limit."""
@@ -189,12 +192,11 @@ class LlamaClient:
         rendered = str((await self._post("/apply-template", body))["prompt"])
         return split_frame(rendered, marks, roles)
 
-    async def _label_tokens(self) -> int:
-        """How many tokens the longest label takes."""
-        if self._answer_tokens is None:
-            lengths = [len(await self._tokenise(label, special=False)) for label in LABELS]
-            self._answer_tokens = max(lengths)
-        return self._answer_tokens
+    async def _label_tokens(self, words: tuple[str, ...]) -> int:
+        """How many tokens the longest of the words takes."""
+        if words not in self._answer_tokens:
+            self._answer_tokens[words] = max([len(await self._tokenise(word, special=False)) for word in words])
+        return self._answer_tokens[words]
 
     async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         return _data(self._http, await self._http.post(path, body))
@@ -221,7 +223,7 @@ def _data(client: JsonClient, reply: Reply) -> dict[str, Any]:
     return reply.data
 
 
-def grammar(verdicts: int) -> str:
+def grammar(verdicts: int, words: Sequence[str] = COMPARED) -> str:
     """Labels with commas between them and nothing else.
 
     No blank follows a comma: with one allowed, the likeliest next token would often be the blank alone, and
@@ -231,18 +233,18 @@ def grammar(verdicts: int) -> str:
     root ::= label "," label
     label ::= "A" | "B" | "tie"
     """
-    labels = " | ".join(f'"{label}"' for label in LABELS)
+    labels = " | ".join(f'"{word}"' for word in words)
     answer = ' "," '.join(["label"] * verdicts)
     return f"root ::= {answer}\nlabel ::= {labels}"
 
 
-def _request(ids: list[int], limit: int, verdicts: int) -> dict[str, Any]:
+def _request(ids: list[int], limit: int, held_to: str) -> dict[str, Any]:
     return {
         "prompt": ids,
         "n_predict": limit,  # no more than the labels take: the end of the turn need not be computed
         "n_probs": TOP_TOKENS,
         "temperature": 0,
-        "grammar": grammar(verdicts),
+        "grammar": held_to,
         "cache_prompt": True,
     }
 

@@ -12,7 +12,7 @@ from typing import Any
 from evenhand.judge import Judgment
 from evenhand.markup import Turn, break_up
 from evenhand.pairs import Pair, Side
-from evenhand.protocol import ORDERS, Order, Protocol
+from evenhand.protocol import ORDERS, Ask, Order, Protocol, Recall
 from evenhand.verdict import SIDE_OF, Finding
 
 Row = dict[str, Any]
@@ -117,9 +117,13 @@ def judge_rows(
 def _conversation(protocol: Protocol, pair: Pair, labels: Mapping[str, Side], order: Order) -> Iterator[Row]:
     shown = {side: label for label, side in SIDE_OF[order].items()}
     said: list[str] = []
+    open_ones: set[int] = set()  # conversations with a verdict that nobody gave: what comes next would stand on it
     for number, ask in enumerate(protocol.asks):
         if any(name not in labels for name in ask.dimensions):
-            return  # what comes next would stand on a verdict that nobody gave
+            open_ones.add(ask.conversation)
+        if open_ones & {ask.conversation, *_stands_on(protocol, ask)}:
+            said.append("")
+            continue
         verdicts = [shown[labels[name]] for name in ask.dimensions]
         prompt = protocol.prompt(pair, order, number, said)
         yield {
@@ -131,6 +135,12 @@ def _conversation(protocol: Protocol, pair: Pair, labels: Mapping[str, Side], or
             "dimensions": ", ".join(ask.dimensions),
         }
         said.append(", ".join(verdicts))
+
+
+def _stands_on(protocol: Protocol, ask: Ask) -> set[int]:
+    """The conversations whose verdicts are repeated before an ask."""
+    pieces = [piece for turn in protocol.turns[ask.start : ask.turns] for piece in turn.pieces]
+    return {protocol.asks[piece.ask - 1].conversation for piece in pieces if isinstance(piece, Recall)}
 
 
 def _message(turn: Turn) -> dict[str, str]:

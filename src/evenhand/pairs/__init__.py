@@ -8,6 +8,9 @@ from evenhand.pairs.arena import Arena
 from evenhand.pairs.join import Joined, Reading, Unmatched, join_outputs
 from evenhand.pairs.outputs import Output, read_outputs
 from evenhand.pairs.pair import (
+    ALONE,
+    BESIDE,
+    BY_ITSELF,
     COMBINED,
     DIMENSIONS,
     TEXT_FIELDS,
@@ -20,6 +23,9 @@ from evenhand.pairs.pair import (
 from evenhand.pairs.reading import check_pairs, mark_of, read_pairs, read_rows, sample_pairs, short_hash
 
 __all__ = [
+    "ALONE",
+    "BESIDE",
+    "BY_ITSELF",
     "COMBINED",
     "DIMENSIONS",
     "TEXT_FIELDS",

@@ -18,6 +18,10 @@ _STRINGS = (*TEXT_FIELDS, *_NAMES)
 DIMENSIONS = ("precision", "correctness", "format", "overall")
 # The name under which the parts of a judgment come together; people answer the same question as "overall".
 COMBINED = "combined"
+# What a judge is asked of one response, yes or no: of response A as it is shown, of response B beside it. Heard in
+# both orders, each is a comparison of the two.
+ALONE, BESIDE = "alone", "beside"
+BY_ITSELF = (ALONE, BESIDE)
 _SKIP = "--skip-bad leaves such rows out"
 
 # Data sets name the winner in many ways; all of them mean a side of the pair as it stands in the file.

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.errors import InputError
-from evenhand.pairs import COMBINED
+from evenhand.pairs import BY_ITSELF, COMBINED
 from evenhand.protocol import ORDERS, Order
 from evenhand.shards.reading import Shards, leading
-from evenhand.verdict import LABELS
+from evenhand.verdict import LABELS, parts_of
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int8]
@@ -61,6 +61,7 @@ class Findings:
     inconsistent: NDArray[np.bool_]
     reason: Words
     heard: Verdicts
+    by_itself: bool = False  # said of each response by itself
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,11 @@ class Block:
 
     def findings(self) -> dict[str, Findings]:
         """What each dimension comes to, and the parts together where there are several."""
-        found = {name: pool_orders(heard, self.orders) for name, heard in self.verdicts.items()}
-        together = combine_parts(self.verdicts)
+        found = {
+            name: pool_orders(heard, self.orders, by_itself=name in BY_ITSELF)
+            for name, heard in self.verdicts.items()
+        }
+        together = combine_parts(self.verdicts, both_orders=len(self.orders) > 1)
         return found if together is None else {**found, COMBINED: pool_orders(together, self.orders)}
 
     def take(self, rows: NDArray[Any]) -> Block:
@@ -104,7 +108,7 @@ class Block:
 # -- what verdicts come to -----------------------------------------------------------------------------------------
 
 
-def pool_orders(heard: Verdicts, orders: Sequence[Order]) -> Findings:
+def pool_orders(heard: Verdicts, orders: Sequence[Order], *, by_itself: bool = False) -> Findings:
     """Bring the orders together, as `evenhand.verdict.pool` does for one pair.
 
     >>> label = np.array([[A, A]], dtype=np.int8)
@@ -123,12 +127,12 @@ def pool_orders(heard: Verdicts, orders: Sequence[Order]) -> Findings:
     said = [_side(heard.label[:, column], swap) for column, swap in enumerate(turned)]
     one = np.any([codes == A for codes in said], axis=0)
     two = np.any([codes == B for codes in said], axis=0)
-    return Findings(side, p, valid & one & two, _first_reason(heard.reason), heard)
+    return Findings(side, p, valid & one & two & (not by_itself), _first_reason(heard.reason), heard, by_itself)
 
 
-def combine_parts(verdicts: dict[str, Verdicts]) -> Verdicts | None:
+def combine_parts(verdicts: dict[str, Verdicts], *, both_orders: bool = True) -> Verdicts | None:
     """What the parts of each hearing say together, as `evenhand.verdict.combine` does for one."""
-    parts = [heard for name, heard in verdicts.items() if name != "overall"]
+    parts = [verdicts[name] for name in parts_of(verdicts, both_orders=both_orders)]
     if len(verdicts) < 2 or len(parts) < 2:
         return None
     label, p, mass, reason = zip(

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from evenhand.errors import InputError, TemplateError
-from evenhand.pairs import Pair
+from evenhand.pairs import BY_ITSELF, Pair
 from evenhand.people import People, votes_on
 from evenhand.protocol import Protocol, built_in_names
 from evenhand.store import Annotator, Store, Task
@@ -296,11 +296,12 @@ def _choices(store: Store) -> dict[str, tuple[str, Sequence[str], dict[str, Any]
     alone = {_ALONE: (_ALONE, ["overall"], {"text": "", "questions": {"overall": "Which response is better?"}})}
     return alone | {
         protocol.name: (
-            f"{protocol.name}: {', '.join(protocol.dimensions)}",
-            protocol.dimensions,
+            f"{protocol.name}: {', '.join(compared)}",
+            compared,
             rubric_of(protocol),
         )
         for protocol in ordered
+        if (compared := tuple(name for name in protocol.dimensions if name not in BY_ITSELF))
     }
 
 
@@ -310,13 +311,15 @@ def rubric_of(protocol: Protocol) -> dict[str, Any]:
     >>> rubric_of(Protocol.load("chained"))["questions"]["format"]
     'Best on format: A, B, or tie?'
     """
+    compared = [ask for ask in protocol.asks if ask.dimensions[0] not in BY_ITSELF]
+    before = dict.fromkeys(turn for ask in compared for turn in protocol.turns[ask.start : ask.turns])
     said = [
         "".join(piece for piece in turn.pieces if isinstance(piece, str))
-        for turn in protocol.turns
+        for turn in before
         if turn.role == "system"
     ]
     questions: dict[str, str] = {}
-    for ask in protocol.asks:
+    for ask in compared:
         closing = protocol.turns[ask.turns - 1].pieces[-1]
         line = closing.rstrip().rsplit("\n", 1)[-1] if isinstance(closing, str) else ""
         questions |= {name: line for name in ask.dimensions if line and len(ask.dimensions) == 1}
