@@ -88,7 +88,7 @@ def main() -> None:
     args = parser.parse_args()
     print("| protocol | pairs | new tokens a pair | evenhand, tokens/s | bare llama.cpp, tokens/s | ratio |")
     print("|---|--:|--:|--:|--:|--:|")
-    for protocol in ("overall", "chained"):
+    for protocol in ("overall", "chained", "weighed"):
         rows = list(measure(args.judge, protocol, args.pairs))
         ours, our_seconds, theirs, their_seconds = (sum(column) for column in zip(*rows, strict=True))
         mine, bare = ours / our_seconds, theirs / their_seconds

@@ -33,7 +33,7 @@ from evenhand.runner import Run
 from evenhand.verdict import log_odds
 
 SEED = 0
-PROTOCOLS = ("holistic", "overall", "chained")
+PROTOCOLS = ("holistic", "overall", "chained", "weighed")
 SETS = ("llmbar", "pandalm")
 HALVES = ("choose", "report", "fresh")
 

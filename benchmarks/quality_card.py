@@ -17,10 +17,11 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from evenhand.api import default_protocol
 from evenhand.engines.catalog import DEFAULT_MODEL
 from quality import SEED, read, split
 
@@ -47,16 +48,16 @@ def evenhand(work: Path, *words: str) -> str:
     return subprocess.run(command, cwd=work, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def cards(work: Path, name: str, *flags: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def cards(work: Path, protocol: str, name: str, *flags: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each question that people answered on this set, with its card."""
-    answer = json.loads(evenhand(work, "card", "chained", "--db", f"{name}.db", *RENAME, *flags, "--json"))
+    answer = json.loads(evenhand(work, "card", protocol, "--db", f"{name}.db", *RENAME, *flags, "--json"))
     dimensions = answer["judges"][0]["dimensions"]
     yield from ((question, dimensions[question]) for question in QUESTIONS if question in dimensions)
 
 
-def calibrations(work: Path, name: str) -> Iterator[tuple[str, dict[str, Any] | str]]:
+def calibrations(work: Path, protocol: str, name: str) -> Iterator[tuple[str, dict[str, Any] | str]]:
     """Each question with what was fitted to people's answers, or why nothing was."""
-    answer = json.loads(evenhand(work, "calibrate", "chained", "--db", f"{name}.db", *RENAME, "--json"))
+    answer = json.loads(evenhand(work, "calibrate", protocol, "--db", f"{name}.db", *RENAME, "--json"))
     found: dict[str, Any] = {fitted["dimension"]: fitted for fitted in answer["calibrations"]}
     found |= {refused["dimension"]: refused["reason"] for refused in answer["refused"]}
     yield from ((question, found[question]) for question in QUESTIONS if question in found)
@@ -74,8 +75,9 @@ def card_table(plain: Cards) -> Iterator[str]:
     heads = ("set", "question", "decided pairs", "forward, hard", "both orders, hard", "both orders, pooled")
     yield "| " + " | ".join((*heads, "longer output", "one person", "judge, by the same", "kappa", "trust")) + " |"
     yield "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|"
-    for name, title in SETS.items():
-        for question, card in plain[name].items():
+    for name, found in plain.items():
+        title = SETS[name]
+        for question, card in found.items():
             readings, ceiling = card["readings"], card["ceiling"] or {}
             cells = [
                 title,
@@ -92,12 +94,13 @@ def card_table(plain: Cards) -> Iterator[str]:
             yield "| " + " | ".join(cells) + " |"
 
 
-def calibration_table(work: Path) -> Iterator[str]:
+def calibration_table(work: Path, protocol: str, sets: Sequence[str]) -> Iterator[str]:
     heads = ("set", "question", "labels", "ties", "slope", "length", "log-loss", "held out", "by shares alone")
     yield "| " + " | ".join((*heads, "same verdict", "held out", "most frequent", "right side", "held out")) + " |"
     yield "|---|---|" + "--:|" * 12
-    for name, title in SETS.items():
-        for question, fit in calibrations(work, name):
+    for name in sets:
+        title = SETS[name]
+        for question, fit in calibrations(work, protocol, name):
             if isinstance(fit, str):
                 yield f"| {title} | {question} | refused: {fit} |" + " |" * 11
                 continue
@@ -121,14 +124,14 @@ def calibration_table(work: Path) -> Iterator[str]:
             yield "| " + " | ".join(cells) + " |"
 
 
-def calibrated_table(plain: Cards, work: Path) -> Iterator[str]:
+def calibrated_table(plain: Cards, work: Path, protocol: str) -> Iterator[str]:
     """The card as it is, and with what was fitted to the same labels."""
     heads = ("right side", "same verdict", "kappa", "Brier, three-way", "calibration error")
     yield "| set | question | " + " | ".join(f"{head} | calibrated" for head in heads) + " | by chance |"
     yield "|---|---|" + "--:|" * (2 * len(heads) + 1)
-    for name, title in SETS.items():
-        fitted = dict(cards(work, name, "--calibrated"))
-        for question, card in plain[name].items():
+    for name, found in plain.items():
+        title, fitted = SETS[name], dict(cards(work, protocol, name, "--calibrated"))
+        for question, card in found.items():
             pairs = zip(_meaning(card), _meaning(fitted[question]), strict=True)
             cells = [share(value) for pair in pairs for value in pair]
             chance = fitted[question]["meaning"]["reliability"]["ece_of_chance"]
@@ -152,17 +155,20 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="the folder with the three files")
     parser.add_argument("--work", type=Path, default=Path("cards"), help="where pairs and verdicts are kept")
     parser.add_argument("--judge", default=DEFAULT_MODEL)
+    parser.add_argument("--protocol", default=default_protocol(DEFAULT_MODEL))
+    parser.add_argument("--sets", nargs="+", choices=tuple(SETS), default=tuple(SETS))
     parser.add_argument("--table", action="store_true", help="only print what has been judged")
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     if not args.table:
         write_pairs(args.data, args.work)
-        for name in SETS:
-            evenhand(args.work, "judge", f"{name}.jsonl", "--db", f"{name}.db", "--judge", args.judge)
-    plain = {name: dict(cards(args.work, name)) for name in SETS}
+        for name in args.sets:
+            judge = ("--judge", args.judge, "--protocol", args.protocol)
+            evenhand(args.work, "judge", f"{name}.jsonl", "--db", f"{name}.db", *judge)
+    plain = {name: dict(cards(args.work, args.protocol, name)) for name in args.sets}
     print(*card_table(plain), "", sep="\n")
-    print(*calibration_table(args.work), "", sep="\n")
-    print(*calibrated_table(plain, args.work), sep="\n")
+    print(*calibration_table(args.work, args.protocol, args.sets), "", sep="\n")
+    print(*calibrated_table(plain, args.work, args.protocol), sep="\n")
 
 
 if __name__ == "__main__":

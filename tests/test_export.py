@@ -326,3 +326,13 @@ def test_a_hostile_name_is_text_in_a_csv(tmp_path: Path) -> None:
     with out.open(newline="") as file:
         [row] = csv.DictReader(file)
     assert (row["pair"], row["model_1"], row["model_2"]) == ("'@SUM(1)", '\'=HYPERLINK("x")', "'\tnew")
+
+
+def test_what_nobody_labels_does_not_keep_another_conversation_from_being_taken() -> None:
+    labels = dict.fromkeys(("precision", "correctness", "format", "overall"), "1")
+    weighed, chained = (
+        list(judge_rows(Protocol.load(name), [(Pair("q", "x", "y"), labels)]))  # type: ignore[list-item]
+        for name in ("weighed", "chained")
+    )
+    assert [row["prompt"] for row in weighed] == [row["prompt"] for row in chained]
+    assert [row["ask"] for row in weighed] == [2, 3, 4, 5] * 2

@@ -16,6 +16,8 @@ import pytest
 
 from evenhand import EngineError, InputError, Judge, Pair, Protocol, ScriptedEngine
 from evenhand.engines.base import Answer
+from evenhand.engines.catalog import ModelFile
+from evenhand.engines.llama import LlamaEngine
 from evenhand.engines.scripted import Script
 from evenhand.protocol import Prompt
 
@@ -362,3 +364,8 @@ def test_a_judge_over_a_database_that_another_process_uses(db: Path) -> None:
         mine = sum(j["overall"].side is not None for j in judge.judge(pairs(100)))
         said, _ = other.communicate(timeout=60)
     assert (mine, said) == (100, b"100\n")
+
+
+def test_the_default_protocol_goes_by_where_the_model_runs(smollm: ModelFile) -> None:
+    with Judge(LlamaEngine(smollm)) as here, Judge(scripted()) as elsewhere:
+        assert (here.setup.protocol.name, elsewhere.setup.protocol.name) == ("weighed", "chained")

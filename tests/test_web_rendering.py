@@ -17,6 +17,7 @@ from evenhand.web import charts
 from evenhand.web.code import highlight
 from evenhand.web.conversation import retell
 from evenhand.web.differences import MOST_WORDS, mark_differences
+from evenhand.web.labelling import rubric_of
 from evenhand.web.markdown import MARKDOWN_LIMIT, render, render_markdown
 from evenhand.web.text import visible
 from web_server import HOSTILE
@@ -198,7 +199,10 @@ def test_markdown_is_markdown() -> None:
 # -- the conversation ------------------------------------------------------------------------------
 
 
-@given(texts, texts, texts, st.sampled_from(built_in_names()), st.sampled_from(ORDERS))
+ONE_CONVERSATION = [name for name in built_in_names() if name != "weighed"]
+
+
+@given(texts, texts, texts, st.sampled_from(ONE_CONVERSATION), st.sampled_from(ORDERS))
 @settings(max_examples=60, deadline=None)
 def test_a_conversation_is_retold_word_for_word(task: str, one: str, two: str, name: str, order: str) -> None:
     pair = Pair(task, one, two)
@@ -215,6 +219,25 @@ def test_a_conversation_is_retold_word_for_word(task: str, one: str, two: str, n
     assert theirs == [text for text in (task, *pair.shown(shown)) if text]
     assert sum(p.kind == "answer" for turn in told.turns for p in turn.pieces) == len(labels)
     assert told.turns[-1].pieces[0].text == labels[-1]
+
+
+@pytest.mark.parametrize("answered", [1, 2, 5])
+def test_each_conversation_of_a_protocol_is_told(answered: int) -> None:
+    said = ["yes", "A", "tie", "B", "A"][:answered]
+    protocol, pair = Protocol.load("weighed"), Pair("Hi", "Hello.", "Yo.")
+    told = retell(protocol, pair, "forward", [Answer(word) for word in said], raw=False)
+    answers = [piece.text for turn in told.turns for piece in turn.pieces if piece.kind == "answer"]
+    assert answers == said
+    theirs = [piece.text for turn in told.turns for piece in turn.pieces if piece.kind == "theirs"]
+    assert theirs == ["Hi", "Hello."] + ["Hi", "Hello.", "Yo."] * (answered > 1)
+    assert [turn.role for turn in told.turns].count("system") == (2 if answered > 1 else 1)
+    assert [verdict.word for verdict in told.verdicts] == said
+
+
+def test_people_are_not_asked_what_is_asked_of_one_response() -> None:
+    rubric = rubric_of(Protocol.load("weighed"))
+    assert rubric == rubric_of(Protocol.load("chained"))
+    assert "alone" not in rubric["questions"]
 
 
 def test_a_hearing_without_an_answer_is_told_up_to_its_question() -> None:
