@@ -81,12 +81,7 @@ def gate(
     ] = "",
     protocol: Annotated[
         str,
-        typer.Option(
-            "--protocol",
-            "-p",
-            metavar="NAME|FILE",
-            help="As for judge; with pairs, so is the default.",
-        ),
+        typer.Option("--protocol", "-p", metavar="NAME|FILE", help="As for judge; with pairs, so is the default."),
     ] = "",
     on: OnOption = "",
     margin: Annotated[

@@ -122,11 +122,7 @@ def judge(
     hardware = Hardware(context, threads, gpu_layers)
     endpoint = endpoint_settings(settings, samples, concurrency)
     limits = Limits(concurrency, requests_per_minute, tokens_per_minute, max_requests, max_cost)
-    template, chosen, price = (
-        load_protocol(protocol, spec),
-        orders_from(orders),
-        find_price(spec, prices),
-    )
+    template, chosen, price = load_protocol(protocol, spec), orders_from(orders), find_price(spec, prices)
     clashing = {"--until-decided": until_decided, "--dry-run": dry_run, "--db": db != DEFAULT_DB}
     if check_options(ray, out, workers, clashing):
         names, read_here = inputs_of(pairs, candidate, baseline, reading)
@@ -190,10 +186,7 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Judge one pair on the spot."""
-    template, chosen = (
-        load_protocol(protocol, spec),
-        orders_from(orders),
-    )  # before a model is fetched
+    template, chosen = load_protocol(protocol, spec), orders_from(orders)  # before a model is fetched
     engine = open_judge(spec, Hardware(context, threads, gpu_layers), endpoint_settings(settings, samples))
     with Judge(engine, template, db=db, orders=chosen, raw_markup=raw_markup) as judge:
         judgment = judge.compare(instruction, a, b)
