@@ -124,8 +124,8 @@ class LlamaEngine(Engine):
         params.hostnames = ["127.0.0.1"]
         params.port = 0  # any that is free
         params.api_keys = [key]
-        params.n_ctx = self.context
-        params.n_parallel, params.kv_unified = SLOTS, True  # they share the context
+        # A context for each: in a common one, what a conversation holds moves the last digits of the other's answers.
+        params.n_ctx, params.n_parallel, params.kv_unified = self.context * SLOTS, SLOTS, False
         params.cache_ram_mib = 0  # the slots' own cache is enough: pairs share their prefixes and come in turn
         params.ui = params.endpoint_slots = False
         params.verbosity = -1
