@@ -124,7 +124,7 @@ class LlamaEngine(Engine):
         params.hostnames = ["127.0.0.1"]
         params.port = 0  # any that is free
         params.api_keys = [key]
-        # A context for each: in a common one, what a conversation holds moves the last digits of the other's answers.
+        # A context for each: in a common one, what one conversation holds moves the last digits of the other.
         params.n_ctx, params.n_parallel, params.kv_unified = self.context * SLOTS, SLOTS, False
         params.cache_ram_mib = 0  # the slots' own cache is enough: pairs share their prefixes and come in turn
         params.ui = params.endpoint_slots = False
