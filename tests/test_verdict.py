@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.engines.base import Answer, Token
-from evenhand.pairs import Side
+from evenhand.judge import Hearing, Judgment
+from evenhand.pairs import Pair, Side
 from evenhand.protocol import Order
 from evenhand.verdict import (
     LABELS,
@@ -21,6 +22,7 @@ from evenhand.verdict import (
     Label,
     Verdict,
     combine,
+    found_on,
     invalid,
     known_label,
     label_of,
@@ -564,3 +566,12 @@ def test_what_is_said_of_one_response_counts_in_both_orders_only() -> None:
     assert one == combine(compared)
     assert both.p is not None
     assert both.p["A"] > both.p["B"]
+
+
+@pytest.mark.parametrize("dimensions", [["alone", "beside"], ["alone", "format"], ["beside", "format", "overall"]])
+def test_one_order_has_the_same_findings_as_both(dimensions: list[str]) -> None:
+    words = {"alone": "yes", "beside": "no", "format": "B", "overall": "tie"}
+    heard = Hearing({name: read_answer(Answer(words[name]), [name])[0] for name in dimensions})
+    pair = Pair("Hi", "x", "y")
+    for hearings in ({"forward": heard}, {"forward": heard, "swapped": heard}):
+        assert tuple(Judgment.of(pair, hearings).findings) == found_on(dimensions)  # type: ignore[arg-type]

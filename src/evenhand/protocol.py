@@ -156,6 +156,15 @@ class Protocol:
         """The dimensions in the order in which they are asked."""
         return tuple(dimension for ask in self.asks for dimension in ask.dimensions)
 
+    def last_asks(self, answered: int | None = None) -> list[int]:
+        """The last ask of each conversation, or the last that was answered if only so many were; one at least.
+
+        >>> Protocol.load("weighed").last_asks(), Protocol.load("weighed").last_asks(0)
+        ([0, 4], [0])
+        """
+        asks = self.asks if answered is None else self.asks[: max(answered, 1)]
+        return list({ask.conversation: number for number, ask in enumerate(asks)}.values())
+
     @cached_property
     def _fixed(self) -> tuple[Turn | None, ...]:
         """The turns that are the same for every pair, made once: a worked example is many of them."""
@@ -454,20 +463,17 @@ class _Reader:
         if self.role != "assistant" and self.dialect:
             raw.append("\n" * (self.dialect is CHATML and not str(raw[-1]).endswith("\n")))
             raw.append(self.dialect.open("assistant"))
-        dimensions = (
-            self._said_outright(len(self.asks), asked_of)
-            if "asks" in self.front
-            else (asked_of,)
-            if asked_of
-            else self._named(self.turns[-1])
-        )
+        dimensions = self._dimensions(self.turns[-1], asked_of)
         self._refuse_twice_asked(dimensions)
         own = tuple(p for p in raw if p != "")
         self.asks.append(Ask(len(self.turns), dimensions, own, self.start, self.conversation))
         self.raw.append("")  # marks the break
 
-    def _named(self, turn: TemplateTurn) -> tuple[str, ...]:
-        """The dimensions that the closing question names."""
+    def _dimensions(self, turn: TemplateTurn, asked_of: str | None) -> tuple[str, ...]:
+        if "asks" in self.front:
+            return self._said_outright(len(self.asks), asked_of)
+        if asked_of:
+            return (asked_of,)
         closing = _closing(turn)
         if not _QUESTION.search(closing):
             raise self._error(

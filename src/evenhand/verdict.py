@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -182,18 +182,15 @@ def combine(verdicts: Mapping[str, Verdict], *, both_orders: bool = True) -> Ver
 
     Each part is a noisy view of the same pair, and the mean of their log-odds is steadier than any of them.
     Overall is left out: asked last, it repeats what was said before it (docs/quality.md has the figures). None
-    where there are fewer than two parts; one invalid part makes the whole invalid. What was said of a response by
-    itself counts where both orders are heard: in one of them it is about one response only.
+    where there are fewer than two parts; one invalid part makes the whole invalid.
 
     >>> half = {"A": 0.5, "B": 0.25, "tie": 0.25}
     >>> combine({name: Verdict(name, "A", half, 0.9) for name in ("format", "precision")}).p["A"]
     0.5
     """
-    if len(verdicts) < 2:
+    if COMBINED not in found_on(verdicts):
         return None
     parts = [verdicts[name] for name in parts_of(verdicts, both_orders=both_orders)]
-    if len(parts) < 2:
-        return None
     broken = next((part for part in parts if part.label is None), None)
     if broken is not None:
         return Verdict(COMBINED, None, invalid=broken.invalid, raw=broken.raw)
@@ -206,20 +203,24 @@ def combine(verdicts: Mapping[str, Verdict], *, both_orders: bool = True) -> Ver
 def parts_of(dimensions: Iterable[str], *, both_orders: bool = True) -> list[str]:
     """The dimensions that "combined" is made of.
 
+    What was said of a response by itself counts where both orders are heard: in one of them it is about one
+    response only, and is taken where there is nothing else.
+
     >>> parts_of(["alone", "format", "overall"]), parts_of(["alone", "format", "overall"], both_orders=False)
     (['alone', 'format'], ['format'])
     """
-    return [name for name in dimensions if name != "overall" and (both_orders or name not in BY_ITSELF)]
+    parts = [name for name in dimensions if name != "overall"]
+    compared = [name for name in parts if name not in BY_ITSELF]
+    return parts if both_orders else compared or parts
 
 
-def found_on(dimensions: Sequence[str]) -> tuple[str, ...]:
+def found_on(dimensions: Collection[str]) -> tuple[str, ...]:
     """All that there are findings on where these dimensions are asked: they, and what several parts say together.
 
     >>> found_on(["precision", "format", "overall"]), found_on(["overall"])
     (('precision', 'format', 'overall', 'combined'), ('overall',))
     """
-    parts = [name for name in dimensions if name != "overall"]
-    return (*dimensions, COMBINED) if len(parts) > 1 else tuple(dimensions)
+    return (*dimensions, COMBINED) if len(parts_of(dimensions)) > 1 else tuple(dimensions)
 
 
 def headline(dimensions: Sequence[str]) -> str:

@@ -43,10 +43,10 @@ def protocols_show(
         return
     pair = next(iter(sample_pairs()))
     said = [", ".join(Verdict(dimension, "A").word for dimension in ask.dimensions) for ask in protocol.asks[:-1]]
-    lasts = {ask.conversation: number for number, ask in enumerate(protocol.asks)}
-    for conversation, last in lasts.items():
+    lasts = protocol.last_asks()
+    for number, last in enumerate(lasts, 1):
         if len(lasts) > 1:
-            console.out.print(f"[dim]conversation {conversation + 1} of {len(lasts)}[/]")
+            console.out.print(f"[dim]conversation {number} of {len(lasts)}[/]")
         prompt = protocol.prompt(pair, "forward", last, said)
         console.out.print(console.conversation(render(prompt.turns, protocol.dialect)), soft_wrap=True)
     if said:
@@ -79,15 +79,11 @@ def _protocol_facts(protocol: Protocol) -> dict[str, Any]:
         "dialect": protocol.dialect.name,
         "turns": len(protocol.turns),
         "asks": [list(ask.dimensions) for ask in protocol.asks],
-        "conversations": _conversations(protocol),
+        "conversations": len(protocol.last_asks()),
         "fingerprint": protocol.fingerprint,
     }
 
 
-def _conversations(protocol: Protocol) -> int:
-    return protocol.asks[-1].conversation + 1
-
-
 def _in_conversations(protocol: Protocol) -> str:
-    number = _conversations(protocol)
+    number = len(protocol.last_asks())
     return f" in {number} conversations" if number > 1 else ""

@@ -17,7 +17,7 @@ from evenhand.errors import InputError
 from evenhand.pairs import BY_ITSELF, COMBINED
 from evenhand.protocol import ORDERS, Order
 from evenhand.shards.reading import Shards, leading
-from evenhand.verdict import LABELS, parts_of
+from evenhand.verdict import LABELS, found_on, parts_of
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int8]
@@ -132,9 +132,9 @@ def pool_orders(heard: Verdicts, orders: Sequence[Order], *, by_itself: bool = F
 
 def combine_parts(verdicts: dict[str, Verdicts], *, both_orders: bool = True) -> Verdicts | None:
     """What the parts of each hearing say together, as `evenhand.verdict.combine` does for one."""
-    parts = [verdicts[name] for name in parts_of(verdicts, both_orders=both_orders)]
-    if len(verdicts) < 2 or len(parts) < 2:
+    if COMBINED not in found_on(verdicts):
         return None
+    parts = [verdicts[name] for name in parts_of(verdicts, both_orders=both_orders)]
     label, p, mass, reason = zip(
         *(_combine(parts, column) for column in range(parts[0].label.shape[1])), strict=True
     )

@@ -60,7 +60,7 @@ def retell(protocol: Protocol, pair: Pair, order: Order, answers: Sequence[Answe
     read = [read_answer(answer, ask.dimensions, pair.texts) for answer, ask in asked]
     said = [_OPEN + ", ".join(v.word for v in verdicts) + _CLOSE for verdicts in read]
     turns: list[ShownTurn] = []
-    for last in _lasts(protocol, len(answers)):
+    for last in protocol.last_asks(len(answers)):
         prompt = protocol.prompt(pair, order, last, said, raw=raw)
         if prompt.raw is not None:
             told = [ShownTurn("as sent", tuple(_pieces(prompt.raw)))]
@@ -71,12 +71,6 @@ def retell(protocol: Protocol, pair: Pair, order: Order, answers: Sequence[Answe
             turns.append(ShownTurn("assistant", (_piece("answer", answers[last].text),)))
     notes = tuple(dict.fromkeys(note for answer in answers for note in answer.notes))
     return Conversation(tuple(turns), tuple(v for verdicts in read for v in verdicts), notes)
-
-
-def _lasts(protocol: Protocol, answered: int) -> list[int]:
-    """The last ask that was answered in each conversation of a protocol; the first one, where none was."""
-    asked = protocol.asks[: max(answered, 1)]
-    return list({ask.conversation: number for number, ask in enumerate(asked)}.values())
 
 
 def _mark_common(turns: Sequence[ShownTurn]) -> list[ShownTurn]:
