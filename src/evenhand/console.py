@@ -124,7 +124,7 @@ def notes(summary: Summary) -> Iterator[str]:
     if masses and min(masses) < LOW_MASS:
         yield (
             f"[red]label mass[/] {percent(min(masses))}: this judge would rather say something else"
-            " than A, B or tie. It is not a judge; do not trust its verdicts."
+            " than what it was asked for. It is not a judge; do not trust its verdicts."
         )
     if any(tally.facts()["small"] for tally in summary.tallies.values()):
         yield "fewer than 30 instructions: n is small, the intervals are wide, and rightly so."
