@@ -12,17 +12,9 @@ import pytest
 from evenhand import Judge, Pair, ScriptedEngine, Store
 from evenhand.errors import InputError, PairError
 from evenhand.pairs import Side, pair_from
-from evenhand.people import (
-    People,
-    import_labels,
-    label_of,
-    label_rows,
-    majority,
-    own_votes,
-    read_votes,
-    votes_on,
-)
+from evenhand.people import People, import_labels, label_rows, read_votes
 from evenhand.store import HumanLabel
+from evenhand.votes import label_of, majority, own_votes, votes_on
 from test_cli import evenhand, facts_of
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -72,7 +72,7 @@ def test_a_pair_comes_back_as_it_was(db: Path, text: str) -> None:
     with Store(db) as store:
         enter(store, pair)
     with Store(db) as store:
-        assert only_judgment(store).pair == pair
+        assert store.pages.pair(1) == pair
 
 
 @pytest.mark.parametrize("text", ODD_TEXTS.values(), ids=ODD_TEXTS.keys())
@@ -92,7 +92,7 @@ def test_any_text_and_metadata_come_back(text: str, metadata: Mapping[str, objec
     pair = Pair(text, text, text, metadata=metadata)
     with Store(":memory:") as store:
         enter(store, pair)
-        assert only_judgment(store).pair == pair
+        assert store.pages.pair(1) == pair
 
 
 def test_verdicts_come_back_in_both_orders(db: Path) -> None:
@@ -132,10 +132,15 @@ def test_an_answer_ends_a_failure(db: Path) -> None:
     assert rows(db, "SELECT * FROM failures") == []
 
 
-def test_what_was_put_on_the_docket_and_never_heard_is_not_asked(db: Path) -> None:
+def test_what_was_never_asked_has_no_outcome_and_is_counted(db: Path) -> None:
     with Store(db) as store:
-        enter(store)
-        assert only_judgment(store)["overall"].invalid == "not_asked"
+        hearings = enter(store).hearings
+        assert list(store.judgments(only_judge(store))) == []
+        assert store.outcomes.unfinished(1) == 1
+        store.record(hearings["forward"], 0, Answer("A"), [Verdict("overall", "A")])
+        assert store.outcomes.unfinished(1) == 1, "half of a pair is not a pair"
+        store.record(hearings["swapped"], 0, Answer("A"), [Verdict("overall", "A")])
+        assert store.outcomes.unfinished(1) == 0
 
 
 def test_the_same_answer_twice_is_kept_once(db: Path) -> None:
@@ -145,7 +150,7 @@ def test_the_same_answer_twice_is_kept_once(db: Path) -> None:
         store.record(hearing, 0, Answer("A"), [Verdict("overall", "A")])
         store.record(hearing, 0, Answer("B"), [Verdict("overall", "B")])
         assert [answer.text for answer in store.answers(hearing)] == ["A"]
-        assert only_judgment(store)["overall"].heard("forward") == "1"
+    assert rows(db, "SELECT label FROM verdicts") == [("A",)]
 
 
 def test_a_run_is_kept_with_what_it_used(db: Path) -> None:
@@ -170,7 +175,8 @@ def test_a_new_label_or_metadata_replaces_the_old(db: Path) -> None:
     with Store(db) as store:
         enter(store, Pair("Hi", "x", "y", id="p1", metadata={"topic": "old"}))
         enter(store, Pair("Hi", "x", "y", id="p1", labels={"overall": "2"}))
-        pair = only_judgment(store).pair
+        pair = store.pages.pair(1)
+    assert pair is not None
     assert (pair.labels, pair.metadata) == ({"overall": "2"}, {})
 
 
@@ -463,7 +469,8 @@ def test_a_damaged_file_is_named(db: Path) -> None:
 def test_damage_found_while_reading_is_named_too(db: Path) -> None:
     with Store(db) as store:
         for number in range(200):
-            enter(store, Pair(f"Hi {number}", "x" * 200, "y"))
+            for hearing in enter(store, Pair(f"Hi {number}", "x" * 200, "y")).hearings.values():
+                store.record(hearing, 0, Answer("A"), [Verdict("overall", "A")])
     with closing(sqlite3.connect(db)) as base:
         (page,) = base.execute("SELECT rootpage FROM sqlite_master WHERE name = 'pairs'").fetchone()
     data = bytearray(db.read_bytes())

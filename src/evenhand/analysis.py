@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from evenhand.errors import InputError
 from evenhand.judge import Judgment
 from evenhand.pairs import Pair, Side
-from evenhand.people import People, votes_on
+from evenhand.people import People
 from evenhand.report import VALUE_OF, Summary, cluster_of, expected_value, interval
+from evenhand.votes import votes_on
 
 if TYPE_CHECKING:
     from evenhand.stats.ppi import Needed, Powered

@@ -13,13 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.judge import Judgment
 from evenhand.pairs import Pair
-from evenhand.people import People, majority, votes_on
+from evenhand.people import People
 from evenhand.stats.agreement import CATEGORIES, MAX_PEOPLE, MISSING, TIE, Codes
 from evenhand.stats.agreement import People as AmongPeople
 from evenhand.stats.agreement import people as among_people
 from evenhand.stats.clustered import Array
 from evenhand.store import JudgeRow, Records
 from evenhand.verdict import SIDES, Finding, log_odds
+from evenhand.votes import majority, votes_on
 
 CODES = {None: MISSING, "1": 0, "2": 1, "tie": TIE}
 Mend = Callable[[Pair, Finding], Finding]

@@ -90,7 +90,15 @@ class Judgment:
     def of(cls, pair: Pair, hearings: Mapping[Order, Hearing], seconds: float = 0.0) -> Judgment:
         """Bring hearings together."""
         heard = list(hearings.values())
-        dimensions = heard[0].verdicts
+        asked = sum([hearing.asked for hearing in heard])
+        usage = Usage.total([hearing.usage for hearing in heard]) if asked else NOTHING
+        notes = frozenset().union(*[hearing.notes for hearing in heard])
+        return cls(pair, cls.outcomes_of(hearings), usage, asked, seconds, notes)
+
+    @staticmethod
+    def outcomes_of(hearings: Mapping[Order, Hearing]) -> dict[str, Finding]:
+        """What each dimension comes to over the orders, and the parts together where there are several."""
+        dimensions = next(iter(hearings.values())).verdicts
         findings = {
             name: pool(name, {order: hearing.verdicts[name] for order, hearing in hearings.items()})
             for name in dimensions
@@ -102,10 +110,7 @@ class Judgment:
             }
             if parts := {order: verdict for order, verdict in together.items() if verdict is not None}:
                 findings[COMBINED] = pool(COMBINED, parts)
-        asked = sum([hearing.asked for hearing in heard])
-        usage = Usage.total([hearing.usage for hearing in heard]) if asked else NOTHING
-        notes = frozenset().union(*[hearing.notes for hearing in heard])
-        return cls(pair, findings, usage, asked, seconds, notes)
+        return findings
 
 
 def orders_of(pair: Pair, orders: Orders, seed: int = 0) -> tuple[Order, ...]:

@@ -9,9 +9,8 @@ Votes are looked for in three places, and count alike:
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -20,57 +19,26 @@ from typing import Any
 from evenhand.ballots import plain_row
 from evenhand.errors import InputError, PairError
 from evenhand.files import RowFault
-from evenhand.pairs import TEXT_FIELDS, Pair, Side, digest, read_label, read_rows
-from evenhand.protocol import Order
+from evenhand.pairs import TEXT_FIELDS, Pair, Side, digest, read_rows
 from evenhand.store import HumanLabel, Records, Store
+from evenhand.votes import (
+    FILE,
+    OVERALL,
+    SHOWN,
+    Said,
+    gather_votes,
+    label_of,
+    own_votes,
+    parsed,
+    row_votes,
+    side_of,
+)
 
-# Who speaks where a file gives a label and does not say whose it is.
-FILE = "file"
-OVERALL = "overall"
-# A dimension that evenhand makes out of others has no labels of its own: people were asked for the whole.
-_ASKED_AS = {"combined": OVERALL}
 _BATCH = 1000
 _EXAMPLES = 5
 # The words for fields in files of single votes.
 _PERSON = ("annotator", "annotator_id", "worker", "rater", "user")
 _SAID = ("label", "side", "verdict", "vote", "winner", "preference")
-_SHOWN: dict[str, Order] = {
-    **dict.fromkeys(("forward", "1 shown first"), "forward"),
-    **dict.fromkeys(("swapped", "2 shown first"), "swapped"),
-}
-
-
-_OTHER_SIDE: dict[Side | None, Side] = {"1": "2", "2": "1", "tie": "tie"}
-_OTHER_ORDER: dict[Order | None, Order] = {"forward": "swapped", "swapped": "forward"}
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """One vote as a file gives it: of a pair that is named by its texts or only by its id."""
-
-    key: str  # of the texts; empty where the file has only an id
-    id: str
-    dimension: str
-    annotator: str
-    side: Side | None
-    order: Order | None = None
-    note: str = ""
-    seconds: float | None = None
-    flipped: str = ""  # the key of the same texts with their sides exchanged
-
-    def exchanged(self) -> Said:
-        """The same vote on the pair whose sides stand the other way round."""
-        side, order = _OTHER_SIDE.get(self.side), _OTHER_ORDER.get(self.order)
-        return replace(self, key=self.flipped, flipped=self.key, side=side, order=order)
-
-    def label(self, key: str, source: str) -> HumanLabel:
-        """The vote as the store keeps it."""
-        return HumanLabel(
-            key, self.dimension, self.annotator, self.side, self.order, self.note, self.seconds, source
-        )
-
-
-Votes = Mapping[str, Mapping[str, Side]]
 
 
 class People:
@@ -93,17 +61,10 @@ class People:
 
     def votes(self, pair: Pair) -> dict[str, dict[str, Side]]:
         """The votes on a pair, by dimension and person; the table has the last word where both places speak."""
-        found: dict[str, dict[str, Side]] = {}
-        try:
-            own = own_votes(pair)
-        except ValueError:
-            own, self.unreadable = [], self.unreadable + 1
         kept = self._book.of(pair.key) if self._kept else []
-        told = [(vote.dimension, vote.annotator, vote.side) for vote in own]
-        told += [(label.dimension, label.annotator, label.side) for label in kept]
-        for dimension, who, side in told:
-            if side is not None:
-                found.setdefault(self._rename.get(dimension, dimension), {})[who] = side
+        told = [(label.dimension, label.annotator, label.side) for label in kept]
+        found, readable = gather_votes(pair, told, self._rename)
+        self.unreadable += not readable
         return found
 
     def label(self, pair: Pair, dimension: str) -> Side | None:
@@ -111,103 +72,9 @@ class People:
         return label_of(self.votes(pair), dimension)
 
 
-def votes_on(votes: Votes, dimension: str) -> Mapping[str, Side]:
-    """The votes that speak of a dimension; for `combined` those on overall.
-
-    >>> votes_on({"overall": {"ann": "1"}}, "combined")
-    {'ann': '1'}
-    """
-    return votes.get(dimension) or votes.get(_ASKED_AS.get(dimension, dimension), {})
-
-
-def label_of(votes: Votes, dimension: str) -> Side | None:
-    """What most people said of a dimension; None without a strict majority.
-
-    >>> label_of({"overall": {"ann": "1", "ben": "2"}}, "overall") is None
-    True
-    """
-    return majority(votes_on(votes, dimension).values())
-
-
-def majority(sides: Iterable[Side]) -> Side | None:
-    """What more than half of them say; None where no side has so many.
-
-    >>> majority(["1", "tie", "1"]), majority(["1", "2"]), majority([])
-    ('1', None, None)
-    """
-    counts = Counter(sides)
-    if not counts:
-        return None
-    side, most = counts.most_common(1)[0]
-    return side if 2 * most > counts.total() else None
-
-
-def own_votes(pair: Pair) -> list[Said]:
-    """The votes that stand in the pairs' own file; raises ValueError where a field of votes holds something else.
-
-    >>> [(v.annotator, v.side) for v in own_votes(Pair("Hi", "x", "y", labels={"overall": "tie"}))]
-    [('file', 'tie')]
-    """
-    found = list(_row_votes(pair.metadata, pair.key, pair.id))
-    voted = {vote.dimension for vote in found}
-    found += [Said(pair.key, pair.id, d, FILE, side) for d, side in pair.labels.items() if d not in voted]
-    return found
-
-
-# -- fields of votes in a row of pairs --------------------------------------------------------------------
-
-
-def _row_votes(row: Mapping[str, Any], key: str, name: str) -> Iterator[Said]:
-    """`human` and `dims` of a row; `shown` says in which order each person saw the pair."""
-    shown = [_SHOWN.get(str(word)) for word in _parsed(row.get("shown")) or ()]
-    group = str(row.get("source") or "annotator")
-    asked = {OVERALL: row.get("human"), **_by_dimension(_parsed(row.get("dims")))}
-    for dimension, given in asked.items():
-        votes = _parsed(given)
-        if votes is None:
-            continue
-        for place, (who, said) in enumerate(_named(votes, group, dimension)):
-            order = shown[place] if place < len(shown) and isinstance(votes, list) else None
-            yield Said(key, name, dimension, who, _side(said, dimension), order)
-
-
-def _by_dimension(dims: object) -> dict[str, Any]:
-    if dims is None:
-        return {}
-    if not isinstance(dims, Mapping):
-        raise ValueError("field 'dims' is not an object of dimension: votes")
-    return {str(name): _votes_of(part) for name, part in dims.items()}
-
-
-def _votes_of(part: object) -> object:
-    """Votes by themselves, or beside the label that they come to: {"human": [...], "label": ...}."""
-    if not isinstance(part, Mapping) or not {"human", "label"} & part.keys():
-        return part
-    if part.get("human") is not None:
-        return part["human"]
-    return {FILE: part["label"]} if part.get("label") is not None else None
-
-
-def _named(votes: object, group: str, dimension: str) -> list[tuple[str, Any]]:
-    """Votes with who gave them; a bare list has no names, so people are told apart by their places."""
-    if isinstance(votes, Mapping):
-        return [(str(who), said) for who, said in votes.items()]
-    if isinstance(votes, list):
-        return [(f"{group} {place}", said) for place, said in enumerate(votes, 1)]
-    raise ValueError(f"the votes on {dimension} are neither a list nor an object")
-
-
-def _side(said: object, dimension: str) -> Side | None:
-    if isinstance(said, (dict, list)):
-        raise ValueError(f"a vote on {dimension} is of type {type(said).__name__}, not a label")
-    return read_label(said)
-
-
-def _parsed(value: Any) -> Any:
-    """A cell of a CSV file can only hold text; a list or an object in it is JSON."""
-    if isinstance(value, str) and value.strip()[:1] in ("[", "{"):
-        return json.loads(value)  # a JSONDecodeError is a ValueError
-    return None if value == "" else value
+def human_label(vote: Said, key: str, source: str) -> HumanLabel:
+    """A vote as the store keeps it."""
+    return HumanLabel(key, vote.dimension, vote.annotator, vote.side, vote.order, vote.note, vote.seconds, source)
 
 
 # -- files of labels --------------------------------------------------------------------------------------
@@ -236,7 +103,7 @@ def _read_many(row: Mapping[str, Any], annotator: str) -> list[Said] | None:
     if row.get("human") in (None, "") and row.get("dims") in (None, ""):
         return None
     key, name = _which_pair(row)
-    return list(_row_votes(row, key, name))
+    return list(row_votes(row, key, name))
 
 
 def _read_one(row: Mapping[str, Any], annotator: str) -> list[Said] | None:
@@ -250,8 +117,8 @@ def _read_one(row: Mapping[str, Any], annotator: str) -> list[Said] | None:
     seconds = row.get("seconds")
     return [
         Said(
-            *(key, name, dimension, who, _side(row[field], dimension)),
-            _SHOWN.get(str(row.get("order") or row.get("shown") or "")),
+            *(key, name, dimension, who, side_of(row[field], dimension)),
+            SHOWN.get(str(row.get("order") or row.get("shown") or "")),
             str(row.get("note") or ""),
             None if seconds in (None, "") else float(str(seconds)),
         )
@@ -260,12 +127,12 @@ def _read_one(row: Mapping[str, Any], annotator: str) -> list[Said] | None:
 
 def _read_labels(row: Mapping[str, Any], annotator: str) -> list[Said] | None:
     """One person's labels on several dimensions: {"labels": {"format": "1", ...}}."""
-    labels = _parsed(row.get("labels"))
+    labels = parsed(row.get("labels"))
     if not isinstance(labels, Mapping):
         return None
     key, name = _which_pair(row)
     who = next((str(row[name]) for name in _PERSON if row.get(name) not in (None, "")), annotator)
-    return [Said(key, name, str(d), who, _side(said, str(d))) for d, said in labels.items()]
+    return [Said(key, name, str(d), who, side_of(said, str(d))) for d, said in labels.items()]
 
 
 Reader = Callable[[Mapping[str, Any], str], list[Said] | None]
@@ -393,7 +260,7 @@ def _keep(store: Store, votes: Sequence[Said], source: str, done: Imported) -> N
         key = vote.key or _key_named(store, vote.id, done)
         if key is None:
             continue
-        label = vote.label(key, source)
+        label = human_label(vote, key, source)
         place = (key, label.dimension, label.annotator)
         done.replaced += place in labels
         labels[place] = label

@@ -18,10 +18,11 @@ from evenhand.errors import InputError
 from evenhand.files import WRITES, write_rows
 from evenhand.files.writing import check_writes
 from evenhand.pairs import Pair, Side
-from evenhand.people import People, label_of
+from evenhand.people import People
 from evenhand.protocol import Protocol
 from evenhand.store import JudgeRow, Records
 from evenhand.verdict import found_on, headline
+from evenhand.votes import label_of
 
 FORMS = ("judgments", "verdicts", "dpo", "kto", "judge", "alpaca-eval", "leaderboard")
 

@@ -14,8 +14,9 @@ from evenhand import console
 from evenhand.cli.app import WITH_FAILURES, app
 from evenhand.cli.options import DEFAULT_DB, DbOption, JsonOption, RenameOption, renames_from
 from evenhand.errors import InputError
-from evenhand.people import FILE, Imported, LabelRow, check_labels, import_labels, label_rows
+from evenhand.people import Imported, LabelRow, check_labels, import_labels, label_rows
 from evenhand.store import Store
+from evenhand.votes import FILE
 
 labels_app = typer.Typer(help="What people said of the pairs.", invoke_without_command=True)
 app.add_typer(labels_app, name="labels")

@@ -16,10 +16,11 @@ from evenhand.cli.deciding import dimension_from
 from evenhand.cli.options import DEFAULT_DB, DbOption, JsonOption, OnOption
 from evenhand.errors import InputError
 from evenhand.files import write_rows
-from evenhand.people import People, votes_on
+from evenhand.people import People
 from evenhand.store import JudgeRow, Store
 from evenhand.suggest import OtherJudges, Suggestion, Suggestions, suggest
 from evenhand.verdict import found_on
+from evenhand.votes import votes_on
 
 _SHOWN = 60
 # A spreadsheet may change texts, and an apostrophe goes before what it would take for a formula. Under other names

@@ -16,11 +16,12 @@ from evenhand.dossier.draws import EXCERPT, Example, Examples, Kind, Name, Small
 from evenhand.dossier.effects import Columns, Effects
 from evenhand.errors import InputError
 from evenhand.judge import Judgment
-from evenhand.people import People, label_of
+from evenhand.people import People
 from evenhand.rankings import Bouts, ranking_facts
 from evenhand.report import Summary, usage_facts
 from evenhand.store import JudgeRow, Records, RunGroup
 from evenhand.verdict import found_on, headline
+from evenhand.votes import label_of
 
 if TYPE_CHECKING:
     from evenhand.card import Card

@@ -15,7 +15,8 @@ inputs    files that were looked through and found good, by a hash of what is in
 finished  which of them a judge was asked all about
 calibrations   what brings a judge's probabilities into line with people's labels
 
-findings, briefs, facets, stale   what verdicts come to, kept ready for lists
+outcomes                          what verdicts come to: one row a pair, judge and dimension
+pair_columns, known, facets       what lists and statistics want of a pair besides its texts
 annotators, tasks                 who labels on the web page, and which pairs are put before them
 """
 
@@ -25,7 +26,7 @@ from evenhand.store.database import Entry, JudgeRow, Store
 from evenhand.store.desk import Annotator, Conflict, Task
 from evenhand.store.docket import Case
 from evenhand.store.labels import HumanLabel, LabelBook, LabelCount
-from evenhand.store.pages import Counts, Place, Row, View
+from evenhand.store.pages import OutcomeLine, Place, View
 from evenhand.store.records import Records
 
 __all__ = [
@@ -33,15 +34,14 @@ __all__ = [
     "CalibrationBook",
     "Case",
     "Conflict",
-    "Counts",
     "Entry",
     "HumanLabel",
     "JudgeRow",
     "LabelBook",
     "LabelCount",
+    "OutcomeLine",
     "Place",
     "Records",
-    "Row",
     "RunGroup",
     "Store",
     "Task",

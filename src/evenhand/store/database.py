@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from evenhand.engines.base import Answer, Usage
 from evenhand.errors import EngineError
@@ -22,13 +22,16 @@ from evenhand.store.archive import Archive
 from evenhand.store.calibrations import CalibrationBook
 from evenhand.store.desk import Desk
 from evenhand.store.docket import Asks, Case, Docket, name_worker
-from evenhand.store.findings import FindingBook
 from evenhand.store.labels import LabelBook
+from evenhand.store.outcomes import OutcomeTable, Progress, conversations_of
 from evenhand.store.outputs import OutputBook
 from evenhand.store.pages import PageBook
-from evenhand.store.rows import absent, answer_from, answer_row, verdict_from, verdict_row
+from evenhand.store.rows import answer_from, answer_row, verdict_row
 from evenhand.store.schema import clearly, migrate
 from evenhand.verdict import Verdict, read_answer
+
+if TYPE_CHECKING:
+    from evenhand.columns import Block
 
 # How long to wait for another process that is writing.
 _BUSY_SECONDS = 30.0
@@ -78,7 +81,7 @@ class Store:
     []
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, on_progress: Progress | None = None) -> None:
         self.path = str(path)
         self.worker = name_worker()
         self._held: dict[int, int] = {}  # hearings that this process is at work on, and their asks to come
@@ -92,14 +95,16 @@ class Store:
             except BaseException:
                 self._db.close()
                 raise
-        self._docket = Docket(self._db, self.worker)
-        self.labels = LabelBook(self._db, self._writing, self.path)
+        self.outcomes = OutcomeTable(self._db, self._writing)
+        self._docket = Docket(self._db, self.worker, self.outcomes)
+        self.labels = LabelBook(self._db, self._writing, self.path, self.outcomes)
         self.calibrations = CalibrationBook(self._db, self._writing)
-        self.findings = FindingBook(self._db, self._writing, self._hearings)
         self.pages = PageBook(self._db, self.path)
         self.archive = Archive(self._db, self.path)
-        self.desk = Desk(self._db, self._writing, self.path)
+        self.desk = Desk(self._db, self._writing, self.path, self.outcomes)
         self.outputs = OutputBook(self._db, self._writing, self.path)
+        with clearly(self.path):
+            self.outcomes.bring_up_to_date(on_progress)
 
     def __enter__(self) -> Self:
         return self
@@ -333,8 +338,12 @@ class Store:
                 [verdict_row(entry.hearing, verdict) for entry in entries for verdict in entry.verdicts],
             )
             hearings = {entry.hearing for entry in entries}
-            self._db.executemany("DELETE FROM failures WHERE hearing = ?", [(hearing,) for hearing in hearings])
+            begun_anew = self._db.executemany(
+                "DELETE FROM failures WHERE hearing = ?", [(hearing,) for hearing in hearings]
+            ).rowcount
             self._let_go(hearing for hearing in hearings if left.get(hearing) == 0)
+            ended = hearings if begun_anew > 0 else {h for h in hearings if not left.get(h)}
+            self.outcomes.refresh_conversations(ended)
         self._held |= left
 
     def fail(self, hearing: int, ask: int, error: EngineError) -> None:
@@ -346,6 +355,7 @@ class Store:
                 " created = excluded.created",
                 (hearing, ask, error.reason, str(error), time.time()),
             )
+            self.outcomes.refresh_conversations([hearing])
 
     def reread(self, judge: JudgeRow, asks: Asks) -> tuple[int, int]:
         """Read every answer of a judge again with the present reader; how many verdicts, and how many changed.
@@ -368,6 +378,7 @@ class Store:
             with self._writing():
                 self._db.execute("DELETE FROM verdicts WHERE hearing = ?", (hearing,))
                 self._db.executemany("INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", fresh)
+                self.outcomes.refresh_conversations([hearing])
         return seen, changed
 
     # -- reading ---------------------------------------------------------------------------------
@@ -388,20 +399,27 @@ class Store:
         ]
 
     def judgments(self, judge: JudgeRow) -> Iterator[Judgment]:
-        """Every pair that a judge has heard, with its findings, one after the other.
+        """Every pair that a judge has brought to an end, with its verdicts, one after the other.
 
         The docket is kept in this order, so that nothing has to be sorted and nothing is held in memory.
         """
         with clearly(self.path):
             rows = self._db.execute(_HEARD + _IN_ORDER, (judge.id,))
             for number, heard in groupby(rows, key=itemgetter(0)):
-                yield Judgment.of(self._pair(number), _hearings(judge.dimensions, heard))
+                hearings, ended = conversations_of(judge.dimensions, heard)
+                if ended:
+                    yield Judgment.of(self._pair(number), hearings)
 
     def judgment(self, judge: JudgeRow, number: int, pair: Pair) -> Judgment | None:
         """One pair, by its number, with the findings of a judge; None, if that judge has not heard it."""
         with clearly(self.path):
             hearings = self._hearings(judge.id, judge.dimensions, number)
         return Judgment.of(pair, hearings) if hearings else None
+
+    def blocks(self, judge: JudgeRow, *, metadata: bool = False) -> Iterator[Block]:
+        """Every pair that a judge has brought to an end, as columns, some thousand at a time."""
+        with clearly(self.path):
+            yield from self.outcomes.blocks(judge.id, metadata=metadata)
 
     def flush_each(self) -> None:
         """From now on wait for the disk at each commit: what a person said shall outlast a power cut, too."""
@@ -410,7 +428,7 @@ class Store:
     def _hearings(self, judge: int, dimensions: Sequence[str], pair: int) -> dict[Order, Hearing]:
         """The verdicts of a pair by order."""
         rows = self._db.execute(_HEARD + " AND d.pair = ?" + _IN_ORDER, (judge, pair))
-        return _hearings(dimensions, rows)
+        return conversations_of(dimensions, rows)[0]
 
     def _pair(self, number: int) -> Pair:
         task, one, two, name, model_1, model_2, labels, metadata = self._db.execute(
@@ -431,13 +449,3 @@ class Store:
             "SELECT coalesce(sum(ended - started), 0) FROM runs WHERE judge = ?", (judge.id,)
         ).fetchone()
         return Usage(computed, reused, generated), float(seconds)
-
-
-def _hearings(dimensions: Sequence[str], rows: Iterable[Sequence[Any]]) -> dict[Order, Hearing]:
-    """The verdicts of a pair by order; what is not there is invalid, with the reason that is known."""
-    found: dict[Order, dict[str, Verdict]] = {}
-    for _, order, dimension, *columns, reason, detail in rows:
-        verdicts = found.setdefault(order, absent(dimensions, reason, detail))
-        if dimension is not None:
-            verdicts[dimension] = verdict_from(dimension, *columns)
-    return {order: Hearing(verdicts) for order, verdicts in found.items()}

@@ -20,6 +20,7 @@ from typing import cast
 from evenhand.errors import InputError
 from evenhand.pairs import Side
 from evenhand.protocol import ORDERS, Order
+from evenhand.store.outcomes import OutcomeTable
 from evenhand.store.schema import clearly
 from evenhand.verdict import SIDE_OF, Label
 
@@ -82,9 +83,13 @@ class Desk:
     """
 
     def __init__(
-        self, db: sqlite3.Connection, writing: Callable[[], AbstractContextManager[None]], path: str
+        self,
+        db: sqlite3.Connection,
+        writing: Callable[[], AbstractContextManager[None]],
+        path: str,
+        outcomes: OutcomeTable,
     ) -> None:
-        self._db, self._writing, self._path = db, writing, path
+        self._db, self._writing, self._path, self._outcomes = db, writing, path, outcomes
 
     # -- who labels ------------------------------------------------------------------------------
 
@@ -271,6 +276,7 @@ class Desk:
             self._db.execute(
                 "DELETE FROM labels WHERE pair = ? AND annotator = ? AND created = ?", (task.pair, name, created)
             )
+            self._outcomes.relabel([task.pair])
             self._reopen(name, place)
         return self.task(name, place)
 
@@ -289,6 +295,7 @@ class Desk:
         with self._writing():
             _, task = self._open(name, place)
             self._db.execute("DELETE FROM labels WHERE pair = ? AND annotator = ?", (task.pair, name))
+            self._outcomes.relabel([task.pair])
             self._reopen(name, place)
 
     def _open(self, name: str, place: int) -> tuple[Annotator, Task]:
@@ -312,6 +319,7 @@ class Desk:
                 for dimension, side in sides.items()
             ],
         )
+        self._outcomes.relabel([task.pair])
 
     def _moment(self, name: str) -> float:
         """Now, but later than anything this annotator said before: a clock may stand still or be set back."""

@@ -21,6 +21,7 @@ import orjson
 from evenhand.judge import Hearing
 from evenhand.pairs import Pair
 from evenhand.protocol import Order
+from evenhand.store.outcomes import OutcomeTable
 from evenhand.store.rows import absent, pair_about, verdict_from
 from evenhand.verdict import Verdict
 
@@ -59,8 +60,8 @@ class _Entry:
 class Docket:
     """The docket of one database; whoever calls `enter` has a transaction open."""
 
-    def __init__(self, db: sqlite3.Connection, worker: str) -> None:
-        self._db, self._worker = db, worker
+    def __init__(self, db: sqlite3.Connection, worker: str, outcomes: OutcomeTable) -> None:
+        self._db, self._worker, self._outcomes = db, worker, outcomes
 
     # -- entering --------------------------------------------------------------------------------
 
@@ -86,17 +87,24 @@ class Docket:
         alive = _Alive(self._worker)
         claimed: dict[int, int] = {}
         cases = []
-        for pair, by_order in wanted:
+        complete = []
+        for number, (pair, by_order) in zip(numbers, wanted, strict=True):
             entries = {known[key].id: known[key] for key in by_order.values()}
             left = [entry for entry in entries.values() if entry.to_come]
             # All of a pair or nothing of it: holding one order while waiting for the other could wait for ever on
             # somebody who does the same.
             held = any(entry.id in busy or entry.id in claimed or alive(entry) for entry in left)
+            if not left:
+                complete.append((judge, number))
             if not held:
                 claimed |= {entry.id: entry.to_come for entry in left}
             begun = frozenset(entry.id for entry in entries.values() if entry.begun)
             cases.append(Case(pair, {order: known[key].id for order, key in by_order.items()}, held, begun))
         self._claim(claimed)
+        # A pair that came to an end before and is now given another order has outcomes again when that has ended.
+        self._outcomes.refresh_if_any(judge, numbers)
+        # The same texts may have been judged under another id.
+        self._outcomes.refresh(complete)
         return cases, claimed
 
     def enter_pairs(self, pairs: Sequence[Pair]) -> list[int]:
@@ -117,6 +125,10 @@ class Docket:
         self._db.executemany(
             "UPDATE pairs SET model_1 = ?, model_2 = ?, labels = ?, metadata = ? WHERE id = ?", changed
         )
+        written = {row[0] for row in new} | {row[-1] for row in changed}
+        if written:
+            by_number = dict(zip(numbers, pairs, strict=True))
+            self._outcomes.enter_pairs([(number, by_number[number]) for number in sorted(written)])
         return numbers
 
     def _known_pairs(self, pairs: Sequence[Pair]) -> dict[tuple[str, str], tuple[int, tuple[str, ...]]]:

@@ -14,6 +14,7 @@ import orjson
 
 from evenhand.pairs import Pair, Side
 from evenhand.protocol import Order
+from evenhand.store.outcomes import OutcomeTable
 from evenhand.store.schema import clearly
 
 
@@ -56,9 +57,13 @@ class LabelBook:
     """
 
     def __init__(
-        self, db: sqlite3.Connection, writing: Callable[[], AbstractContextManager[None]], path: str
+        self,
+        db: sqlite3.Connection,
+        writing: Callable[[], AbstractContextManager[None]],
+        path: str,
+        outcomes: OutcomeTable,
     ) -> None:
-        self._db, self._writing, self._path = db, writing, path
+        self._db, self._writing, self._path, self._outcomes = db, writing, path, outcomes
 
     def add(self, labels: Iterable[HumanLabel]) -> int:
         """Keep labels, durable when this returns; a person's later word replaces the earlier."""
@@ -78,6 +83,7 @@ class LabelBook:
         ]
         with self._writing():
             self._db.executemany("INSERT OR REPLACE INTO labels VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+            self._outcomes.relabel(row[0] for row in rows)
         return len(rows)
 
     def remove(self, pair: str, annotator: str, dimension: str | None = None) -> int:
@@ -87,6 +93,7 @@ class LabelBook:
                 "DELETE FROM labels WHERE pair = ? AND annotator = ? AND (? IS NULL OR dimension = ?)",
                 (pair, annotator, dimension, dimension),
             )
+            self._outcomes.relabel([pair])
         return gone.rowcount
 
     def all(self, *, dimension: str | None = None, annotator: str | None = None) -> Iterator[HumanLabel]:

@@ -1,6 +1,6 @@
 """What the web page asks of the database: lists by filter and order, one pair, counts over all.
 
-Every list query runs over `findings`, whose key begins with judge and dimension, so that 100,000 pairs take
+Every list query runs over `outcomes`, whose key begins with judge and dimension, so that 100,000 pairs take
 milliseconds; texts are read for the rows of one page alone.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
@@ -18,31 +18,37 @@ from evenhand.store.schema import clearly
 from evenhand.store.words import WordIndex
 
 Only = Literal["inconsistent", "invalid", "against_people", "with_people", "against_judges"]
-Sort = Literal["doubt", "sure", "entry", "gap"]
+Sort = Literal["uncertain", "sure", "entry", "gap"]
 ONLY: tuple[Only, ...] = get_args(Only)
 SORTS: tuple[Sort, ...] = get_args(Sort)
 PAGE_SIZE = 50
 
+# What people said of the pair: of the whole, where the judge combines. By how much output 1 is longer.
+_KNOWN = (
+    "(SELECT k.side FROM known k WHERE k.pair = f.pair"
+    " AND k.dimension = CASE f.dimension WHEN 'combined' THEN 'overall' ELSE f.dimension END)"
+)
+_GAP = "(SELECT c.length_1 - c.length_2 FROM pair_columns c WHERE c.pair = f.pair)"
 _ONLY_SQL: dict[Only, str] = {
     "inconsistent": "f.inconsistent",
     "invalid": "f.side IS NULL",
-    "against_people": "f.side <> f.known",
-    "with_people": "f.known IS NOT NULL",
+    "against_people": f"f.side <> {_KNOWN}",
+    "with_people": f"{_KNOWN} IS NOT NULL",
     "against_judges": "f.split",
 }
 # What a list is ordered by, and whether it falls; the pair's number decides between equals, so that every row has
 # its place. The first two are the very columns of an index or key, which SQLite then walks instead of sorting.
 _SORT_SQL: dict[Sort, tuple[str, bool]] = {
-    "doubt": ("f.doubt", True),
+    "uncertain": ("f.uncertainty", True),
     "entry": ("f.pair", False),
-    "sure": ("CASE WHEN f.doubt < 0 THEN 2.0 ELSE f.doubt END", False),  # what is invalid stands last
-    "gap": ("abs(f.gap)", True),
+    "sure": ("CASE WHEN f.uncertainty < 0 THEN 2.0 ELSE f.uncertainty END", False),  # what is invalid stands last
+    "gap": (f"abs({_GAP})", True),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Which findings a list shows, and in which order."""
+    """Which outcomes a list shows, and in which order."""
 
     judge: int
     dimension: str
@@ -52,7 +58,7 @@ class View:
     longer: Literal["", "1", "2", "winner", "loser"] = ""
     gap: int = 0  # at least so many characters between the outputs
     fields: tuple[tuple[str, str], ...] = ()
-    sort: Sort = "doubt"
+    sort: Sort = "uncertain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +75,12 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Row(Listed):
-    """One finding as a list shows it."""
+class OutcomeLine(Listed):
+    """One outcome as a list shows it."""
 
     side: Side | None
     p: Mapping[Side, float] | None
-    doubt: float | None
+    uncertainty: float | None
     inconsistent: bool
     invalid: str | None
     known: Side | None
@@ -82,7 +88,7 @@ class Row(Listed):
 
 
 @dataclass(frozen=True, slots=True)
-class BareRow(Listed):
+class PairLine(Listed):
     """One pair as a list shows it that knows of no judge."""
 
     people: int  # who have said something of it, beside what its file says
@@ -97,25 +103,6 @@ class Place:
     of: int
     before: int | None
     after: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """One dimension of one judge, counted: the sums that a tally is made of."""
-
-    judge: int
-    dimension: str
-    sides: Mapping[str, int]
-    reasons: Mapping[str, int]
-    inconsistent: int
-    mass: float
-    masses: int
-    first: int
-    places: int
-    split: int
-    known: int  # pairs of which a person's verdict is known, and the judge's is valid
-    against: int  # of these, where the two differ
-    longer: int  # decided pairs in which the longer output won
 
 
 class PageBook:
@@ -139,26 +126,27 @@ class PageBook:
         """How many rows a view has."""
         where, values = self._where(view)
         with clearly(self._path):
-            (count,) = self._db.execute(f"SELECT count(*) FROM findings f WHERE {where}", values).fetchone()
+            (count,) = self._db.execute(f"SELECT count(*) FROM outcomes f WHERE {where}", values).fetchone()
         return int(count)
 
-    def rows(self, view: View, page: int = 1, size: int = PAGE_SIZE) -> list[Row]:
+    def rows(self, view: View, page: int = 1, size: int = PAGE_SIZE) -> list[OutcomeLine]:
         """One page of a view."""
         where, values = self._where(view)
         sql = (
-            "WITH chosen AS MATERIALIZED (SELECT f.pair AS number FROM findings f"
+            "WITH chosen AS MATERIALIZED (SELECT f.pair AS number FROM outcomes f"
             f" WHERE {where} ORDER BY {_order(view)} LIMIT ? OFFSET ?)"
-            " SELECT f.pair, b.name, b.excerpt, b.model_1, b.model_2, b.length_1, b.length_2, f.side, f.p_1, f.p_2,"
-            " f.p_tie, f.doubt, f.inconsistent, f.invalid, f.known, f.split FROM chosen"
-            " JOIN findings f ON f.judge = ? AND f.dimension = ? AND f.pair = chosen.number"
-            f" JOIN briefs b ON b.pair = f.pair ORDER BY {_order(view)}"
+            " SELECT f.pair, p.name, substr(p.instruction, 1, 240), c.model_1, c.model_2, c.length_1, c.length_2,"
+            f" f.side, f.p_1, f.p_2, f.p_tie, f.uncertainty, f.inconsistent, f.reason, {_KNOWN}, f.split"
+            " FROM chosen"
+            " JOIN outcomes f ON f.judge = ? AND f.dimension = ? AND f.pair = chosen.number"
+            f" JOIN pairs p ON p.id = f.pair JOIN pair_columns c ON c.pair = f.pair ORDER BY {_order(view)}"
         )
         offset = (max(page, 1) - 1) * size
         with clearly(self._path):
             found = self._db.execute(sql, (*values, size, offset, view.judge, view.dimension)).fetchall()
         return [_row(*row) for row in found]
 
-    def all_pairs(self, text: str = "", page: int = 1, size: int = PAGE_SIZE) -> tuple[int, list[BareRow]]:
+    def all_pairs(self, text: str = "", page: int = 1, size: int = PAGE_SIZE) -> tuple[int, list[PairLine]]:
         """Every pair, heard by a judge or not, as they came: how many there are, and one page of them."""
         with clearly(self._path):
             if text:
@@ -173,7 +161,7 @@ class PageBook:
                 f" FROM {found} ORDER BY p.id LIMIT ? OFFSET ?",
                 (size, (min(max(page, 1), last) - 1) * size),
             ).fetchall()
-        return int(count), [BareRow(*row) for row in rows]
+        return int(count), [PairLine(*row) for row in rows]
 
     def place_among_all(self, pair: int) -> Place:
         """Where a pair stands among all, as they came."""
@@ -191,19 +179,19 @@ class PageBook:
         key, falls = _SORT_SQL[view.sort]
         with clearly(self._path):
             here = self._db.execute(
-                f"SELECT {key} FROM findings f WHERE f.judge = ? AND f.dimension = ? AND f.pair = ?",
+                f"SELECT {key} FROM outcomes f WHERE f.judge = ? AND f.dimension = ? AND f.pair = ?",
                 (view.judge, view.dimension, pair),
             ).fetchone()
             if here is None:
                 return Place(None, self.count(view), None, None)
             total, upto, there = self._db.execute(
                 f"SELECT count(*), sum(({key}, f.pair) {'>=' if falls else '<='} (?, ?)), max(f.pair = ?)"
-                f" FROM findings f WHERE {where}",
+                f" FROM outcomes f WHERE {where}",
                 (*here, pair, pair, *values),
             ).fetchone()
             near = [
                 self._db.execute(
-                    f"SELECT f.pair FROM findings f WHERE {where} AND ({key}, f.pair) {'<' if down else '>'} (?, ?)"
+                    f"SELECT f.pair FROM outcomes f WHERE {where} AND ({key}, f.pair) {'<' if down else '>'} (?, ?)"
                     f" ORDER BY {_direction(view.sort, down)} LIMIT 1",
                     (*values, *here, pair),
                 ).fetchone()
@@ -310,61 +298,7 @@ class PageBook:
         ).fetchone()
         return None if row is None else int(row[0])
 
-    # -- counts ----------------------------------------------------------------------------------
-
-    def counts(self) -> list[Counts]:
-        """Every judge and dimension, counted."""
-        with clearly(self._path):
-            rows = self._db.execute(_COUNTS_SQL).fetchall()
-            reasons = self._db.execute(
-                "SELECT judge, dimension, invalid, count(*) FROM findings WHERE side IS NULL GROUP BY 1, 2, 3"
-            ).fetchall()
-        return [
-            Counts(
-                judge,
-                dimension,
-                {"1": one, "2": two, "tie": tie},
-                {reason: n for j, d, reason, n in reasons if (j, d) == (judge, dimension)},
-                *sums,
-            )
-            for judge, dimension, one, two, tie, *sums in rows
-        ]
-
-    def values(self, judge: int, dimension: str) -> list[tuple[int, int, float, int]]:
-        """What each valid finding came to: (pair, twice its value for side 1, what it is expected to be, gap).
-
-        With `instructions`, all that the intervals of a win rate stand on.
-        """
-        with clearly(self._path):
-            return self._db.execute(
-                "SELECT pair, CASE side WHEN '1' THEN 2 WHEN 'tie' THEN 1 ELSE 0 END, p_1 + p_tie / 2, gap"
-                " FROM findings WHERE judge = ? AND dimension = ? AND side IS NOT NULL ORDER BY pair",
-                (judge, dimension),
-            ).fetchall()
-
-    def instructions(self, after: int = 0) -> Iterator[tuple[int, str]]:
-        """The instruction of every pair whose number is larger, by number."""
-        with clearly(self._path):
-            yield from self._db.execute("SELECT id, instruction FROM pairs WHERE id > ? ORDER BY id", (after,))
-
-    def matches(self, judge: int, dimension: str) -> list[tuple[str, str, Side, int]]:
-        """How often each model met each other, by outcome: (model 1, model 2, side, pairs)."""
-        with clearly(self._path):
-            return self._db.execute(
-                "SELECT b.model_1, b.model_2, f.side, count(*) FROM findings f JOIN briefs b ON b.pair = f.pair"
-                " WHERE f.judge = ? AND f.dimension = ? AND f.side IS NOT NULL"
-                " AND b.model_1 <> '' AND b.model_2 <> '' GROUP BY 1, 2, 3",
-                (judge, dimension),
-            ).fetchall()
-
-    def known(self, judge: int, dimension: str) -> Iterator[tuple[float, float, float, Side]]:
-        """Pooled probabilities of 1, 2 and tie beside what people say, for every pair of which both are known."""
-        with clearly(self._path):
-            yield from self._db.execute(
-                "SELECT p_1, p_2, p_tie, known FROM findings WHERE judge = ? AND dimension = ?"
-                " AND known IS NOT NULL AND p_1 IS NOT NULL",
-                (judge, dimension),
-            )
+    # -- totals ----------------------------------------------------------------------------------
 
     def models(self) -> list[tuple[str, int]]:
         """The models that pairs are of, with the number of pairs."""
@@ -374,7 +308,7 @@ class PageBook:
 
     def sides(self) -> tuple[str, str]:
         """What to call the two sides: the models' names, where every pair has the same two."""
-        names = self._db.execute("SELECT DISTINCT model_1, model_2 FROM briefs LIMIT 2").fetchall()
+        names = self._db.execute("SELECT DISTINCT model_1, model_2 FROM pair_columns LIMIT 2").fetchall()
         one, two = names[0] if len(names) == 1 else ("", "")
         return one or "1", two or "2"
 
@@ -392,17 +326,11 @@ class PageBook:
         return {name: self._db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
 
 
-_COUNTS_SQL = """SELECT judge, dimension, sum(side IS '1'), sum(side IS '2'), sum(side IS 'tie'),
-    sum(inconsistent), sum(mass), sum(masses), sum(first), sum(places), sum(split),
-    sum(known IS NOT NULL AND side IS NOT NULL), sum(coalesce(side <> known, 0)),
-    sum(coalesce((side = '1' AND gap > 0) OR (side = '2' AND gap < 0), 0))
-    FROM findings GROUP BY judge, dimension ORDER BY judge, dimension"""
-
 _LONGER_SQL = {
-    "1": "f.gap > 0",
-    "2": "f.gap < 0",
-    "winner": "((f.side = '1' AND f.gap > 0) OR (f.side = '2' AND f.gap < 0))",
-    "loser": "((f.side = '1' AND f.gap < 0) OR (f.side = '2' AND f.gap > 0))",
+    "1": f"{_GAP} > 0",
+    "2": f"{_GAP} < 0",
+    "winner": f"((f.side = '1' AND {_GAP} > 0) OR (f.side = '2' AND {_GAP} < 0))",
+    "loser": f"((f.side = '1' AND {_GAP} < 0) OR (f.side = '2' AND {_GAP} > 0))",
 }
 
 
@@ -417,7 +345,7 @@ def _where(view: View) -> tuple[str, Sequence[Any]]:
     if view.longer:
         parts.append((_LONGER_SQL[view.longer], ()))
     if view.gap:
-        parts.append(("abs(f.gap) >= ?", (view.gap,)))
+        parts.append((f"abs({_GAP}) >= ?", (view.gap,)))
     if view.text:
         parts.append((_TEXT_SQL, ()))
     return " AND ".join(sql for sql, _ in parts), [value for _, values in parts for value in values]
@@ -452,14 +380,26 @@ def _order(view: View) -> str:
     return _direction(view.sort, _SORT_SQL[view.sort][1])
 
 
-def _row(pair: int, *columns: Any) -> Row:
-    name, excerpt, model_1, model_2, length_1, length_2, side, *p, doubt, inconsistent, reason, known, split = (
-        columns
-    )
-    return Row(
+def _row(pair: int, *columns: Any) -> OutcomeLine:
+    (
+        name,
+        excerpt,
+        model_1,
+        model_2,
+        length_1,
+        length_2,
+        side,
+        *p,
+        uncertainty,
+        inconsistent,
+        reason,
+        known,
+        split,
+    ) = columns
+    return OutcomeLine(
         *(pair, name, excerpt, model_1, model_2, length_1, length_2, side),
         None if p[0] is None else {"1": p[0], "2": p[1], "tie": p[2]},
-        None if doubt < 0 else doubt,
+        None if unsure < 0 else unsure,
         bool(inconsistent),
         reason,
         known,

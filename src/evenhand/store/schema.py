@@ -8,6 +8,11 @@ from contextlib import contextmanager
 
 from evenhand.errors import StoreError
 
+_STALE_TRIGGERS = (
+    *(f"stale_{table}_{event}" for table in ("verdicts", "failures") for event in ("INSERT", "DELETE")),
+    *("stale_failures_UPDATE", "stale_docket_INSERT", "stale_docket_UPDATE"),
+    *("stale_labels_INSERT", "stale_labels_DELETE", "stale_pairs_update"),
+)
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         """CREATE TABLE judges (
@@ -129,6 +134,34 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """CREATE TABLE finished (
             mark TEXT NOT NULL, judge INTEGER NOT NULL REFERENCES judges, orders TEXT NOT NULL, ended REAL NOT NULL,
             PRIMARY KEY (mark, judge, orders)) WITHOUT ROWID""",
+    ),
+    # One table of outcomes, written with the verdicts that they rest on. What the web page kept for itself goes.
+    (
+        *(f"DROP TRIGGER {name}" for name in _STALE_TRIGGERS),
+        "DROP TABLE stale",
+        "DROP TABLE findings",
+        "DROP TABLE briefs",
+        """CREATE TABLE outcomes (
+            judge INTEGER NOT NULL, dimension TEXT NOT NULL, pair INTEGER NOT NULL, said INTEGER NOT NULL,
+            p_1 REAL, p_2 REAL, p_tie REAL, mass REAL NOT NULL, reason TEXT, uncertainty REAL NOT NULL,
+            split INTEGER NOT NULL DEFAULT 0,
+            side TEXT GENERATED ALWAYS AS (CASE said & 3 WHEN 1 THEN '1' WHEN 2 THEN '2' WHEN 3 THEN 'tie' END),
+            forward TEXT GENERATED ALWAYS AS
+                (CASE said >> 2 & 3 WHEN 1 THEN '1' WHEN 2 THEN '2' WHEN 3 THEN 'tie' END),
+            swapped TEXT GENERATED ALWAYS AS
+                (CASE said >> 4 & 3 WHEN 1 THEN '1' WHEN 2 THEN '2' WHEN 3 THEN 'tie' END),
+            inconsistent INTEGER GENERATED ALWAYS AS (said >> 10 & 1),
+            PRIMARY KEY (judge, dimension, pair)) WITHOUT ROWID""",
+        "CREATE INDEX outcomes_by_uncertainty ON outcomes (judge, dimension, uncertainty, pair)",
+        """CREATE TABLE pair_columns (
+            pair INTEGER PRIMARY KEY, key INTEGER NOT NULL, cluster INTEGER NOT NULL, model_1 TEXT NOT NULL,
+            model_2 TEXT NOT NULL, length_1 INTEGER NOT NULL, length_2 INTEGER NOT NULL)""",
+        """CREATE TABLE known (
+            pair INTEGER NOT NULL, dimension TEXT NOT NULL, side TEXT,
+            PRIMARY KEY (pair, dimension)) WITHOUT ROWID""",
+        # Pairs of which all this is still to be made: those of an older file, some at a time.
+        "CREATE TABLE dirty (pair INTEGER PRIMARY KEY)",
+        "INSERT INTO dirty SELECT id FROM pairs",
     ),
 )
 

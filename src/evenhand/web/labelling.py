@@ -18,11 +18,12 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 
 from evenhand.errors import InputError, TemplateError
 from evenhand.pairs import BY_ITSELF, Pair
-from evenhand.people import People, votes_on
+from evenhand.people import People
 from evenhand.protocol import Protocol, built_in_names
 from evenhand.store import Annotator, Store, Task
 from evenhand.suggest import OtherJudges, suggest
 from evenhand.verdict import LABELS
+from evenhand.votes import votes_on
 from evenhand.web.address import read_number
 from evenhand.web.guard import Refusal, check_token, cookie
 from evenhand.web.markdown import How, render

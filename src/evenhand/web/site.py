@@ -19,9 +19,10 @@ from starlette.responses import HTMLResponse, Response
 from evenhand import __version__
 from evenhand.errors import EvenhandError
 from evenhand.pairs import Pair, Side
-from evenhand.people import People, label_of
+from evenhand.people import People
 from evenhand.store import Annotator, Store
 from evenhand.store.words import WordIndex
+from evenhand.votes import label_of
 from evenhand.web.guard import Door, Refusal, form_token
 from evenhand.web.overview import Clusters
 from evenhand.web.templating import make_environment

@@ -1,0 +1,401 @@
+"""The table of outcomes: what each dimension of each pair came to, written with the verdicts that it rests on.
+
+A pair has outcomes as soon as its conversations have come to an end, with all questions answered or an answer that
+could not be read, or one of them has failed. `refresh` makes them anew from the verdicts, inside the transaction of whoever
+wrote those; made from nothing or step by step, the table is the same. What lists and statistics want of a pair
+besides (its cluster, lengths and models, what people said) stands in small tables, so that no text is read.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from evenhand.judge import Hearing, Judgment
+from evenhand.outcome import OutcomeRow, cluster_number, leading, outcome_row
+from evenhand.pairs import Pair, Side
+from evenhand.protocol import Order
+from evenhand.store.rows import absent, verdict_from
+from evenhand.verdict import SIDES, Verdict, found_on
+from evenhand.votes import known_labels
+
+if TYPE_CHECKING:  # numpy takes a third of a second, which a run of a slow judge need not pay
+    from evenhand.columns import Block, Outcomes
+
+_NOTHING_KNOWN = -1.0  # in the column `uncertainty`; a NULL would not compare
+_LONGEST_VALUE = 120  # a metadata value that is longer is a text, not something to filter by
+_AT_ONCE = 500  # pairs that are made anew in one transaction
+_SIGNED = 1 << 63
+Progress = Callable[[int, int], None]
+
+
+class OutcomeTable:
+    """The outcomes of one store: `store.outcomes`; `refresh` and `enter_pairs` are called inside a transaction."""
+
+    def __init__(self, db: sqlite3.Connection, writing: Callable[[], AbstractContextManager[None]]) -> None:
+        self._db, self._writing = db, writing
+        self._dimensions: dict[int, tuple[str, ...]] = {}
+
+    # -- pairs -----------------------------------------------------------------------------------
+
+    def enter_pairs(self, pairs: Sequence[tuple[int, Pair]]) -> None:
+        """Keep what lists and statistics want of pairs, under their numbers; what stood there is replaced."""
+        self._db.executemany(
+            "INSERT OR REPLACE INTO pair_columns VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [
+                (
+                    *(number, _signed(leading(pair.key)), _signed(cluster_number(pair.instruction))),
+                    *(pair.model_1, pair.model_2, len(pair.output_1), len(pair.output_2)),
+                )
+                for number, pair in pairs
+            ],
+        )
+        numbers = [(number,) for number, _ in pairs]
+        self._db.executemany("DELETE FROM facets WHERE pair = ?", numbers)
+        self._db.executemany(
+            "INSERT INTO facets VALUES (?, ?, ?)",
+            [(*field, number) for number, pair in pairs for field in fields_of(pair)],
+        )
+        self._enter_known(pairs)
+
+    def _enter_known(self, pairs: Sequence[tuple[int, Pair]]) -> None:
+        """What people say of pairs, by their files and by the labels that are kept."""
+        said = self._labels({pair.key for _, pair in pairs})
+        rows = [
+            (number, dimension, side)
+            for number, pair in pairs
+            for dimension, side in known_labels(pair, said.get(pair.key, ())).items()
+        ]
+        self._db.executemany("DELETE FROM known WHERE pair = ?", [(number,) for number, _ in pairs])
+        self._db.executemany("INSERT INTO known VALUES (?, ?, ?)", rows)
+
+    def _labels(self, keys: Iterable[str]) -> dict[str, list[tuple[str, str, Side | None]]]:
+        found: dict[str, list[tuple[str, str, Side | None]]] = {}
+        if self._db.execute("SELECT 1 FROM labels LIMIT 1").fetchone() is None:
+            return found
+        rows = self._db.execute(
+            "SELECT pair, dimension, annotator, side FROM labels WHERE pair IN (SELECT value FROM json_each(?))",
+            (_json(keys),),
+        )
+        for key, *said in rows:
+            found.setdefault(key, []).append((said[0], said[1], said[2]))
+        return found
+
+    def relabel(self, keys: Iterable[str]) -> None:
+        """Labels on these texts have changed."""
+        rows = self._db.execute(
+            f"SELECT id, {_PAIR} FROM pairs WHERE key IN (SELECT value FROM json_each(?))", (_json(set(keys)),)
+        )
+        self._enter_known([(number, _pair(columns)) for number, *columns in rows.fetchall()])
+
+    # -- outcomes --------------------------------------------------------------------------------
+
+    def refresh_conversations(self, conversations: Iterable[int]) -> None:
+        """Some conversations have come to an end, or were begun anew: make the outcomes of their pairs."""
+        rows = self._db.execute(
+            "SELECT DISTINCT judge, pair FROM docket WHERE hearing IN (SELECT value FROM json_each(?))",
+            (_json(conversations),),
+        )
+        self.refresh(rows.fetchall())
+
+    def refresh_if_any(self, judge: int, pairs: Sequence[int]) -> None:
+        """Make the outcomes of those pairs anew that have some."""
+        dimension = self._dimensions_of(judge)[0]
+        rows = self._db.execute(
+            "SELECT judge, pair FROM outcomes WHERE judge = ? AND dimension = ?"
+            " AND pair IN (SELECT value FROM json_each(?))",
+            (judge, dimension, _json(pairs)),
+        )
+        self.refresh(rows.fetchall())
+
+    def refresh(self, cases: Iterable[tuple[int, int]]) -> None:
+        """Make the outcomes of pairs anew: (judge, pair)."""
+        by_judge: dict[int, list[int]] = {}
+        for judge, pair in cases:
+            by_judge.setdefault(judge, []).append(pair)
+        for judge, pairs in by_judge.items():
+            self._refresh(judge, pairs)
+
+    def _refresh(self, judge: int, pairs: Sequence[int]) -> None:
+        dimensions = self._dimensions_of(judge)
+        rows = self._db.execute(_HEARD, (judge, _json(pairs)))
+        made: list[tuple[Any, ...]] = []
+        unfinished: list[int] = []
+        for pair, heard in groupby(rows, key=itemgetter(0)):
+            conversations, ended = conversations_of(dimensions, heard)
+            if not ended:
+                unfinished.append(pair)
+                continue
+            for outcome in Judgment.outcomes_of(conversations).values():
+                row = outcome_row(outcome)
+                made.append((judge, row.dimension, pair, *row[1:], _uncertainty(row)))
+        self._forget(judge, unfinished)
+        self._db.executemany(_INSERT, made)
+        self._mark_splits(pairs)
+
+    def _forget(self, judge: int, pairs: Sequence[int]) -> None:
+        if pairs:
+            self._db.executemany(
+                "DELETE FROM outcomes WHERE judge = ? AND dimension = ? AND pair = ?",
+                [(judge, name, pair) for name in found_on(self._dimensions_of(judge)) for pair in pairs],
+            )
+
+    def _mark_splits(self, pairs: Sequence[int]) -> None:
+        """Note where judges differ; with one judge there is nothing to note."""
+        judges = [number for (number,) in self._db.execute("SELECT id FROM judges")]
+        if len(judges) < 2:
+            return
+        wanted = [
+            (judge, dimension, pair)
+            for judge in judges
+            for dimension in found_on(self._dimensions_of(judge))
+            for pair in pairs
+        ]
+        self._db.executemany(
+            "UPDATE outcomes SET split = EXISTS (SELECT 1 FROM judges j CROSS JOIN outcomes o ON o.judge = j.id"
+            " AND o.dimension = outcomes.dimension AND o.pair = outcomes.pair WHERE o.side <> outcomes.side)"
+            " WHERE judge = ? AND dimension = ? AND pair = ?",
+            wanted,
+        )
+
+    def _dimensions_of(self, judge: int) -> tuple[str, ...]:
+        if judge not in self._dimensions:
+            (text,) = self._db.execute("SELECT dimensions FROM judges WHERE id = ?", (judge,)).fetchone()
+            self._dimensions[judge] = tuple(json.loads(text))
+        return self._dimensions[judge]
+
+    # -- bringing up to date ---------------------------------------------------------------------
+
+    def waiting(self) -> int:
+        """How many pairs of an older file are still to be brought up to date."""
+        (count,) = self._db.execute("SELECT count(*) FROM dirty").fetchone()
+        return int(count)
+
+    def bring_up_to_date(self, on_progress: Progress | None = None) -> int:
+        """Make everything of the pairs that are marked dirty; may be killed at any moment, and called again."""
+        total = self.waiting()
+        done = 0
+        while done < total:
+            with self._writing():
+                some = [n for (n,) in self._db.execute("SELECT pair FROM dirty ORDER BY pair LIMIT ?", (_AT_ONCE,))]
+                if not some:
+                    break
+                self._rebuild(some)
+                self._db.execute("DELETE FROM dirty WHERE pair IN (SELECT value FROM json_each(?))", (_json(some),))
+            done += len(some)
+            if on_progress:
+                on_progress(done, total)
+        return done
+
+    def _rebuild(self, pairs: Sequence[int]) -> None:
+        rows = self._db.execute(
+            f"SELECT id, {_PAIR} FROM pairs WHERE id IN (SELECT value FROM json_each(?))", (_json(pairs),)
+        )
+        self.enter_pairs([(number, _pair(columns)) for number, *columns in rows.fetchall()])
+        cases = self._db.execute(
+            "SELECT DISTINCT judge, pair FROM docket WHERE pair IN (SELECT value FROM json_each(?))",
+            (_json(pairs),),
+        )
+        self.refresh(cases.fetchall())
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def blocks(self, judge: int, *, metadata: bool = False, size: int = 16_384) -> Iterator[Block]:
+        """Every pair that a judge has brought to an end, in blocks, in the order of their numbers."""
+        dimensions = found_on(self._dimensions_of(judge))
+        after = -1
+        while (found := self._block(judge, dimensions, after, size, metadata)) is not None:
+            after = int(found.number[-1])
+            yield found
+
+    def _block(self, judge: int, dimensions: Sequence[str], after: int, size: int, metadata: bool) -> Block | None:
+        import numpy as np
+
+        from evenhand.columns import Block, Words
+
+        bounds = self._db.execute(
+            "SELECT max(pair) FROM (SELECT pair FROM outcomes WHERE judge = ? AND dimension = ? AND pair > ?"
+            " ORDER BY pair LIMIT ?)",
+            (judge, dimensions[0], after, size),
+        ).fetchone()
+        if bounds[0] is None:
+            return None
+        span = (after, bounds[0])
+        found = {name: self._outcomes(judge, name, span) for name in dimensions}
+        numbers = found[dimensions[0]][0]
+        rows = self._db.execute(
+            "SELECT pair, key, cluster, length_1, length_2, model_1, model_2 FROM pair_columns"
+            " WHERE pair > ? AND pair <= ? ORDER BY pair",
+            span,
+        ).fetchall()
+        columns = list(zip(*rows, strict=True))
+        table = np.array(columns[:5], dtype=np.int64)
+        here = np.searchsorted(table[0], numbers)
+        return Block(
+            numbers,
+            table[1][here].view(np.uint64),
+            table[2][here].view(np.uint64),
+            Words.of(columns[5]).take(here),
+            Words.of(columns[6]).take(here),
+            table[3][here],
+            table[4][here],
+            self._known(numbers, span),
+            {name: outcomes for name, (_, outcomes) in found.items()},
+            self._metadata(numbers, span) if metadata else None,
+        )
+
+    def _outcomes(self, judge: int, dimension: str, span: tuple[int, int]) -> tuple[Any, Outcomes]:
+        """The outcomes of one dimension with the numbers of their pairs; rows with a verdict are read at once."""
+        import numpy as np
+
+        from evenhand.columns import Outcomes, Words
+
+        where = "FROM outcomes WHERE judge = ? AND dimension = ? AND pair > ? AND pair <= ?"
+        values = (judge, dimension, *span)
+        rows = self._db.execute(
+            f"SELECT pair, said, p_1, p_2, p_tie, mass {where} AND p_1 IS NOT NULL ORDER BY pair", values
+        ).fetchall()
+        table = np.fromiter(chain.from_iterable(rows), dtype=np.float64, count=6 * len(rows)).reshape(-1, 6)
+        without = self._db.execute(
+            f"SELECT pair, said, mass, reason {where} AND p_1 IS NULL ORDER BY pair", values
+        ).fetchall()
+        reasons: list[str | None] = [None] * len(rows)
+        if without:
+            table = np.vstack(
+                [table, [(pair, said, np.nan, np.nan, np.nan, mass) for pair, said, mass, _ in without]]
+            )
+            reasons += [reason for *_, reason in without]
+        order = np.argsort(table[:, 0], kind="stable") if without else slice(None)
+        table, words = table[order], Words.of(reasons)
+        outcomes = Outcomes.of(
+            table[:, 1].astype(np.int64), table[:, 2:5], table[:, 5], words if not without else words.take(order)
+        )
+        return table[:, 0].astype(np.int64), outcomes
+
+    def _known(self, numbers: Any, span: tuple[int, int]) -> Any:
+        """What people said of the pairs, as JSON by dimension."""
+        import numpy as np
+
+        from evenhand.columns import Words
+
+        labels: dict[int, dict[str, str]] = {}
+        rows = self._db.execute(
+            "SELECT pair, dimension, side FROM known WHERE pair > ? AND pair <= ? AND side IS NOT NULL"
+            " ORDER BY pair, dimension",
+            span,
+        )
+        for pair, dimension, side in rows:
+            labels.setdefault(pair, {})[dimension] = side
+        if not labels:
+            return Words(("{}",), np.zeros(len(numbers), dtype=np.int32))
+        return Words.of(orjson.dumps(labels.get(pair, {})).decode() for pair in numbers.tolist())
+
+    def _metadata(self, numbers: Any, span: tuple[int, int]) -> Any:
+        from evenhand.columns import Words
+
+        texts = dict(self._db.execute("SELECT id, metadata FROM pairs WHERE id > ? AND id <= ?", span))
+        return Words.of(texts[number] for number in numbers.tolist())
+
+    def voted(self) -> Iterator[tuple[int, Pair]]:
+        """Every pair that people have said something of, with its number."""
+        rows = self._db.execute(f"SELECT id, {_PAIR} FROM pairs WHERE id IN (SELECT pair FROM known) ORDER BY id")
+        return ((number, _pair(columns)) for number, *columns in rows)
+
+    def unfinished(self, judge: int) -> int:
+        """How many pairs a judge was given and has not brought to an end: not asked, or asked in part."""
+        dimension = self._dimensions_of(judge)[0]
+        (count,) = self._db.execute(
+            "SELECT (SELECT count(*) FROM (SELECT 1 FROM docket WHERE judge = ? GROUP BY pair))"
+            " - (SELECT count(*) FROM outcomes WHERE judge = ? AND dimension = ?)",
+            (judge, judge, dimension),
+        ).fetchone()
+        return int(count)
+
+
+_PAIR = "instruction, output_1, output_2, name, model_1, model_2, labels, metadata"
+_HEARD = (
+    'SELECT d.pair, d."order", v.dimension, v.label, v.p_a, v.p_b, v.p_tie, v.mass, v.invalid, f.reason, f.detail'
+    " FROM docket d LEFT JOIN verdicts v ON v.hearing = d.hearing LEFT JOIN failures f ON f.hearing = d.hearing"
+    ' WHERE d.judge = ? AND d.pair IN (SELECT value FROM json_each(?)) ORDER BY d.pair, d."order"'
+)
+_INSERT = (
+    "INSERT OR REPLACE INTO outcomes (judge, dimension, pair, said, p_1, p_2, p_tie, mass, reason, uncertainty)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+def conversations_of(dimensions: Sequence[str], rows: Iterable[Sequence[Any]]) -> tuple[dict[Order, Hearing], bool]:
+    """The verdicts of a pair by order, and whether it has come to an end: all conversations have, or one has failed.
+
+    What is not there is invalid, with the reason that is known.
+    """
+    found: dict[Order, dict[str, Verdict]] = {}
+    told: dict[Order, int] = {}
+    failed = False
+    ended: dict[Order, bool] = {}
+    for _, order, dimension, *columns, reason, detail in rows:
+        verdicts = found.setdefault(order, absent(dimensions, reason, detail))
+        if dimension is not None:
+            verdict = verdicts[dimension] = verdict_from(dimension, *columns)
+            told[order] = told.get(order, 0) + 1
+            ended[order] = ended.get(order, False) or verdict.label is None
+        ended[order] = ended.get(order, False) or told.get(order, 0) >= len(dimensions)
+        failed = failed or reason is not None
+    return {order: Hearing(verdicts) for order, verdicts in found.items()}, failed or all(ended.values())
+
+
+def _uncertainty(row: OutcomeRow) -> float:
+    """How undecided probabilities are, for the column that lists are sorted by."""
+    if row.p_1 is None or row.p_2 is None or row.p_tie is None:
+        return _NOTHING_KNOWN
+    return entropy((row.p_1, row.p_2, row.p_tie))
+
+
+def uncertainty(p: Mapping[Side, float] | None) -> float | None:
+    """How undecided probabilities are, from 0 (certain) to 1 (all three alike): entropy over its largest value.
+
+    Shannon (1948), "A Mathematical Theory of Communication", section 6.
+
+    >>> uncertainty({"1": 1.0, "2": 0.0, "tie": 0.0}), round(uncertainty({"1": 0.5, "2": 0.5, "tie": 0.0}), 2)
+    (0.0, 0.63)
+    """
+    return None if p is None else entropy([p[side] for side in SIDES])
+
+
+def entropy(shares: Iterable[float]) -> float:
+    """The entropy of three shares, over the largest that it can be."""
+    return abs(sum(-x * math.log(x) for x in shares if x > 0) / math.log(len(SIDES)))
+
+
+def fields_of(pair: Pair) -> Iterator[tuple[str, str]]:
+    """What pairs can be filtered by: their models, and metadata that are a short text, a number, a yes or no."""
+    found: dict[tuple[str, str], None] = {}
+    for field, value in pair.metadata.items():
+        if isinstance(value, (str, int, float)):
+            text = json.dumps(value) if isinstance(value, bool) else str(value)
+            if 0 < len(text) <= _LONGEST_VALUE:
+                found[str(field), text] = None
+    found |= {("model", name): None for name in (pair.model_1, pair.model_2) if name}
+    return iter(found)
+
+
+def _pair(columns: Sequence[Any]) -> Pair:
+    task, one, two, name, model_1, model_2, labels, metadata = columns
+    return Pair(task, one, two, name, model_1, model_2, orjson.loads(labels), json.loads(metadata))
+
+
+def _signed(number: int) -> int:
+    """Eight bytes as SQLite keeps them."""
+    return number - (1 << 64) if number >= _SIGNED else number
+
+
+def _json(values: Iterable[Any]) -> str:
+    return orjson.dumps(list(values)).decode()
