@@ -338,12 +338,9 @@ class Store:
                 [verdict_row(entry.hearing, verdict) for entry in entries for verdict in entry.verdicts],
             )
             hearings = {entry.hearing for entry in entries}
-            begun_anew = self._db.executemany(
-                "DELETE FROM failures WHERE hearing = ?", [(hearing,) for hearing in hearings]
-            ).rowcount
+            self._db.executemany("DELETE FROM failures WHERE hearing = ?", [(hearing,) for hearing in hearings])
             self._let_go(hearing for hearing in hearings if left.get(hearing) == 0)
-            ended = hearings if begun_anew > 0 else {h for h in hearings if not left.get(h)}
-            self.outcomes.refresh_conversations(ended)
+            self.outcomes.refresh_conversations(hearings, {h for h in hearings if not left.get(h)})
         self._held |= left
 
     def fail(self, hearing: int, ask: int, error: EngineError) -> None:
@@ -355,7 +352,7 @@ class Store:
                 " created = excluded.created",
                 (hearing, ask, error.reason, str(error), time.time()),
             )
-            self.outcomes.refresh_conversations([hearing])
+            self.outcomes.refresh_conversations([hearing], [hearing])
 
     def reread(self, judge: JudgeRow, asks: Asks) -> tuple[int, int]:
         """Read every answer of a judge again with the present reader; how many verdicts, and how many changed.
@@ -378,7 +375,7 @@ class Store:
             with self._writing():
                 self._db.execute("DELETE FROM verdicts WHERE hearing = ?", (hearing,))
                 self._db.executemany("INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", fresh)
-                self.outcomes.refresh_conversations([hearing])
+                self.outcomes.refresh_conversations([hearing], [hearing])
         return seen, changed
 
     # -- reading ---------------------------------------------------------------------------------

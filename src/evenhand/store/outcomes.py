@@ -98,11 +98,17 @@ class OutcomeTable:
 
     # -- outcomes --------------------------------------------------------------------------------
 
-    def refresh_conversations(self, conversations: Iterable[int]) -> None:
-        """Some conversations have come to an end, or were begun anew: make the outcomes of their pairs."""
+    def refresh_conversations(self, touched: Iterable[int], ended: Iterable[int]) -> None:
+        """Conversations were written to, and some of them came to an end: make the outcomes of their pairs.
+
+        A pair of which a conversation has failed has outcomes already, and what is answered later belongs in them.
+        """
         rows = self._db.execute(
-            "SELECT DISTINCT judge, pair FROM docket WHERE hearing IN (SELECT value FROM json_each(?))",
-            (_json(conversations),),
+            "SELECT DISTINCT d.judge, d.pair FROM docket d JOIN judges j ON j.id = d.judge"
+            " WHERE d.hearing IN (SELECT value FROM json_each(?)) AND (d.hearing IN (SELECT value FROM json_each(?))"
+            " OR EXISTS (SELECT 1 FROM outcomes o WHERE o.judge = d.judge AND o.pair = d.pair"
+            " AND o.dimension = json_extract(j.dimensions, '$[0]')))",
+            (_json(touched), _json(ended)),
         )
         self.refresh(rows.fetchall())
 
