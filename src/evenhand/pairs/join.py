@@ -13,7 +13,7 @@ from typing import Any
 
 from evenhand.errors import InputError, PairError
 from evenhand.pairs.outputs import Placed, Questions, read_outputs
-from evenhand.pairs.pair import Pair, digest
+from evenhand.pairs.pair import Pair, digest, named_fields
 from evenhand.pairs.shelf import Shelf, key_of
 
 NAMED = 5  # how many of those that do not match are named
@@ -162,8 +162,13 @@ def joined_on(placed: Placed, field: str) -> str:
     output = placed.output
     value = {"instruction": output.instruction, "id": output.id}.get(field, output.about.get(field))
     if value in (None, ""):
-        raise placed.error(f"no field '{field}' to join on", hint="--join-on names a field that every row has")
+        raise placed.error(f"no field '{field}' to join on", hint=_join_hint(placed))
     return str(value)
+
+
+def _join_hint(placed: Placed) -> str:
+    fields = {"instruction": 1, **({"id": 1} if placed.output.id else {}), **placed.output.about}
+    return f"--join-on names a field that every row has; {named_fields(fields)}"
 
 
 def twice(placed: Placed, earlier: Placed, model: str, field: str) -> PairError:

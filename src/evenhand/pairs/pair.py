@@ -125,7 +125,17 @@ def _remedy(row: Mapping[str, Any]) -> str:
     """What to do about a row that is no pair."""
     if "output" in row or "choices" in row or "messages" in row:
         return "these look like one model's outputs: give two such files with --candidate and --baseline"
-    return "expected rows with the fields instruction, output_1 and output_2"
+    return f"expected rows with the fields instruction, output_1 and output_2; {named_fields(row)}"
+
+
+def named_fields(row: Mapping[str, Any], most: int = 12) -> str:
+    """The fields that a row has, for a message.
+
+    >>> named_fields({"prompt": "Hi", "chosen": "x"})
+    'found prompt, chosen'
+    """
+    names = [str(name) for name in row][:most]
+    return f"found {', '.join(names)}{', …' if len(row) > most else ''}" if names else "the row has no fields"
 
 
 def _check_text(name: str, value: object) -> None:
