@@ -207,7 +207,7 @@ def compare(
 
 
 def planned_engine(spec: str) -> Engine | None:
-    """A stand-in to plan with for a model that would have to be fetched first; None where the judge can be opened."""
+    """A stand-in to plan with for a model that would have to be fetched first; None where it is here."""
     model = catalog.CATALOG.get(spec)
     if model is None or catalog.find(spec) is not None:
         return None
@@ -223,7 +223,7 @@ def show_plan(
     setup: Setup, pairs: Iterable[Pair], db: Path, orders: Orders, seed: int, price: Price | None, as_json: bool
 ) -> None:
     """What a run would take."""
-    with Store(db if db.exists() else ":memory:") as store:
+    with Store(db if db.exists() else ":memory:", read_only=True) as store:
         found = plan(setup, pairs, store, orders=orders, seed=seed)
     usage = found.usage
     cost = price.of(usage) if price else None

@@ -176,6 +176,8 @@ def show_run(summary: Summary, facts: dict[str, Any], title: str) -> None:
     """The tables and notes of a run."""
     console.out.print()
     console.out.print(console.summary_table(summary, f"{title}: {console.count(summary.pairs, 'pair')}"))
+    if line := console.roles_line(summary):
+        console.out.print(line, style="dim", soft_wrap=True, markup=False)
     known = console.agreement_table(summary)
     if known:
         console.out.print(known)

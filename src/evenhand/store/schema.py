@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from evenhand.errors import StoreError
+from evenhand.store.opening import APPLICATION_ID
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -130,6 +131,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             mark TEXT NOT NULL, judge INTEGER NOT NULL REFERENCES judges, orders TEXT NOT NULL, ended REAL NOT NULL,
             PRIMARY KEY (mark, judge, orders)) WITHOUT ROWID""",
     ),
+    # Which side of a pair is the candidate ('1' or '2'; the other is the baseline); '' where no roles were given.
+    ("ALTER TABLE pairs ADD COLUMN candidate TEXT NOT NULL DEFAULT ''",),
 )
 
 
@@ -138,6 +141,8 @@ def migrate(db: sqlite3.Connection, path: str) -> None:
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version > len(MIGRATIONS):
         raise StoreError(f"{path} was written by a newer evenhand", hint="pip install -U evenhand")
+    if version == len(MIGRATIONS):
+        return
     for number, steps in enumerate(MIGRATIONS[version:], version + 1):
         db.execute("BEGIN IMMEDIATE")
         # Another process may have done it while this one waited for the lock.
@@ -145,6 +150,7 @@ def migrate(db: sqlite3.Connection, path: str) -> None:
             for step in steps:
                 db.execute(step)
             db.execute(f"PRAGMA user_version = {number}")
+            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         db.execute("COMMIT")
 
 
