@@ -512,7 +512,7 @@ def split_json(text: str) -> list[Any]:
 def test_a_database_that_another_program_keeps_locked(
     serve: Serve, file: Path, db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evenhand.store.database._BUSY_SECONDS", 0.3)
+    monkeypatch.setattr("evenhand.store.opening.BUSY_SECONDS", 0.3)
     server = serve(GOOD)
     with Judge(open_engine(f"{server.url}#m"), "overall", db=db) as judge:
         judge.compare("Hi", "x", "y")

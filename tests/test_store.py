@@ -25,6 +25,7 @@ from evenhand.judge import Judgment, Setup
 from evenhand.pairs import Pair
 from evenhand.protocol import Order, Prompt, Protocol
 from evenhand.store import Case, JudgeRow, Store
+from evenhand.store.opening import APPLICATION_ID
 from evenhand.store.schema import MIGRATIONS
 from evenhand.verdict import Verdict, invalid
 
@@ -278,6 +279,7 @@ def test_a_fresh_file_is_brought_to_the_present_form(db: Path) -> None:
 
 def test_a_file_of_a_newer_evenhand_is_refused_and_left_alone(db: Path) -> None:
     with closing(sqlite3.connect(db)) as base:
+        base.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         base.execute("PRAGMA user_version = 99")
     with pytest.raises(StoreError, match="newer evenhand") as caught:
         Store(db)

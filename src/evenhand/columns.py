@@ -140,6 +140,17 @@ class Outcomes:
         lift = (self.forward == ONE).astype(np.int64) - (self.forward == TWO)
         return np.asarray(lift + (self.swapped == TWO) - (self.swapped == ONE))
 
+    def turned(self) -> Outcomes:
+        """The same outcomes with the sides exchanged: forward is then what swapped was."""
+        return replace(
+            self,
+            side=_OTHER[self.side],
+            p=self.p[:, [TWO, ONE, TIE]],
+            forward=_OTHER[self.swapped],
+            swapped=_OTHER[self.forward],
+            asked=np.array([0, 2, 1, 3], dtype=np.int8)[self.asked],
+        )
+
     def take(self, rows: NDArray[Any]) -> Outcomes:
         """Some of the rows."""
         columns = {name: getattr(self, name)[rows] for name in _ARRAYS}
@@ -148,6 +159,8 @@ class Outcomes:
 
 TINY = 1e-9  # that of `evenhand.verdict.log_odds`
 _VALUES = np.array([1.0, 0.0, 0.5, np.nan])  # -1 finds the last
+_OTHER = np.array([TWO, ONE, TIE, MISSING], dtype=np.int8)  # -1 finds the last
+_OTHER_LABEL = {"1": "2", "2": "1", "tie": "tie"}
 _ARRAYS = ("side", "p", "forward", "swapped", "asked", "mass", "masses", "inconsistent")
 
 
@@ -162,6 +175,7 @@ class Block:
     model_2: Words
     length_1: Ints
     length_2: Ints
+    candidate: Words  # the side that is the candidate, "" where no roles were given
     labels: Words  # what people said, by dimension, as JSON
     outcomes: Mapping[str, Outcomes]
     metadata: Words | None = None  # JSON, where it was asked for
@@ -185,9 +199,27 @@ class Block:
         return Block(
             *(column[rows] for column in (self.number, self.key, self.cluster)),
             *(words.take(rows) for words in (self.model_1, self.model_2)),
-            *(self.length_1[rows], self.length_2[rows], self.labels.take(rows)),
+            *(self.length_1[rows], self.length_2[rows], self.candidate.take(rows), self.labels.take(rows)),
             {name: outcomes.take(rows) for name, outcomes in self.outcomes.items()},
             None if self.metadata is None else self.metadata.take(rows),
+        )
+
+    def turned(self) -> Block:
+        """The same pairs with their sides exchanged."""
+        labels = [
+            orjson.dumps({name: _OTHER_LABEL[side] for name, side in orjson.loads(text).items()}).decode()
+            for text in self.labels.words
+        ]
+        candidate = tuple(_OTHER_LABEL.get(word, "") for word in self.candidate.words)
+        return replace(
+            self,
+            model_1=self.model_2,
+            model_2=self.model_1,
+            length_1=self.length_2,
+            length_2=self.length_1,
+            candidate=Words(candidate, self.candidate.codes),
+            labels=Words(tuple(labels), self.labels.codes),
+            outcomes={name: found.turned() for name, found in self.outcomes.items()},
         )
 
     @classmethod
@@ -211,6 +243,7 @@ class Block:
             Words.of(pair.model_2 for pair in pairs),
             np.array([len(pair.output_1) for pair in pairs], dtype=np.int64),
             np.array([len(pair.output_2) for pair in pairs], dtype=np.int64),
+            Words.of(pair.candidate for pair in pairs),
             Words.of(labels_text(known_labels(pair)) for pair in pairs),
             {name: outcomes_of([outcome_row(j.findings[name]) for j in judgments]) for name in dimensions},
             Words.of(metadata_text(pair.metadata) for pair in pairs),

@@ -67,6 +67,14 @@ def summary_table(summary: Summary, title: str) -> Table:
     return table
 
 
+def roles_line(summary: Summary) -> str:
+    """Which model is on trial; empty where nobody said so."""
+    if not summary.roles:
+        return ""
+    named = zip(summary.roles, summary.sides, strict=True)
+    return "; ".join(f"{role}: {visible(name)}" for role, name in sorted(named, reverse=True))
+
+
 def _cut(name: str, longest: int) -> str:
     """A name that leaves the numbers of a table their room."""
     return name if len(name) <= longest else f"{name[: longest - 1]}…"

@@ -22,6 +22,7 @@ from evenhand.files.faults import told
 from evenhand.markup import Span, Turn
 from evenhand.pace import Limits, Pace
 from evenhand.pairs import digest
+from evenhand.pairs.pair import named_fields
 from evenhand.protocol import Prompt
 from evenhand.store import Store
 
@@ -188,7 +189,7 @@ def _ask(row: Row | RowFault) -> Ask:
         raise row
     field = next((name for name in _ASKED if name in row), None)
     if field is None:
-        raise RowFault("no field 'instruction'", hint=_EXPECTED)
+        raise RowFault("no field 'instruction'", hint=f"{_EXPECTED}; {named_fields(row)}")
     value = row[field]
     if field == "turns":
         value = value[0] if isinstance(value, list) and value else None

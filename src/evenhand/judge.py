@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, Protocol
 
@@ -22,6 +22,7 @@ from evenhand.verdict import Finding, Verdict, combine, invalid, pool, read_answ
 
 Orders = Literal["both", "forward", "swapped", "random"]
 Asking = Callable[[Prompt], Awaitable[Answer]]
+_OTHER: Mapping[Order, Order] = {"forward": "swapped", "swapped": "forward"}
 ORDER_CHOICES: tuple[Orders, ...] = ("both", "forward", "swapped", "random")
 
 
@@ -85,6 +86,23 @@ class Judgment:
 
     def __getitem__(self, dimension: str) -> Finding:
         return self.findings[dimension]
+
+    def turned(self) -> Judgment:
+        """The same judgment of the pair with its sides exchanged: what was shown first is shown first still.
+
+        >>> from evenhand.verdict import Verdict
+        >>> heard = Hearing({"overall": Verdict("overall", "B")})
+        >>> Judgment.of(Pair("Hi", "x", "y"), {"forward": heard}).turned()["overall"].side
+        '1'
+        """
+        asked = [finding for name, finding in self.findings.items() if name != COMBINED]
+        orders = {order: None for finding in asked for order in finding.orders}
+        hearings = {
+            _OTHER[order]: Hearing({finding.dimension: finding.orders[order] for finding in asked})
+            for order in sorted(orders, reverse=True)
+        }
+        found = Judgment.of(self.pair.turned(), hearings, self.seconds)
+        return replace(found, usage=self.usage, asked=self.asked, notes=self.notes)
 
     @classmethod
     def of(cls, pair: Pair, hearings: Mapping[Order, Hearing], seconds: float = 0.0) -> Judgment:

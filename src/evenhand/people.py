@@ -20,6 +20,7 @@ from evenhand.ballots import plain_row
 from evenhand.errors import InputError, PairError
 from evenhand.files import RowFault
 from evenhand.pairs import TEXT_FIELDS, Pair, Side, digest, read_rows
+from evenhand.pairs.pair import named_fields
 from evenhand.store import HumanLabel, Records, Store
 from evenhand.votes import (
     FILE,
@@ -156,9 +157,8 @@ def _nameless(row: Mapping[str, Any]) -> RowFault:
     value = row.get(at_fault)
     kind = "null" if value is None else f"of type {type(value).__name__}"
     said = f"field '{at_fault}' is {kind}, not text" if at_fault in row else f"no field '{at_fault}'"
-    return RowFault(
-        f"the row names no pair: {said}", hint="give 'id', or the texts 'instruction', 'output_1' and 'output_2'"
-    )
+    wanted = "give 'id', or the texts 'instruction', 'output_1' and 'output_2'"
+    return RowFault(f"the row names no pair: {said}", hint=f"{wanted}; {named_fields(row)}")
 
 
 @dataclass

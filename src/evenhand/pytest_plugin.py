@@ -176,7 +176,7 @@ def _cases(
     from evenhand.pairs import check_pairs, join_outputs, read_pairs
 
     if candidate is not None and baseline is not None and pairs is None:
-        joined = join_outputs(baseline, candidate)
+        joined = join_outputs(candidate, baseline, candidate_side="2")
         return lambda: joined
     if pairs is None or candidate is not None or baseline is not None:
         raise InputError("gate needs pairs, or a candidate and a baseline")

@@ -223,6 +223,7 @@ class Summary:
     def __init__(self, dimensions: Iterable[str]) -> None:
         self.tallies = {dimension: Tally() for dimension in dimensions}
         self.models: set[tuple[str, str]] = set()
+        self.candidates: set[str] = set()
         self.pairs = 0
 
     def add(self, judgment: Judgment) -> None:
@@ -230,6 +231,7 @@ class Summary:
         self.pairs += 1
         if len(self.models) < 2:  # only whether all pairs are of the same two models matters
             self.models.add((judgment.pair.model_1, judgment.pair.model_2))
+        self.candidates.add(judgment.pair.candidate)
         cluster, longer = cluster_of(judgment.pair), length_difference(judgment.pair)
         for dimension, finding in judgment.findings.items():
             tally = self.tallies.get(dimension)
@@ -248,11 +250,18 @@ class Summary:
         names = next(iter(self.models)) if len(self.models) == 1 else ("", "")
         return names[0] or "1", names[1] or "2"
 
+    @property
+    def roles(self) -> tuple[str, str] | None:
+        """The roles of the two sides, where every pair has the same."""
+        one = next(iter(self.candidates)) if len(self.candidates) == 1 else ""
+        return {"1": ("candidate", "baseline"), "2": ("baseline", "candidate")}.get(one)
+
     def facts(self) -> dict[str, Any]:
         """The summary as plain data."""
         return {
             "pairs": self.pairs,
             "sides": {"1": self.sides[0], "2": self.sides[1]},
+            **({"roles": dict(zip(("1", "2"), self.roles, strict=True))} if self.roles else {}),
             "dimensions": {dimension: tally.facts() for dimension, tally in self.tallies.items()},
         }
 

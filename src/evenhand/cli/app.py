@@ -16,7 +16,11 @@ from evenhand.errors import EvenhandError, InputError
 DONE, FAILED, WRONG, WITH_FAILURES = 0, 1, 2, 3
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False
+    invoke_without_command=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
 )
 
 
@@ -28,11 +32,16 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """A pairwise judge for language-model outputs: which of two responses is better, A, B or tie?"""
+    if context.invoked_subcommand is None:
+        from evenhand.cli.welcome import show_welcome
+
+        show_welcome()
 
 
 # Options whose value may be left out, and what the value looks like where it is given.
@@ -46,8 +55,10 @@ def with_optional_values(words: Sequence[str]) -> list[str]:
     ['judge', '--ray=', '--out', 'd']
     >>> with_optional_values(["judge", "--ray", "pairs.parquet"]), with_optional_values(["--ray", "head:6379"])
     (['judge', '--ray=', 'pairs.parquet'], ['--ray', 'head:6379'])
+    >>> with_optional_values([])
+    []
     """
-    following = [*words[1:], ""]
+    following = [*words[1:], ""][: len(words)]
     return [
         f"{word}=" if word in _OPTIONAL and not _OPTIONAL[word].fullmatch(after) else word
         for word, after in zip(words, following, strict=True)
@@ -58,7 +69,7 @@ def main() -> NoReturn:
     """Run a command; what went wrong is said in a sentence, with the remedy where one is known."""
     try:
         try:
-            app(args=with_optional_values(sys.argv[1:]))
+            app(args=with_optional_values(sys.argv[1:]), prog_name="evenhand")
         finally:
             sys.stdout.flush()  # here, where a full disk can still be said
     except EvenhandError as error:

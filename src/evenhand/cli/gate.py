@@ -131,7 +131,7 @@ def gate(
     def look_up() -> tuple[GateResult, Facts]:
         if not db.is_file():
             raise InputError(f"no pairs, and no database at {db}", hint="evenhand gate PAIRS")
-        with Store(db) as store:
+        with Store(db, read_only=True) as store:
             row = newest(store, spec, protocol, db)
             decider = Decider(dimension_from(on, row.dimensions), level=level, enough=what.settled)
             return count_stored(what, decider, store, row, seed, max_pairs)
@@ -146,7 +146,7 @@ def find_pairs(pairs: list[str] | None, candidate: str | None, baseline: str | N
     """The pairs, all of them read once; where outputs are joined, those of the model on trial are output_2."""
     if not pairs and not (candidate and baseline):
         raise InputError("--candidate NEW --baseline OLD are given together")
-    given = find_input(pairs, baseline, candidate, Reading(join_on=join_on))
+    given = find_input(pairs, candidate, baseline, Reading(join_on=join_on), candidate_side="2")
     given.say()
     return given
 
@@ -185,10 +185,37 @@ def count_stored(
     what: Gate, decider: Decider, store: Store, row: JudgeRow, seed: int, most: int | None
 ) -> tuple[GateResult, Facts]:
     """Count what a database holds, in random order, until it is settled."""
+    candidate = candidate_of(store.matches(row), store.path)
     summary = Summary(())
-    replay(counted(store.judgments(row), summary), decider, seed=seed, most=most)
+    replay(counted(on_trial(store.judgments(row), candidate), summary), decider, seed=seed, most=most)
     result = GateResult(what, decider.standing, summary.sides, summary.pairs, summary.pairs)
     return result, {"judge": row.model, "protocol": row.protocol, "fingerprint": row.fingerprint}
+
+
+def candidate_of(matches: list[tuple[str, str, str]], path: str) -> str:
+    """The model on trial, empty where no roles were given; what is not one model against another is refused."""
+    models = sorted({name for one, two, _ in matches for name in (one, two)})
+    if len(models) > 2:
+        some = ", ".join(name or "(no name)" for name in models[:6]) + (", …" if len(models) > 6 else "")
+        raise InputError(
+            f"{path} compares {len(models):,} models, and a gate takes two: {some}",
+            hint="evenhand gate --candidate NEW --baseline OLD --db ANOTHER; evenhand rank ranks many models",
+        )
+    tried = {(one, two)[int(side) - 1] for one, two, side in matches if side}
+    if len(tried) > 1 or (not tried and len({(one, two) for one, two, _ in matches}) > 1):
+        raise InputError(
+            f"{path} does not say the same of all pairs which model is the candidate",
+            hint="evenhand gate --candidate NEW --baseline OLD --db ANOTHER",
+        )
+    return next(iter(tried), "")
+
+
+def on_trial(judgments: Iterable[Judgment], candidate: str) -> Iterator[Judgment]:
+    """Judgments with the candidate on side 2, as the gate counts; without roles, output_2 is on trial."""
+    for judgment in judgments:
+        pair = judgment.pair
+        turn = pair.candidate == "1" or (not pair.candidate and bool(candidate) and pair.model_1 == candidate)
+        yield judgment.turned() if turn else judgment
 
 
 def counted(judgments: Iterable[Judgment], summary: Summary) -> Iterator[Judgment]:

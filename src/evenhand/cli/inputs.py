@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -88,6 +88,7 @@ def find_input(
     baseline: str | None,
     reading: Reading,
     db: Path | None = None,
+    candidate_side: Literal["1", "2"] = "1",
 ) -> Input:
     """The pairs that a command line names, all of them read once and found good.
 
@@ -99,7 +100,7 @@ def find_input(
         if not candidate or not baseline:
             missing = "--candidate" if baseline else "--baseline"
             raise InputError(f"no {missing}", hint="--candidate NEW --baseline OLD are given together")
-        joined = join_outputs(candidate, baseline, reading)
+        joined = join_outputs(candidate, baseline, reading, candidate_side=candidate_side)
         return Input(len(joined), lambda: iter(joined), joined.bad, joined.unmatched)
     if not pairs:
         raise InputError("nothing to judge", hint="give a file of pairs, or --candidate NEW --baseline OLD")
@@ -118,7 +119,7 @@ def _hearing(judge: Judge) -> tuple[int, str]:
 def _checked_before(db: Path | None, mark: str | None) -> int | None:
     if mark is None or db is None or not db.is_file():
         return None
-    with Store(db) as store:
+    with Store(db, read_only=True) as store:
         return store.checked(mark)
 
 

@@ -56,7 +56,9 @@ from evenhand.cli.scaling import (
 )
 from evenhand.decision import Decider
 from evenhand.engines import catalog
+from evenhand.engines.base import Engine
 from evenhand.engines.llama import Hardware
+from evenhand.engines.scripted import ScriptedEngine
 from evenhand.errors import InputError
 from evenhand.judge import Orders, Setup
 from evenhand.pace import Limits
@@ -133,7 +135,8 @@ def judge(
     dimension = dimension_from(on, template.dimensions) if until_decided else ""
     given = find_input(pairs, candidate, baseline, reading, db)
     given.say()
-    engine = open_judge(spec, hardware, endpoint)
+    engine = planned_engine(spec) if dry_run else None
+    engine = engine or open_judge(spec, hardware, endpoint)
     rows: Iterable[Pair] = islice(given.read(), limit)
     decider = None
     if until_decided and not dry_run:
@@ -203,11 +206,24 @@ def compare(
     raise typer.Exit(WITH_FAILURES if bad else DONE)
 
 
+def planned_engine(spec: str) -> Engine | None:
+    """A stand-in to plan with for a model that would have to be fetched first; None where it is here."""
+    model = catalog.CATALOG.get(spec)
+    if model is None or catalog.find(spec) is not None:
+        return None
+    console.err.print(
+        f"{spec} is not here yet: the run would first fetch {model.size / 1e6:,.0f} MB from {model.source}",
+        style="dim",
+        soft_wrap=True,
+    )
+    return ScriptedEngine(lambda _: "", name=spec)
+
+
 def show_plan(
     setup: Setup, pairs: Iterable[Pair], db: Path, orders: Orders, seed: int, price: Price | None, as_json: bool
 ) -> None:
     """What a run would take."""
-    with Store(db if db.exists() else ":memory:") as store:
+    with Store(db if db.exists() else ":memory:", read_only=True) as store:
         found = plan(setup, pairs, store, orders=orders, seed=seed)
     usage = found.usage
     cost = price.of(usage) if price else None
@@ -216,7 +232,8 @@ def show_plan(
         print(console.facts_to_print({**facts, "cost": cost, "currency": price.currency if price else None}))
         return
     console.out.print(
-        f"{found.pairs:,} pairs: {found.requests:,} requests to make, {found.kept:,} answers kept already.\n"
+        f"{console.count(found.pairs, 'pair')}: {console.count(found.requests, 'request')} to make, {found.kept:,}"
+        f" {'answer' if found.kept == 1 else 'answers'} kept already.\n"
         f"About {usage.computed:,} tokens to read and {usage.generated:,} to write, by the lengths of the texts.\n"
         + (
             f"About {cost:.2f} {price.currency} at the prices of {price.date}, with nothing cached."

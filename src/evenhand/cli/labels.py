@@ -29,7 +29,7 @@ def labels(context: typer.Context, db: DbOption = DEFAULT_DB, as_json: JsonOptio
         return
     if not db.is_file():
         raise InputError(f"no database at {db}", hint="evenhand judge PAIRS or labels import FILE writes one")
-    with Store(db) as store:
+    with Store(db, read_only=True) as store:
         rows, unreadable = label_rows(store)
     if as_json:
         print(console.facts_to_print({"labels": [row.facts() for row in rows], "unreadable_pairs": unreadable}))

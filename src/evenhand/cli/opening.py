@@ -8,13 +8,13 @@ from evenhand.errors import InputError
 from evenhand.store import Records, Store
 
 
-def open_store(db: Path) -> Store:
+def open_store(db: Path, *, read_only: bool = False) -> Store:
     """A database that is there already."""
     if db.is_dir():
         raise InputError(f"{db} is a folder, and this command writes into a database", hint="name a file with --db")
     if not db.is_file():
         raise InputError(f"no database at {db}", hint="evenhand judge PAIRS writes one")
-    return Store(db)
+    return Store(db, read_only=read_only)
 
 
 def open_records(db: Path) -> Records:
@@ -23,7 +23,7 @@ def open_records(db: Path) -> Records:
         from evenhand.shards import open_shards
 
         return open_shards(db)
-    return open_store(db)
+    return open_store(db, read_only=True)
 
 
 def is_records(word: str) -> bool:

@@ -24,7 +24,7 @@ from evenhand.people import People
 from evenhand.protocol import Protocol
 from evenhand.report import Summary, usage_facts
 from evenhand.shards import Shards
-from evenhand.store import JudgeRow, Records
+from evenhand.store import JudgeRow, Records, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +151,16 @@ def count(store: Records, row: JudgeRow, calibrated: bool) -> Summary:
 
         return counting.summarise(blocks(store), row.dimensions)
     summary = Summary(row.dimensions)
-    for judgment in heard(store, row, calibrated):
+    for judgment in in_roles(store, row, heard(store, row, calibrated)):
         summary.add(judgment)
     return summary
+
+
+def in_roles(store: Records, row: JudgeRow, judgments: Iterator[Judgment]) -> Iterator[Judgment]:
+    """Judgments with the candidate on side 1 throughout, where it was on different sides in different runs."""
+    if not isinstance(store, Store) or len({side for *_, side in store.matches(row) if side}) < 2:
+        return judgments
+    return (each.turned() if each.pair.candidate == "2" else each for each in judgments)
 
 
 def grouped(store: Records, row: JudgeRow, wanted: Wanted) -> dict[str | None, Summary]:

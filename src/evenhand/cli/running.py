@@ -12,11 +12,12 @@ from typing import Any
 
 from evenhand import console
 from evenhand.api import Judge, Judgments, default_protocol
+from evenhand.cli.services import full_name
 from evenhand.engines import catalog, open_engine
 from evenhand.engines.base import Engine, Usage
 from evenhand.engines.endpoint import EndpointSettings
 from evenhand.engines.llama import Hardware
-from evenhand.errors import InputError
+from evenhand.errors import InputError, ModelError, SpecError
 from evenhand.judge import Judgment
 from evenhand.pace import BudgetError
 from evenhand.pairs import Pair
@@ -37,15 +38,25 @@ def open_judge(spec: str, hardware: Hardware | None = None, endpoint: EndpointSe
         console.err.print(
             f"{spec} is not here yet: fetching {model.size / 1e6:,.0f} MB from {model.source}", soft_wrap=True
         )
-    with download() as progress:
-        return open_engine(
-            spec,
-            hardware,
-            endpoint=endpoint,
-            on_progress=progress,
-            on_load=lambda: console.err.print(f"loading {spec} …", style="dim"),
-            on_notice=lambda text: console.err.print(f"note: {text}", style="yellow", markup=False, soft_wrap=True),
-        )
+    try:
+        with download() as progress:
+            return open_engine(
+                spec,
+                hardware,
+                endpoint=endpoint,
+                on_progress=progress,
+                on_load=lambda: console.err.print(f"loading {spec} …", style="dim"),
+                on_notice=_note,
+            )
+    except (SpecError, ModelError) as fault:
+        if meant := full_name(spec):
+            raise SpecError(fault.message, hint=f"did you mean --judge {meant}?") from None
+        raise
+
+
+def _note(text: str) -> None:
+    """What an engine has to say; some of it is a server's own words."""
+    console.err.print(f"note: {console.visible(text)}", style="yellow", markup=False, soft_wrap=True)
 
 
 def load_protocol(name: str | None, spec: str) -> Protocol:
@@ -165,6 +176,8 @@ def show_run(summary: Summary, facts: dict[str, Any], title: str) -> None:
     """The tables and notes of a run."""
     console.out.print()
     console.out.print(console.summary_table(summary, f"{title}: {console.count(summary.pairs, 'pair')}"))
+    if line := console.roles_line(summary):
+        console.out.print(line, style="dim", soft_wrap=True, markup=False)
     known = console.agreement_table(summary)
     if known:
         console.out.print(known)

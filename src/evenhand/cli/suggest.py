@@ -53,7 +53,7 @@ def suggest_pairs(
         raise InputError(f"no database at {db}", hint="evenhand judge PAIRS writes one")
     if out and out.suffix not in (".jsonl", ".csv"):
         raise InputError(f"--out {out}", hint="let the name end on .jsonl or .csv")
-    with Store(db) as store:
+    with Store(db, read_only=True) as store:
         judges = store.judges()
         meant = [row for row in judges if spec in ("", row.model) and protocol in ("", row.protocol)]
         if not meant:

@@ -7,13 +7,13 @@ pairs. The outputs wait in temporary files, and memory does not grow with their 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from evenhand.errors import InputError, PairError
 from evenhand.pairs.outputs import Placed, Questions, read_outputs
-from evenhand.pairs.pair import Pair, digest
+from evenhand.pairs.pair import Pair, digest, named_fields
 from evenhand.pairs.shelf import Shelf, key_of
 
 NAMED = 5  # how many of those that do not match are named
@@ -45,8 +45,15 @@ class Reading:
 class Joined:
     """Two models' outputs, joined on the instruction: the pairs, and what was left over on either side."""
 
-    def __init__(self, candidate: str | Path, baseline: str | Path, reading: Reading | None = None) -> None:
-        reading = reading or Reading()
+    def __init__(
+        self,
+        candidate: str | Path,
+        baseline: str | Path,
+        reading: Reading | None = None,
+        *,
+        candidate_side: Literal["1", "2"] = "1",
+    ) -> None:
+        reading, self._side = reading or Reading(), candidate_side
         questions = Questions(reading.questions, reading.turn)
         self._join_on, self.bad = reading.join_on, list[PairError]()
         sides = [self._shelf(source, questions, reading) for source in (candidate, baseline)]
@@ -66,7 +73,9 @@ class Joined:
         for key, new in self._new.items():
             old = self._old.find(key)
             if old is not None:
-                yield pair_of(self.candidate, new, self.baseline, old)
+                sides = (self.candidate, new), (self.baseline, old)
+                first, second = sides if self._side == "1" else sides[::-1]
+                yield replace(pair_of(*first, *second), candidate=self._side)
 
     @property
     def unmatched(self) -> list[Unmatched]:
@@ -106,8 +115,14 @@ class Joined:
         return shelf, name or next(iter(models), "") or stem(path)
 
 
-def join_outputs(candidate: str | Path, baseline: str | Path, reading: Reading | None = None) -> Joined:
-    """Pairs of two models' outputs to the same instructions; the candidate is side 1.
+def join_outputs(
+    candidate: str | Path,
+    baseline: str | Path,
+    reading: Reading | None = None,
+    *,
+    candidate_side: Literal["1", "2"] = "1",
+) -> Joined:
+    """Pairs of two models' outputs to the same instructions, and which side is the candidate's.
 
     >>> import tempfile, json
     >>> folder = tempfile.mkdtemp()
@@ -115,10 +130,10 @@ def join_outputs(candidate: str | Path, baseline: str | Path, reading: Reading |
     ...     row = {"instruction": "2 + 2?", "output": said}
     ...     _ = Path(folder, f"{name}.json").write_text(json.dumps([row]))
     >>> [pair] = join_outputs(f"{folder}/new.json", f"{folder}/old.json")
-    >>> pair.model_1, pair.output_1, pair.model_2
-    ('new', '4', 'old')
+    >>> pair.model_1, pair.output_1, pair.model_2, pair.candidate
+    ('new', '4', 'old', '1')
     """
-    return Joined(candidate, baseline, reading)
+    return Joined(candidate, baseline, reading, candidate_side=candidate_side)
 
 
 def pair_of(model_1: str, first: Placed, model_2: str, second: Placed) -> Pair:
@@ -162,8 +177,13 @@ def joined_on(placed: Placed, field: str) -> str:
     output = placed.output
     value = {"instruction": output.instruction, "id": output.id}.get(field, output.about.get(field))
     if value in (None, ""):
-        raise placed.error(f"no field '{field}' to join on", hint="--join-on names a field that every row has")
+        raise placed.error(f"no field '{field}' to join on", hint=_join_hint(placed))
     return str(value)
+
+
+def _join_hint(placed: Placed) -> str:
+    fields = {"instruction": 1, **({"id": 1} if placed.output.id else {}), **placed.output.about}
+    return f"--join-on names a field that every row has; {named_fields(fields)}"
 
 
 def twice(placed: Placed, earlier: Placed, model: str, field: str) -> PairError:

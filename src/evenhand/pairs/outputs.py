@@ -20,10 +20,12 @@ from evenhand import files
 from evenhand.errors import InputError, PairError
 from evenhand.files import Row, RowFault, Table, find_tables
 from evenhand.files.faults import told
+from evenhand.pairs.pair import named_fields
 
 _MODEL_FIELDS = ("generator", "model", "model_id")
 # What FastChat writes where a service gave no answer, and where a model that it ran itself broke down.
 _FAILED, _BROKE_DOWN = "$ERROR$", "ERROR"
+_EXPECTED = "expected instruction and output, or choices, or messages"
 _SKIP = "--skip-bad leaves such rows out"
 
 
@@ -127,7 +129,7 @@ def form_of(row: Mapping[str, Any]) -> str:
         raise RowFault("this is a pair, not one model's output", hint="judge a file of pairs by its name alone")
     for name in ("instruction", "output"):
         if name not in row:
-            raise RowFault(f"no field '{name}'", hint="expected instruction and output, or choices, or messages")
+            raise RowFault(f"no field '{name}'", hint=f"{_EXPECTED}; {named_fields(row)}")
     return "plain"
 
 

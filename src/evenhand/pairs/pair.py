@@ -24,6 +24,7 @@ ALONE, BESIDE = "alone", "beside"
 BY_ITSELF = (ALONE, BESIDE)
 _SKIP = "--skip-bad leaves such rows out"
 
+_TURNED: dict[Side, Side] = {"1": "2", "2": "1", "tie": "tie"}
 # Data sets name the winner in many ways; all of them mean a side of the pair as it stands in the file.
 _LABELS: dict[str, Side] = {
     **dict.fromkeys(("1", "a", "output_1", "model_1"), "1"),
@@ -49,6 +50,8 @@ class Pair:
     model_2: str = ""
     labels: Mapping[str, Side] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    # The side whose model is on trial; the other is the baseline. Empty where no roles were given.
+    candidate: Literal["", "1", "2"] = field(default="", repr=False, compare=False)
     _key: str = field(default="", init=False, repr=False, compare=False)  # made once: it is a hash of all the text
 
     def __post_init__(self) -> None:
@@ -73,6 +76,18 @@ class Pair:
     def texts(self) -> tuple[str, str, str]:
         """The three texts that a judge is shown."""
         return self.instruction, self.output_1, self.output_2
+
+    def turned(self) -> Pair:
+        """The same pair with its sides exchanged.
+
+        >>> pair = Pair("Hi", "x", "y", model_1="m", labels={"overall": "1"}, candidate="1").turned()
+        >>> pair.output_1, pair.model_2, pair.labels, pair.candidate
+        ('y', 'm', {'overall': '2'}, '2')
+        """
+        labels = {dimension: _TURNED[label] for dimension, label in self.labels.items()}
+        other: Literal["", "1", "2"] = "2" if self.candidate == "1" else "1" if self.candidate == "2" else ""
+        names = (self.id, self.model_2, self.model_1)
+        return Pair(self.instruction, self.output_2, self.output_1, *names, labels, self.metadata, other)
 
     def shown(self, order: str) -> tuple[str, str]:
         """The texts behind Response A and Response B in this order."""
@@ -125,7 +140,17 @@ def _remedy(row: Mapping[str, Any]) -> str:
     """What to do about a row that is no pair."""
     if "output" in row or "choices" in row or "messages" in row:
         return "these look like one model's outputs: give two such files with --candidate and --baseline"
-    return "expected rows with the fields instruction, output_1 and output_2"
+    return f"expected rows with the fields instruction, output_1 and output_2; {named_fields(row)}"
+
+
+def named_fields(row: Mapping[str, Any], most: int = 12) -> str:
+    """The fields that a row has, for a message.
+
+    >>> named_fields({"prompt": "Hi", "chosen": "x"})
+    'found prompt, chosen'
+    """
+    names = [str(name) for name in row][:most]
+    return f"found {', '.join(names)}{', …' if len(row) > most else ''}" if names else "the row has no fields"
 
 
 def _check_text(name: str, value: object) -> None:

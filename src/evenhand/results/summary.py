@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from evenhand.judge import Judgment
 
 Span = tuple[float, float]
+ROLES = {"1": ("candidate", "baseline"), "2": ("baseline", "candidate")}  # of the sides, by the candidate's
 SignedValues = Callable[[Part], NDArray[np.float64]]
 _SIGNED = np.array([1.0, -1.0, 0.0])  # what a side is worth to side 1: won, lost, tie
 _TOGETHER = 4096  # judgments that wait to be counted
@@ -101,6 +102,8 @@ class Summary:
     pairs: int
     sides: tuple[str, str]  # what to call them: the models' names, where every pair has the same two
     dimensions: Mapping[str, DimensionSummary]
+    roles: tuple[str, str] | None = None  # candidate and baseline, where every pair has the same
+    unfinished: int = 0  # pairs that were given to the judge and are not asked, or asked in part
 
     @property
     def invalid(self) -> int:
@@ -262,6 +265,7 @@ class Counter:
     def __init__(self, dimensions: Iterable[str] = ()) -> None:
         self._dimensions = {name: DimensionCounter() for name in dimensions}
         self._models: set[tuple[str, str]] = set()
+        self._candidates: set[str] = set()
         self._waiting: list[Judgment] = []
         self._counted = 0
         self.invalid = 0  # verdicts that are missing among the judgments that were added
@@ -290,6 +294,7 @@ class Counter:
         self._counted += len(block)
         if len(self._models) < 2:  # only whether all pairs are of the same two models matters
             self._models |= models_of(block)
+        self._candidates |= {block.candidate.words[code] for code in np.unique(block.candidate.codes)}
         for name, found in block.outcomes.items():
             self._dimensions.setdefault(name, DimensionCounter()).add(block, found, block.known(name))
 
@@ -298,7 +303,8 @@ class Counter:
         self._flush()
         names = next(iter(self._models)) if len(self._models) == 1 else ("", "")
         found = {name: counter.summary() for name, counter in self._dimensions.items()}
-        return Summary(self.pairs, (names[0] or "1", names[1] or "2"), found)
+        candidate = next(iter(self._candidates)) if len(self._candidates) == 1 else ""
+        return Summary(self.pairs, (names[0] or "1", names[1] or "2"), found, ROLES.get(candidate))
 
 
 def summarise(blocks: Iterable[Block], dimensions: Iterable[str] = ()) -> Summary:

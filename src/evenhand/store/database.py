@@ -23,18 +23,17 @@ from evenhand.store.calibrations import CalibrationBook
 from evenhand.store.desk import Desk
 from evenhand.store.docket import Asks, Case, Docket, name_worker
 from evenhand.store.labels import LabelBook
-from evenhand.store.outcomes import OutcomeTable, Progress, conversations_of
+from evenhand.store.opening import BUSY_SECONDS, MEMORY, open_to_read, open_to_write, refuse_to_migrate
+from evenhand.store.outcomes import OutcomeTable, Progress, conversations_of, is_dirty
 from evenhand.store.outputs import OutputBook
 from evenhand.store.pages import PageBook
 from evenhand.store.rows import answer_from, answer_row, verdict_row
-from evenhand.store.schema import clearly, migrate
+from evenhand.store.schema import MIGRATIONS, clearly, migrate
 from evenhand.verdict import Verdict, read_answer
 
 if TYPE_CHECKING:
     from evenhand.columns import Block
 
-# How long to wait for another process that is writing.
-_BUSY_SECONDS = 30.0
 # Pages that SQLite holds in memory. The keys are hashes, so that a row can fall anywhere in their indexes.
 _CACHE_KILOBYTES = 16_000
 # How far the log grows before it is put into the file proper, in pages of 4 KB: rarely enough that a page which is
@@ -81,20 +80,14 @@ class Store:
     []
     """
 
-    def __init__(self, path: str | Path, *, on_progress: Progress | None = None) -> None:
+    def __init__(self, path: str | Path, *, read_only: bool = False, on_progress: Progress | None = None) -> None:
         self.path = str(path)
         self.worker = name_worker()
         self._held: dict[int, int] = {}  # hearings that this process is at work on, and their asks to come
         self._claimed = self._closed = False
         with clearly(self.path):
-            self._db = sqlite3.connect(
-                self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
-            )
-            try:
-                self._prepare()
-            except BaseException:
-                self._db.close()
-                raise
+            self._on_progress = on_progress
+            self._db = self._open_to_read() if read_only and self.path != MEMORY else self._open_to_write()
         self.outcomes = OutcomeTable(self._db, self._writing)
         self._docket = Docket(self._db, self.worker, self.outcomes)
         self.labels = LabelBook(self._db, self._writing, self.path, self.outcomes)
@@ -103,8 +96,6 @@ class Store:
         self.archive = Archive(self._db, self.path)
         self.desk = Desk(self._db, self._writing, self.path, self.outcomes)
         self.outputs = OutputBook(self._db, self._writing, self.path)
-        with clearly(self.path):
-            self.outcomes.bring_up_to_date(on_progress)
 
     def __enter__(self) -> Self:
         return self
@@ -127,6 +118,31 @@ class Store:
             with self._writing():
                 self._db.execute("UPDATE claims SET claimed = ? WHERE worker = ?", (time.time(), self.worker))
 
+    def _open_to_read(self) -> sqlite3.Connection:
+        """A connection that changes nothing; an old file is brought to the present form first."""
+        db = open_to_read(self.path)
+        try:
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+            if version != len(MIGRATIONS) or is_dirty(db):
+                db.close()
+                refuse_to_migrate(self.path)
+                self._open_to_write().close()
+                db = open_to_read(self.path)
+            db.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _open_to_write(self) -> sqlite3.Connection:
+        self._db = open_to_write(self.path)
+        try:
+            self._prepare()
+        except BaseException:
+            self._db.close()
+            raise
+        return self._db
+
     def _prepare(self) -> None:
         self._switch_to_wal()
         # WAL with NORMAL survives the death of the process at any moment; only a power cut may cost the
@@ -136,10 +152,11 @@ class Store:
         self._db.execute(f"PRAGMA cache_size = -{_CACHE_KILOBYTES}")
         self._db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         migrate(self._db, self.path)
+        OutcomeTable(self._db, self._writing).bring_up_to_date(self._on_progress)
 
     def _switch_to_wal(self) -> None:
         """Here SQLite does not wait by itself for another process that is switching the same new file."""
-        deadline = time.monotonic() + _BUSY_SECONDS
+        deadline = time.monotonic() + BUSY_SECONDS
         while True:
             try:
                 self._db.execute("PRAGMA journal_mode = WAL")
@@ -395,6 +412,20 @@ class Store:
             for i, f, m, ident, p, t, d, raw, n in rows
         ]
 
+    def matches(self, judge: JudgeRow) -> list[tuple[str, str, str]]:
+        """Who met whom before a judge: model_1, model_2, and the candidate's side, each of them once.
+
+        >>> with Store(":memory:") as store:
+        ...     store.matches(JudgeRow(1, "", "", {}, "", "", (), False, 0))
+        []
+        """
+        with clearly(self.path):
+            return self._db.execute(
+                "SELECT DISTINCT model_1, model_2, candidate FROM pairs WHERE id IN"
+                " (SELECT pair FROM docket WHERE judge = ?) ORDER BY 1, 2, 3",
+                (judge.id,),
+            ).fetchall()
+
     def judgments(self, judge: JudgeRow) -> Iterator[Judgment]:
         """Every pair that a judge has brought to an end, with its verdicts, one after the other.
 
@@ -428,12 +459,12 @@ class Store:
         return conversations_of(dimensions, rows)[0]
 
     def _pair(self, number: int) -> Pair:
-        task, one, two, name, model_1, model_2, labels, metadata = self._db.execute(
-            "SELECT instruction, output_1, output_2, name, model_1, model_2, labels, metadata FROM pairs"
+        task, one, two, name, model_1, model_2, labels, metadata, candidate = self._db.execute(
+            "SELECT instruction, output_1, output_2, name, model_1, model_2, labels, metadata, candidate FROM pairs"
             " WHERE id = ?",
             (number,),
         ).fetchone()
-        return Pair(task, one, two, name, model_1, model_2, json.loads(labels), json.loads(metadata))
+        return Pair(task, one, two, name, model_1, model_2, json.loads(labels), json.loads(metadata), candidate)
 
     def usage(self, judge: JudgeRow) -> tuple[Usage, float]:
         """The tokens that a judge's answers took, and the seconds that its runs took."""

@@ -12,9 +12,9 @@ import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 import orjson
 
@@ -113,21 +113,23 @@ class Docket:
         last = self._last("pairs")
         new, changed, numbers = [], [], []
         for pair in pairs:
-            name, about = (pair.id, pair.key), pair_about(pair)
+            name, about = (pair.id, pair.key), _about(pair)
             if name not in known:
                 last += 1
                 new.append((last, *name, pair.instruction, pair.output_1, pair.output_2, *about))
                 known[name] = (last, about)
-            elif known[name][1] != about:
+            elif known[name][1] != (about := _about(pair, known[name][1][-1])):
                 changed.append((*about, known[name][0]))
+                known[name] = (known[name][0], about)
             numbers.append(known[name][0])
-        self._db.executemany("INSERT INTO pairs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", new)
+        self._db.executemany("INSERT INTO pairs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", new)
         self._db.executemany(
-            "UPDATE pairs SET model_1 = ?, model_2 = ?, labels = ?, metadata = ? WHERE id = ?", changed
+            "UPDATE pairs SET model_1 = ?, model_2 = ?, labels = ?, metadata = ?, candidate = ? WHERE id = ?",
+            changed,
         )
         written = {row[0] for row in new} | {row[-1] for row in changed}
         if written:
-            by_number = dict(zip(numbers, pairs, strict=True))
+            by_number = {number: _in_role(pair, known) for number, pair in zip(numbers, pairs, strict=True)}
             self._outcomes.enter_pairs([(number, by_number[number]) for number in sorted(written)])
         return numbers
 
@@ -135,7 +137,7 @@ class Docket:
         values = ", ".join(["(?, ?)"] * len(pairs))
         rows = self._db.execute(
             f"WITH wanted (name, key) AS (VALUES {values}) SELECT p.name, p.key, p.id, p.model_1, p.model_2,"
-            " p.labels, p.metadata FROM wanted w CROSS JOIN pairs p ON p.name = w.name AND p.key = w.key",
+            " p.labels, p.metadata, p.candidate FROM wanted w CROSS JOIN pairs p ON p.name = w.name AND p.key = w.key",
             [text for pair in pairs for text in (pair.id, pair.key)],
         )
         return {(name, key): (number, tuple(about)) for name, key, number, *about in rows}
@@ -231,8 +233,19 @@ _SAID = (
 
 def _unchanged(pair: Pair, known: Mapping[tuple[str, str], tuple[int, tuple[str, ...]]]) -> int | None:
     """The number of a pair that is there just as it is."""
-    number, about = known.get((pair.id, pair.key), (None, ()))
-    return number if about == pair_about(pair) else None
+    number, about = known.get((pair.id, pair.key), (None, ("",)))
+    return number if about == _about(pair, about[-1]) else None
+
+
+def _about(pair: Pair, role: str = "") -> tuple[str, ...]:
+    """What is known of a pair besides its texts; one that comes without roles keeps the `role` it had."""
+    return *pair_about(pair), pair.candidate or role
+
+
+def _in_role(pair: Pair, known: Mapping[tuple[str, str], tuple[int, tuple[str, ...]]]) -> Pair:
+    """The pair with the role that is kept of it."""
+    role = cast('Literal["", "1", "2"]', known[pair.id, pair.key][1][-1])
+    return pair if pair.candidate == role else replace(pair, candidate=role)
 
 
 def _all_of(heard: Mapping[Order, Hearing], orders: Sequence[Order]) -> dict[Order, Hearing] | None:

@@ -49,11 +49,11 @@ class OutcomeTable:
     def enter_pairs(self, pairs: Sequence[tuple[int, Pair]]) -> None:
         """Keep what lists and statistics want of pairs, under their numbers; what stood there is replaced."""
         self._db.executemany(
-            "INSERT OR REPLACE INTO pair_columns VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO pair_columns VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
                     *(number, _signed(leading(pair.key)), _signed(cluster_number(pair.instruction))),
-                    *(pair.model_1, pair.model_2, len(pair.output_1), len(pair.output_2)),
+                    *(pair.model_1, pair.model_2, len(pair.output_1), len(pair.output_2), pair.candidate),
                 )
                 for number, pair in pairs
             ],
@@ -238,7 +238,7 @@ class OutcomeTable:
         found = {name: self._outcomes(judge, name, span) for name in dimensions}
         numbers = found[dimensions[0]][0]
         rows = self._db.execute(
-            "SELECT pair, key, cluster, length_1, length_2, model_1, model_2 FROM pair_columns"
+            "SELECT pair, key, cluster, length_1, length_2, model_1, model_2, candidate FROM pair_columns"
             " WHERE pair > ? AND pair <= ? ORDER BY pair",
             span,
         ).fetchall()
@@ -253,6 +253,7 @@ class OutcomeTable:
             Words.of(columns[6]).take(here),
             table[3][here],
             table[4][here],
+            Words.of(columns[7]).take(here),
             self._known(numbers, span),
             {name: outcomes for name, (_, outcomes) in found.items()},
             self._metadata(numbers, span) if metadata else None,
@@ -326,7 +327,7 @@ class OutcomeTable:
         return int(count)
 
 
-_PAIR = "instruction, output_1, output_2, name, model_1, model_2, labels, metadata"
+_PAIR = "instruction, output_1, output_2, name, model_1, model_2, labels, metadata, candidate"
 _HEARD = (
     'SELECT d.pair, d."order", v.dimension, v.label, v.p_a, v.p_b, v.p_tie, v.mass, v.invalid, f.reason, f.detail'
     " FROM docket d LEFT JOIN verdicts v ON v.hearing = d.hearing LEFT JOIN failures f ON f.hearing = d.hearing"
@@ -394,8 +395,13 @@ def fields_of(pair: Pair) -> Iterator[tuple[str, str]]:
 
 
 def _pair(columns: Sequence[Any]) -> Pair:
-    task, one, two, name, model_1, model_2, labels, metadata = columns
-    return Pair(task, one, two, name, model_1, model_2, orjson.loads(labels), json.loads(metadata))
+    task, one, two, name, model_1, model_2, labels, metadata, candidate = columns
+    return Pair(task, one, two, name, model_1, model_2, orjson.loads(labels), json.loads(metadata), candidate)
+
+
+def is_dirty(db: sqlite3.Connection) -> bool:
+    """Whether some pairs are still to be brought up to date."""
+    return db.execute("SELECT 1 FROM dirty LIMIT 1").fetchone() is not None
 
 
 def _signed(number: int) -> int:

@@ -277,14 +277,14 @@ class PageBook:
         """A pair by its number."""
         with clearly(self._path):
             row = self._db.execute(
-                "SELECT instruction, output_1, output_2, name, model_1, model_2, labels, metadata FROM pairs"
-                " WHERE id = ?",
+                "SELECT instruction, output_1, output_2, name, model_1, model_2, labels, metadata,"
+                " candidate FROM pairs WHERE id = ?",
                 (number,),
             ).fetchone()
         if row is None:
             return None
-        task, one, two, name, model_1, model_2, labels, metadata = row
-        return Pair(task, one, two, name, model_1, model_2, json.loads(labels), json.loads(metadata))
+        task, one, two, name, model_1, model_2, labels, metadata, candidate = row
+        return Pair(task, one, two, name, model_1, model_2, json.loads(labels), json.loads(metadata), candidate)
 
     def number(self, key: str) -> int | None:
         """The number of the first pair with these texts."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from evenhand.errors import StoreError
+from evenhand.store.opening import APPLICATION_ID
 
 _STALE_TRIGGERS = (
     *(f"stale_{table}_{event}" for table in ("verdicts", "failures") for event in ("INSERT", "DELETE")),
@@ -135,6 +136,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             mark TEXT NOT NULL, judge INTEGER NOT NULL REFERENCES judges, orders TEXT NOT NULL, ended REAL NOT NULL,
             PRIMARY KEY (mark, judge, orders)) WITHOUT ROWID""",
     ),
+    # Which side of a pair is the candidate ('1' or '2'; the other is the baseline); '' where no roles were given.
+    ("ALTER TABLE pairs ADD COLUMN candidate TEXT NOT NULL DEFAULT ''",),
     # One table of outcomes, written with the verdicts that they rest on. What the web page kept for itself goes.
     (
         *(f"DROP TRIGGER {name}" for name in _STALE_TRIGGERS),
@@ -155,7 +158,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX outcomes_by_uncertainty ON outcomes (judge, dimension, uncertainty, pair)",
         """CREATE TABLE pair_columns (
             pair INTEGER PRIMARY KEY, key INTEGER NOT NULL, cluster INTEGER NOT NULL, model_1 TEXT NOT NULL,
-            model_2 TEXT NOT NULL, length_1 INTEGER NOT NULL, length_2 INTEGER NOT NULL)""",
+            model_2 TEXT NOT NULL, length_1 INTEGER NOT NULL, length_2 INTEGER NOT NULL,
+            candidate TEXT NOT NULL)""",
         """CREATE TABLE known (
             pair INTEGER NOT NULL, dimension TEXT NOT NULL, side TEXT,
             PRIMARY KEY (pair, dimension)) WITHOUT ROWID""",
@@ -171,6 +175,8 @@ def migrate(db: sqlite3.Connection, path: str) -> None:
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version > len(MIGRATIONS):
         raise StoreError(f"{path} was written by a newer evenhand", hint="pip install -U evenhand")
+    if version == len(MIGRATIONS):
+        return
     for number, steps in enumerate(MIGRATIONS[version:], version + 1):
         db.execute("BEGIN IMMEDIATE")
         # Another process may have done it while this one waited for the lock.
@@ -178,6 +184,7 @@ def migrate(db: sqlite3.Connection, path: str) -> None:
             for step in steps:
                 db.execute(step)
             db.execute(f"PRAGMA user_version = {number}")
+            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         db.execute("COMMIT")
 
 

@@ -1,0 +1,144 @@
+"""Opening a database: whose file is it, may it be written to, and has it the present form?
+
+A file of another program is never written to: it is looked at as bytes, and then through a connection that takes no
+lock and makes no file beside it. SQLite's `application_id` marks ours; older files of evenhand are known by their
+tables.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+from evenhand.errors import InputError, StoreError
+
+APPLICATION_ID = 0x45564E48  # "EVNH"
+MEMORY = ":memory:"
+# How long to wait for another process that is writing.
+BUSY_SECONDS = 30.0
+# How long another process may take from making a file to writing its first bytes.
+_BIRTH_SECONDS = 2.0
+_MAGIC = b"SQLite format 3\x00"
+_OUR_TABLES = {"judges", "pairs", "hearings", "docket", "verdicts"}
+_NOT_OURS = "name another file with --db; this one is left as it is"
+
+
+def open_to_write(path: str) -> sqlite3.Connection:
+    """A connection to our own file, made now if there is none; a file of another program is refused."""
+    if path != MEMORY:
+        _make_or_check(Path(path))
+    return _connect(path)
+
+
+def open_to_read(path: str) -> sqlite3.Connection:
+    """A connection through which nothing can be changed; works where the file or its folder cannot be written to."""
+    if path == MEMORY:
+        return _connect(path)
+    _check(Path(path))
+    if _writable(Path(path)):
+        db = _connect(path)  # so that SQLite can put away what a killed run has left
+    else:
+        db = _connect_locked(Path(path))
+    db.execute("PRAGMA query_only = ON")
+    return db
+
+
+def refuse_to_migrate(path: str) -> None:
+    """Say that an old file cannot be brought up to date where it lies, if that is so."""
+    if not _writable(Path(path)):
+        raise StoreError(
+            f"{path} was written by an older evenhand and has to be brought up to date, but cannot be written to",
+            hint="copy it to a folder of yours, and open the copy",
+        )
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+
+def _connect_by_uri(path: Path, how: str) -> sqlite3.Connection:
+    uri = f"file:{quote(str(path.absolute()))}?{how}"
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+
+def _connect_locked(path: Path) -> sqlite3.Connection:
+    """A connection to a file that cannot be written to; one that nobody can write to needs no lock."""
+    db = _connect_by_uri(path, "mode=ro")
+    try:
+        db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError:
+        db.close()
+        if _has_log(path):
+            raise
+        return _connect_by_uri(path, "immutable=1")
+    return db
+
+
+def _look(path: Path) -> sqlite3.Connection:
+    """A connection to a file that may be anybody's: without its log beside it, not even a lock is taken."""
+    return _connect_by_uri(path, "mode=ro" if _has_log(path) else "immutable=1")
+
+
+def _has_log(path: Path) -> bool:
+    log = Path(f"{path}-wal")
+    return log.is_file() and log.stat().st_size > 0
+
+
+def _writable(path: Path) -> bool:
+    return os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK)
+
+
+def _make_or_check(path: Path) -> None:
+    """Make a file that is marked as ours from its first bytes on, or check the one that is there."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+    except FileExistsError:
+        _check(path)
+    except OSError:
+        raise _unable() from None
+    else:
+        with closing(_connect(str(path))) as db:  # before the log is switched on: the mark is in the file itself
+            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def _check(path: Path) -> None:
+    """Refuse what is not a database of evenhand."""
+    head = _head(path)
+    if not head:
+        raise InputError(
+            f"{path} is empty: nothing is judged yet", hint="delete it, or name another file with --db"
+        )
+    if not head.startswith(_MAGIC):
+        raise StoreError(f"{path} is not a database", hint=_NOT_OURS)
+    mark = int.from_bytes(head[68:72], "big")
+    if mark != APPLICATION_ID and (mark or not _has_our_tables(path)):
+        raise StoreError(f"{path} is a database of another program", hint=_NOT_OURS)
+
+
+def _head(path: Path) -> bytes:
+    """The first bytes of a file; another process may be making it just now."""
+    deadline = time.monotonic() + _BIRTH_SECONDS
+    while True:
+        try:
+            with path.open("rb") as file:
+                head = file.read(100)
+        except OSError:
+            raise _unable() from None
+        if head or time.monotonic() > deadline or time.time() - path.stat().st_mtime > _BIRTH_SECONDS:
+            return head
+        time.sleep(0.01)
+
+
+def _unable() -> sqlite3.OperationalError:
+    """SQLite's own words for a place where there can be no file."""
+    return sqlite3.OperationalError("unable to open database file")
+
+
+def _has_our_tables(path: Path) -> bool:
+    with closing(_look(path)) as db:
+        names = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    return names >= _OUR_TABLES

@@ -1,0 +1,181 @@
+"""Whose file is it? Another program's is refused and left as it is; our own opens where it can only be read."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from command import evenhand
+from evenhand.api import Judge
+from evenhand.engines.scripted import ScriptedEngine
+from evenhand.errors import InputError, StoreError
+from evenhand.pairs import Pair
+from evenhand.store import Store
+from evenhand.store.opening import APPLICATION_ID
+from evenhand.store.schema import MIGRATIONS
+
+NOBODY = "http://127.0.0.1:9/v1#m"
+PAIRS = [Pair(f"Question {n}?", "yes", "no", id=str(n), model_1="a", model_2="b") for n in range(4)]
+READING = ["results", "rank", "card", "gate", "labels", "suggest", "report", "export judgments --out x.jsonl"]
+WRITING = ["reread", "calibrate"]
+
+
+def judged(path: Path) -> Path:
+    with Judge(ScriptedEngine(lambda _: {"A": 0.6, "B": 0.3, "tie": 0.1}), "overall", db=path) as judge:
+        list(judge.judge(PAIRS))
+    return path
+
+
+def foreign(path: Path, *pragmas: str) -> Path:
+    """A database with a table that everybody has, made by somebody else."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        for pragma in pragmas:
+            db.execute(f"PRAGMA {pragma}")
+        db.execute("CREATE TABLE pairs (id INTEGER, name TEXT)")
+        db.execute("INSERT INTO pairs VALUES (1, 'shoes')")
+    return path
+
+
+def pragma(path: Path, name: str) -> int:
+    with closing(sqlite3.connect(path)) as db:
+        return int(db.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+FOREIGN: dict[str, Callable[[Path], Path]] = {
+    "plain": lambda path: foreign(path),
+    "with a log": lambda path: foreign(path, "journal_mode = WAL"),
+    "with a version": lambda path: foreign(path, "user_version = 3"),
+    "with a mark": lambda path: foreign(path, "application_id = 1196444487"),
+}
+
+
+@pytest.mark.parametrize("command", READING + WRITING)
+@pytest.mark.parametrize("make", FOREIGN.values(), ids=FOREIGN.keys())
+def test_a_database_of_another_program_is_refused_and_left_as_it_is(
+    tmp_path: Path, make: Callable[[Path], Path], command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    db = make(tmp_path / "shop.db")
+    before, files = db.read_bytes(), sorted(os.listdir(tmp_path))
+    done = evenhand(*command.split(), "--db", db, code=4 if command == "gate" else 1)
+    assert "a database of another program" in done.stderr + done.stdout
+    assert db.read_bytes() == before
+    assert sorted(os.listdir(tmp_path)) == files
+
+
+def test_a_foreign_database_that_is_open_elsewhere_is_left_alone(tmp_path: Path) -> None:
+    db = foreign(tmp_path / "shop.db", "journal_mode = WAL")
+    with closing(sqlite3.connect(db, isolation_level=None)) as other:
+        other.execute("INSERT INTO pairs VALUES (2, 'hats')")  # it is in the log now
+        before = db.read_bytes(), Path(f"{db}-wal").read_bytes()
+        with pytest.raises(StoreError, match="another program"):
+            Store(db)
+        assert (db.read_bytes(), Path(f"{db}-wal").read_bytes()) == before
+
+
+def test_judging_into_a_foreign_or_an_empty_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").write_text('{"instruction": "q", "output_1": "x", "output_2": "y"}\n')
+    db = foreign(tmp_path / "shop.db")
+    before = db.read_bytes()
+    evenhand("judge", tmp_path / "p.jsonl", "--judge", NOBODY, "--db", db, code=1)
+    assert db.read_bytes() == before
+    empty = tmp_path / "empty.db"
+    empty.touch()
+    os.utime(empty, (1, 1))
+    done = evenhand("judge", tmp_path / "p.jsonl", "--judge", NOBODY, "--db", empty, code=2)
+    assert "empty.db is empty" in done.stderr
+    assert empty.read_bytes() == b""
+
+
+def test_a_new_file_is_marked_and_an_old_one_is_marked_when_it_is_brought_up_to_date(tmp_path: Path) -> None:
+    db = judged(tmp_path / "a.db")
+    assert pragma(db, "application_id") == APPLICATION_ID
+    old_file(db)
+    evenhand("results", "--db", db)
+    assert (pragma(db, "application_id"), pragma(db, "user_version")) == (APPLICATION_ID, len(MIGRATIONS))
+
+
+def old_file(db: Path) -> None:
+    """Take away the mark and the newest step, as an older evenhand would have left the file."""
+    with closing(sqlite3.connect(db, isolation_level=None)) as base:
+        base.execute("PRAGMA application_id = 0")
+        base.execute("ALTER TABLE pairs DROP COLUMN candidate")
+        base.execute(f"PRAGMA user_version = {len(MIGRATIONS) - 1}")
+
+
+def test_reading_writes_nothing(tmp_path: Path) -> None:
+    db = judged(tmp_path / "a.db")
+    before = db.read_bytes()
+    with Store(db, read_only=True) as store:
+        assert len(list(store.judgments(store.judges()[0]))) == len(PAIRS)
+        with pytest.raises(StoreError, match="readonly"):
+            store.add_pairs([Pair("New?", "x", "y")])
+    assert db.read_bytes() == before
+
+
+@pytest.fixture
+def locked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing may be written, as on a read-only mount; to root the system would allow it all the same."""
+    monkeypatch.setattr("evenhand.store.opening._writable", lambda _: False)
+
+
+@pytest.mark.usefixtures("locked")
+@pytest.mark.parametrize("command", ["results", "labels", "suggest", "rank"])
+def test_a_database_on_a_read_only_mount_can_be_read(tmp_path: Path, command: str) -> None:
+    db = judged(tmp_path / "a.db")
+    before = db.read_bytes()
+    db.chmod(0o444)
+    evenhand(command, "--db", db)
+    assert db.read_bytes() == before
+
+
+def test_where_sqlite_cannot_even_take_a_lock_the_file_is_read_as_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locked: None
+) -> None:
+    """What SQLite does in a folder that cannot be written to: mode=ro fails on a file with a log."""
+    from evenhand.store import opening
+
+    db, real = judged(tmp_path / "a.db"), opening._connect_by_uri
+    refused = sqlite3.OperationalError("unable to open database file")
+    opened: list[str] = []
+
+    def connect(path: Path, how: str) -> sqlite3.Connection:
+        opened.append(how)
+        return real(path, how) if how == "immutable=1" else _Refusing(refused)  # type: ignore[return-value]
+
+    monkeypatch.setattr(opening, "_connect_by_uri", connect)
+    with Store(db, read_only=True) as store:
+        assert len(store.judges()) == 1
+    assert opened[-2:] == ["mode=ro", "immutable=1"]
+
+
+class _Refusing:
+    def __init__(self, fault: Exception) -> None:
+        self._fault = fault
+
+    def execute(self, _: str) -> None:
+        raise self._fault
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.usefixtures("locked")
+def test_an_old_file_that_cannot_be_brought_up_to_date_says_so(tmp_path: Path) -> None:
+    db = judged(tmp_path / "a.db")
+    old_file(db)
+    done = evenhand("results", "--db", db, code=1)
+    assert "written by an older evenhand" in done.stderr
+    assert "copy it" in done.stderr
+
+
+def test_an_empty_file_has_nothing_to_read(tmp_path: Path) -> None:
+    (tmp_path / "e.db").touch()
+    os.utime(tmp_path / "e.db", (1, 1))
+    with pytest.raises(InputError, match="nothing is judged yet"):
+        Store(tmp_path / "e.db", read_only=True)
