@@ -103,13 +103,13 @@ class Outcomes:
     @property
     def valid(self) -> NDArray[np.bool_]:
         """Which pairs have a verdict."""
-        return self.side != MISSING
+        return np.asarray(self.side != MISSING)
 
     @property
     def both_orders(self) -> NDArray[np.bool_]:
         """Which pairs were compared in both orders, each with a verdict: those in which a place can be favoured."""
         told = (self.forward != MISSING) & (self.swapped != MISSING)
-        return told & (not self.pointwise)
+        return np.asarray(told & (not self.pointwise))
 
     @property
     def value(self) -> Floats:

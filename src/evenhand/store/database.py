@@ -449,6 +449,16 @@ class Store:
         with clearly(self.path):
             yield from self.outcomes.blocks(judge.id, metadata=metadata)
 
+    def unfinished(self, judge: JudgeRow) -> int:
+        """How many pairs were given to a judge and are not asked, or asked in part."""
+        with clearly(self.path):
+            return self.outcomes.unfinished(judge.id)
+
+    def voted(self) -> Iterator[tuple[int, Pair]]:
+        """Every pair that people have said something of, with its number."""
+        with clearly(self.path):
+            yield from self.outcomes.voted()
+
     def flush_each(self) -> None:
         """From now on wait for the disk at each commit: what a person said shall outlast a power cut, too."""
         self._db.execute("PRAGMA synchronous = FULL")

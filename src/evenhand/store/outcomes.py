@@ -1,9 +1,9 @@
 """The table of outcomes: what each dimension of each pair came to, written with the verdicts that it rests on.
 
 A pair has outcomes as soon as its conversations have come to an end, with all questions answered or an answer that
-could not be read, or one of them has failed. `refresh` makes them anew from the verdicts, inside the transaction of whoever
-wrote those; made from nothing or step by step, the table is the same. What lists and statistics want of a pair
-besides (its cluster, lengths and models, what people said) stands in small tables, so that no text is read.
+could not be read, or one of them has failed. `refresh` makes them anew from the verdicts, inside the transaction of
+whoever wrote those; made from nothing or step by step, the table is the same. What lists and statistics want of a
+pair besides (its cluster, lengths and models, what people said) stands in small tables, so that no text is read.
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ class OutcomeTable:
         """
         rows = self._db.execute(
             "SELECT DISTINCT d.judge, d.pair FROM docket d JOIN judges j ON j.id = d.judge"
-            " WHERE d.hearing IN (SELECT value FROM json_each(?)) AND (d.hearing IN (SELECT value FROM json_each(?))"
+            " WHERE d.hearing IN (SELECT value FROM json_each(?))"
+            " AND (d.hearing IN (SELECT value FROM json_each(?))"
             " OR EXISTS (SELECT 1 FROM outcomes o WHERE o.judge = d.judge AND o.pair = d.pair"
             " AND o.dimension = json_extract(j.dimensions, '$[0]')))",
             (_json(touched), _json(ended)),
@@ -280,11 +281,11 @@ class OutcomeTable:
                 [table, [(pair, said, np.nan, np.nan, np.nan, mass) for pair, said, mass, _ in without]]
             )
             reasons += [reason for *_, reason in without]
-        order = np.argsort(table[:, 0], kind="stable") if without else slice(None)
-        table, words = table[order], Words.of(reasons)
-        outcomes = Outcomes.of(
-            table[:, 1].astype(np.int64), table[:, 2:5], table[:, 5], words if not without else words.take(order)
-        )
+        words = Words.of(reasons)
+        if without:
+            order = np.argsort(table[:, 0], kind="stable")
+            table, words = table[order], words.take(order)
+        outcomes = Outcomes.of(table[:, 1].astype(np.int64), table[:, 2:5], table[:, 5], words)
         return table[:, 0].astype(np.int64), outcomes
 
     def _known(self, numbers: Any, span: tuple[int, int]) -> Any:
@@ -340,7 +341,7 @@ _INSERT = (
 
 
 def conversations_of(dimensions: Sequence[str], rows: Iterable[Sequence[Any]]) -> tuple[dict[Order, Hearing], bool]:
-    """The verdicts of a pair by order, and whether it has come to an end: all conversations have, or one has failed.
+    """The verdicts of a pair by order, and whether it has ended: all conversations have, or one has failed.
 
     What is not there is invalid, with the reason that is known.
     """

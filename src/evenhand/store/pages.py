@@ -390,7 +390,7 @@ def _row(pair: int, *columns: Any) -> OutcomeLine:
         length_2,
         side,
         *p,
-        uncertainty,
+        unsure,
         inconsistent,
         reason,
         known,

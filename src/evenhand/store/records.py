@@ -13,6 +13,7 @@ from evenhand.store.archive import RunGroup
 from evenhand.store.labels import HumanLabel
 
 if TYPE_CHECKING:
+    from evenhand.columns import Block
     from evenhand.store.database import JudgeRow
 
 
@@ -88,7 +89,16 @@ class Records(Protocol):
         """Every judge that has heard a pair."""
 
     def judgments(self, judge: JudgeRow) -> Iterator[Judgment]:
-        """Every pair that a judge has heard, with its findings, one after the other."""
+        """Every pair that a judge has brought to an end, with its verdicts, one after the other."""
+
+    def blocks(self, judge: JudgeRow, *, metadata: bool = False) -> Iterator[Block]:
+        """The same as columns, some thousand pairs at a time, without a text; what everything that counts reads."""
+
+    def unfinished(self, judge: JudgeRow) -> int:
+        """How many pairs were given to a judge and are not asked, or asked in part."""
+
+    def voted(self) -> Iterator[tuple[int, Pair]]:
+        """Every pair that people have said something of, with the number that it has in a block."""
 
     def judgment(self, judge: JudgeRow, number: int, pair: Pair) -> Judgment | None:
         """One pair, by its number, with the findings of a judge."""

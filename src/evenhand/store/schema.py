@@ -140,10 +140,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ("ALTER TABLE pairs ADD COLUMN candidate TEXT NOT NULL DEFAULT ''",),
     # One table of outcomes, written with the verdicts that they rest on. What the web page kept for itself goes.
     (
-        *(f"DROP TRIGGER {name}" for name in _STALE_TRIGGERS),
-        "DROP TABLE stale",
-        "DROP TABLE findings",
-        "DROP TABLE briefs",
+        *(f"DROP TRIGGER IF EXISTS {name}" for name in _STALE_TRIGGERS),
+        "DROP TABLE IF EXISTS stale",
+        "DROP TABLE IF EXISTS findings",
+        "DROP TABLE IF EXISTS briefs",
         """CREATE TABLE outcomes (
             judge INTEGER NOT NULL, dimension TEXT NOT NULL, pair INTEGER NOT NULL, said INTEGER NOT NULL,
             p_1 REAL, p_2 REAL, p_tie REAL, mass REAL NOT NULL, reason TEXT, uncertainty REAL NOT NULL,

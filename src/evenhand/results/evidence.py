@@ -5,26 +5,27 @@ This is the step between the store and the statistics, which know nothing of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.judge import Judgment
+from evenhand.columns import CODE_OF, Block, Outcomes
 from evenhand.pairs import Pair
 from evenhand.people import People
+from evenhand.results.calibrated import calibrated
 from evenhand.stats.agreement import CATEGORIES, MAX_PEOPLE, MISSING, TIE, Codes
 from evenhand.stats.agreement import People as AmongPeople
 from evenhand.stats.agreement import people as among_people
+from evenhand.stats.calibration import Calibration
 from evenhand.stats.clustered import Array
 from evenhand.store import JudgeRow, Records
-from evenhand.verdict import SIDES, Finding, log_odds
-from evenhand.votes import majority, votes_on
+from evenhand.verdict import SIDES
+from evenhand.votes import Votes, majority, votes_on
 
-CODES = {None: MISSING, "1": 0, "2": 1, "tie": TIE}
-Mend = Callable[[Pair, Finding], Finding]
-Key = tuple[str, str]  # a pair's id and the hash of its texts
+CODES = CODE_OF
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Evidence:
     """One row for each pair that the judge has heard on this dimension; codes are those of `stats.agreement`."""
 
     dimension: str
-    keys: list[Key]
+    keys: Codes  # the numbers of the pairs
     clusters: Codes  # pairs with the same instruction have the same number
     forward: Codes
     swapped: Codes
@@ -56,7 +57,7 @@ class Evidence:
         """Some of the rows, by their numbers."""
         index = np.asarray(rows, dtype=np.int64)
         columns = {name: value[index] for name, value in vars(self).items() if isinstance(value, np.ndarray)}
-        return Evidence(self.dimension, [self.keys[i] for i in index], names=self.names, **columns)
+        return Evidence(self.dimension, names=self.names, **columns)
 
     @property
     def labelled(self) -> Codes:
@@ -82,73 +83,77 @@ class Evidence:
         return np.asarray(np.log(one) - np.log(two), dtype=np.float64)
 
 
-@dataclass
-class _Columns:
-    """Evidence on its way: one list for each column."""
-
-    keys: list[Key] = field(default_factory=list)
-    numbers: list[tuple[float, ...]] = field(default_factory=list)
-    said: list[Mapping[str, str]] = field(default_factory=list)
-
-    def add(self, pair: Pair, finding: Finding, cluster: int, earlier: float, said: Mapping[str, str]) -> None:
-        self.keys.append((pair.id, pair.key))
-        self.said.append(said)
-        p = [finding.p[side] for side in SIDES] if finding.p else [np.nan] * CATEGORIES
-        odds = log_odds(finding.p) if finding.p else np.nan
-        masses = [verdict.mass for verdict in finding.orders.values() if verdict.mass is not None]
-        lean = MISSING if finding.p is None else TIE if odds == 0 else int(odds < 0)
-        self.numbers.append(
-            (
-                *(cluster, CODES[finding.heard("forward")], CODES[finding.heard("swapped")]),
-                *(CODES[finding.side], lean, *p, odds, earlier),
-                sum(masses) / len(masses) if masses else np.nan,
-                *(len(pair.output_1), len(pair.output_2), CODES[majority(said.values())]),  # type: ignore[arg-type]
-                *(sum(side == known for side in said.values()) for known in SIDES),
-            )
-        )
-
-    def evidence(self, dimension: str) -> Evidence:
-        table = np.array(self.numbers, dtype=np.float64).reshape(len(self.keys), 17)
-        whole: Callable[[int], Codes] = lambda column: table[:, column].astype(np.int64)  # noqa: E731
-        names = sorted({who for said in self.said for who in said})
-        names = names if len(names) <= MAX_PEOPLE else []  # a crowd is looked at by its counts
-        place = {who: number for number, who in enumerate(names)}
-        votes = np.full((len(self.keys), len(names)), MISSING, dtype=np.int64)
-        for row, said in enumerate(self.said):
-            for who in place.keys() & said.keys():
-                votes[row, place[who]] = CODES[said[who]]
-        return Evidence(
-            *(dimension, self.keys, whole(0), whole(1), whole(2), whole(3), whole(4)),
-            *(table[:, 5:8], table[:, 8], table[:, 9], table[:, 10], whole(11), whole(12), whole(13)),
-            *(table[:, 14:17].astype(np.int64), names, votes),
-        )
-
-
 def gather(
-    store: Records, judge: JudgeRow, people: People, mend: Mapping[str, Mend] | None = None
+    store: Records, judge: JudgeRow, people: People, calibrations: Mapping[str, Calibration] | None = None
 ) -> dict[str, Evidence]:
-    """Everything that a database holds of one judge, by dimension; `mend` calibrates findings of a dimension."""
-    return gather_from(store.judgments(judge), people, mend)
+    """Everything that is kept of one judge, by dimension; with calibrations, what they make of it."""
+    return gather_from(calibrated(store.blocks(judge), calibrations or {}), votes_by_number(store, people))
 
 
-def gather_from(
-    judgments: Iterable[Judgment], people: People, mend: Mapping[str, Mend] | None = None
-) -> dict[str, Evidence]:
-    """Judgments as arrays, by dimension."""
-    columns: dict[str, _Columns] = {}
-    clusters: dict[str, int] = {}
-    for judgment in judgments:
-        pair = judgment.pair
-        cluster = clusters.setdefault(pair.instruction, len(clusters))
-        votes = people.votes(pair)
-        before: list[float] = []
-        for name, finding in judgment.findings.items():
-            earlier = sum(before) / len(before) if before else np.nan
-            fixed = mend[name](pair, finding) if mend and name in mend else finding
-            columns.setdefault(name, _Columns()).add(pair, fixed, cluster, earlier, votes_on(votes, name))
-            if finding.p:
-                before.append(log_odds(finding.p))
-    return {name: column.evidence(name) for name, column in columns.items()}
+def votes_by_number(store: Records, people: People) -> Mapping[int, Votes]:
+    """What people said, by the numbers of the pairs."""
+    return {number: people.votes(pair) for number, pair in store.voted()}
+
+
+def gather_from(blocks: Iterable[Block], votes: Mapping[int, Votes]) -> dict[str, Evidence]:
+    """Blocks as arrays with the votes of people, by dimension."""
+    parts: dict[str, list[dict[str, Array | Codes]]] = {}
+    for block in blocks:
+        before: list[Array] = []
+        for name, found in block.outcomes.items():
+            parts.setdefault(name, []).append(_columns(block, found, before))
+            before.append(found.log_odds)
+    return {name: _evidence(name, some, votes) for name, some in parts.items()}
+
+
+def _columns(block: Block, found: Outcomes, before: Sequence[Array]) -> dict[str, Array | Codes]:
+    whole: Callable[[NDArray[Any]], Codes] = lambda column: column.astype(np.int64)  # noqa: E731
+    both = ~np.full(len(found), found.pointwise)
+    with np.errstate(invalid="ignore"):
+        mass = np.where(found.masses > 0, found.mass / np.maximum(found.masses, 1), np.nan)
+    return {
+        "keys": block.number,
+        "clusters": block.cluster,
+        "forward": whole(np.where(both, found.forward, MISSING)),
+        "swapped": whole(np.where(both, found.swapped, MISSING)),
+        "verdict": whole(found.side),
+        "lean": whole(found.lean),
+        "p": found.p,
+        "log_odds": found.log_odds,
+        "earlier": _mean_of(before, len(found)),
+        "mass": mass,
+        "length_1": whole(block.length_1),
+        "length_2": whole(block.length_2),
+    }
+
+
+def _mean_of(before: Sequence[Array], n: int) -> Array:
+    """The mean log-odds of what was asked before; NaN for nothing, or nothing valid."""
+    if not before:
+        return np.full(n, np.nan)
+    table = np.stack(before)
+    told = ~np.isnan(table)
+    sums, counts = np.where(told, table, 0.0).sum(axis=0), told.sum(axis=0)
+    return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan))
+
+
+def _evidence(dimension: str, parts: Sequence[Mapping[str, Array | Codes]], votes: Mapping[int, Votes]) -> Evidence:
+    columns: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    numbers = columns["keys"].tolist()
+    said = {row: votes_on(votes[number], dimension) for row, number in enumerate(numbers) if number in votes}
+    said = {row: by_person for row, by_person in said.items() if by_person}
+    names = sorted({who for by_person in said.values() for who in by_person})
+    names = names if len(names) <= MAX_PEOPLE else []  # a crowd is looked at by its counts
+    place = {who: number for number, who in enumerate(names)}
+    truth = np.full(len(numbers), MISSING, dtype=np.int64)
+    counts = np.zeros((len(numbers), CATEGORIES), dtype=np.int64)
+    by_name = np.full((len(numbers), len(names)), MISSING, dtype=np.int64)
+    for row, by_person in said.items():
+        truth[row] = CODES[majority(by_person.values())]
+        counts[row] = [sum(side == known for side in by_person.values()) for known in SIDES]
+        for who in place.keys() & by_person.keys():
+            by_name[row, place[who]] = CODES[by_person[who]]
+    return Evidence(dimension, truth=truth, counts=counts, names=names, votes=by_name, **columns)
 
 
 def people_with_each_other(pairs: Iterable[Pair], people: People) -> dict[str, AmongPeople]:
@@ -186,7 +191,11 @@ def shared_rows(every: Iterable[Evidence]) -> list[NDArray[np.int64]]:
     A pair counts where every judge has a valid verdict on it.
     """
     places = [
-        {key: row for row, key in enumerate(e.keys) if e.truth[row] != MISSING and e.verdict[row] != MISSING}
+        {
+            key: row
+            for row, key in enumerate(e.keys.tolist())
+            if e.truth[row] != MISSING and e.verdict[row] != MISSING
+        }
         for e in every
     ]
     common = [key for key in places[0] if all(key in place for place in places[1:])] if places else []

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from evenhand.evidence import Evidence, shared_rows
+from evenhand.results.evidence import Evidence, shared_rows
 from evenhand.stats import agreement, bias, calibration
 from evenhand.stats.agreement import MISSING, Ceiling, Codes, People
 from evenhand.stats.calibration import Reliability
@@ -370,7 +370,9 @@ def drag_of(chain: Contender, alone: Contender, *, level: float = 0.95) -> Drag 
 
 def _asked_both_ways(chain: Evidence, alone: Evidence) -> tuple[Evidence, Evidence]:
     """The pairs with a verdict from both, labelled or not."""
-    places = [{key: row for row, key in enumerate(e.keys) if e.verdict[row] != MISSING} for e in (chain, alone)]
+    places = [
+        {key: row for row, key in enumerate(e.keys.tolist()) if e.verdict[row] != MISSING} for e in (chain, alone)
+    ]
     common = [key for key in places[0] if key in places[1]]
     one, other = (e.take([place[key] for key in common]) for e, place in zip((chain, alone), places, strict=True))
     return one, other

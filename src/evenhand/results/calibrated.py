@@ -1,0 +1,48 @@
+"""Outcomes brought into line with what people said, by the calibration that is kept beside the judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from evenhand.columns import MISSING, TIE, Block, Codes, Floats
+from evenhand.stats.calibration import Calibration
+
+# A tie between two probabilities that differ by rounding alone.
+_ALIKE = 1e-9
+
+
+def calibrated(blocks: Iterable[Block], calibrations: Mapping[str, Calibration]) -> Iterator[Block]:
+    """Blocks with calibrated probabilities, and the verdicts that they make; an invalid outcome stays as it is.
+
+    What each order said stays as it was: calibration speaks of the two together.
+    """
+    for block in blocks:
+        outcomes = dict(block.outcomes)
+        for name in outcomes.keys() & calibrations.keys():
+            found, rows = outcomes[name], np.flatnonzero(outcomes[name].valid)
+            p, side = found.p.copy(), found.side.copy()
+            p[rows] = calibrations[name].apply(found.log_odds[rows], log_length_ratio(block)[rows])
+            side[rows] = likeliest(p[rows])
+            outcomes[name] = replace(found, p=p, side=side)
+        yield replace(block, outcomes=outcomes)
+
+
+def log_length_ratio(block: Block) -> Floats:
+    """The log of the lengths' ratio; an empty text counts as one character."""
+    one, two = np.maximum(block.length_1, 1), np.maximum(block.length_2, 1)
+    return np.asarray(np.log(one) - np.log(two), dtype=np.float64)
+
+
+def likeliest(p: Floats) -> Codes:
+    """The likeliest side; two that are equally likely are a tie.
+
+    >>> likeliest(np.array([[0.5, 0.3, 0.2], [0.4, 0.4, 0.2]])).tolist()
+    [0, 2]
+    """
+    if not len(p):
+        return np.full(0, MISSING, dtype=np.int8)
+    best = p >= p.max(axis=1, keepdims=True) - _ALIKE
+    return np.where(best.sum(axis=1) == 1, best.argmax(axis=1), TIE).astype(np.int8)

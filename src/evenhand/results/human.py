@@ -1,0 +1,91 @@
+"""What people would say of all pairs, from their labels on some and the verdicts of a judge on all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.people import People
+from evenhand.results.evidence import Evidence, gather
+from evenhand.results.summary import Span, span
+from evenhand.stats.ppi import Needed, labels_needed, powered_rate
+from evenhand.stats.winrate import Rate
+from evenhand.store import JudgeRow, Records
+
+
+@dataclass(frozen=True, slots=True)
+class RateAlone:
+    """A win rate by one source alone."""
+
+    win_rate_1: float | None
+    ci: Span | None
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class LabelsWanted:
+    """How many labels an interval of a width takes."""
+
+    width: float
+    labelled: int | None
+    more: int | None
+    width_with_all: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class HumanRate:
+    """The human-corrected win rate. The fields, and their names, are those of `--json`."""
+
+    win_rate_1: float | None
+    ci: Span | None
+    labels_alone: RateAlone
+    judge_alone: RateAlone
+    narrower: float | None
+    tuning: float | None  # how far the judge is trusted: lambda
+    pairs: int
+    labelled: int
+    labels: int  # of persons, before those on one pair were averaged
+    clusters: int
+    ci_method: str
+    ci_level: float
+    reason: str | None
+    wanted: LabelsWanted | None
+
+
+def human_rates(
+    store: Records, judge: JudgeRow, people: People, width: float | None = None
+) -> Mapping[str, HumanRate]:
+    """The human-corrected win rate of each dimension."""
+    return {name: human_rate(found, width) for name, found in gather(store, judge, people).items()}
+
+
+def human_rate(evidence: Evidence, width: float | None = None) -> HumanRate:
+    """The human-corrected win rate of one dimension; a pair's label is the mean over the people who gave one.
+
+    A pair without a verdict counts as one half: that costs width, and never validity.
+    """
+    people = evidence.counts.sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        labels = (evidence.counts[:, 0] + evidence.counts[:, 2] / 2) / people
+    expected = evidence.p[:, 0] + evidence.p[:, 2] / 2
+    verdicts = np.where(np.isnan(expected), 0.5, expected)
+    found = powered_rate(labels, verdicts, evidence.clusters)
+    needed = labels_needed(labels, verdicts, evidence.clusters, width=width) if width else None
+    return HumanRate(
+        found.value,
+        span(found.low, found.high),
+        _alone(found.labels),
+        _alone(found.judge),
+        *(found.narrower, found.tuning, found.n, found.labelled, int(people.sum()), found.clusters),
+        *(found.method, found.level, found.reason or None, None if needed is None else _wanted(needed)),
+    )
+
+
+def _alone(rate: Rate) -> RateAlone:
+    return RateAlone(rate.value, span(rate.low, rate.high), rate.n)
+
+
+def _wanted(needed: Needed) -> LabelsWanted:
+    return LabelsWanted(needed.width, needed.labels, needed.more, needed.best_width)

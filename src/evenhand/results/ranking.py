@@ -1,0 +1,136 @@
+"""Models ranked: who met whom, what came out, and what that says of each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.columns import MISSING, Block, Outcomes, Words
+from evenhand.errors import InputError
+from evenhand.stats.comparisons import gather_numbers
+from evenhand.stats.ranking import Contrast, Ranking, Standing, rank
+from evenhand.verdict import SIDES
+
+Reading = Literal["hard", "expected"]
+Scale = Literal["log-odds", "elo"]
+SCALES: tuple[Scale, ...] = get_args(Scale)
+
+
+@dataclass(frozen=True, slots=True)
+class WinMatrix:
+    """How often the model of the row beats that of the column, a tie counting one half, and of how many pairs."""
+
+    models: tuple[str, ...]
+    rates: Any
+    counts: Any
+
+
+@dataclass(frozen=True, slots=True)
+class RankingSummary:
+    """A ranking. The fields, and their names, are those of `--json`."""
+
+    dimension: str
+    reading: Reading
+    unnamed: int  # pairs that name no two different models
+    n: int
+    instructions: int
+    invalid: int
+    models: tuple[Standing, ...]
+    win_matrix: WinMatrix
+    contrasts: tuple[Contrast, ...]
+    parts: tuple[tuple[str, ...], ...]
+    tie_parameter: float | None
+    scale: str
+    anchor: str | None
+    level: float
+    method: str
+    warnings: tuple[str, ...]
+
+
+class Matches:
+    """Comparisons of models on one dimension, filled block by block.
+
+    The unit is the pair, both orders pooled. `hard` takes the pooled verdict, `expected` its probabilities. A pair
+    that names no two different models is counted and left out; an invalid one is counted by its models.
+    """
+
+    def __init__(self, dimension: str, reading: Reading = "hard") -> None:
+        self.dimension, self.reading = dimension, reading
+        self.unnamed = 0
+        self.seen: set[str] = set()
+        self._names: dict[str, int] = {}
+        self._parts: list[tuple[NDArray[Any], ...]] = []
+
+    @property
+    def models(self) -> list[str]:
+        """Everyone who met somebody."""
+        return list(self._names)
+
+    def add_block(self, block: Block) -> None:
+        """Take the pairs of a block."""
+        self.seen.update(block.outcomes)
+        if self.dimension in block.outcomes:
+            self._take(block, block.outcomes[self.dimension])
+
+    def _take(self, block: Block, found: Outcomes) -> None:
+        one, two = (self._numbers(words) for words in (block.model_1, block.model_2))
+        named = (one != MISSING) & (two != MISSING) & (one != two)
+        self.unnamed += int((~named).sum())
+        hard = np.where(found.valid[:, None], found.side[:, None] == np.arange(len(SIDES)), np.nan)
+        weights = hard if self.reading == "hard" else found.p
+        self._parts.append((one[named], two[named], weights[named], block.cluster[named]))
+
+    def _numbers(self, words: Words) -> NDArray[np.int64]:
+        """Models by the numbers that they have here; -1 for no name."""
+        present = set(np.unique(words.codes).tolist())
+        table = [
+            self._names.setdefault(word, len(self._names)) if word and code in present else MISSING
+            for code, word in enumerate(words.words)
+        ]
+        return np.asarray(np.array([*table, MISSING], dtype=np.int64)[words.codes])
+
+    def ranking(self, *, scale: Scale = "log-odds", anchor: str | None = None) -> RankingSummary:
+        """What the comparisons come to."""
+        columns = [np.concatenate(parts) for parts in zip(*self._parts, strict=True)] if self._parts else []
+        if not columns or not (columns[2] >= 0).any():
+            raise InputError(self._why_empty(bool(columns) and len(columns[0]) > 0), hint=self._hint())
+        one, two, weights, clusters = columns
+        try:
+            found = rank(gather_numbers(self.models, one, two, weights, clusters), scale=scale, anchor=anchor)
+        except ValueError as fault:
+            raise InputError(str(fault), hint=f"models here: {', '.join(sorted(self._names))}") from None
+        return self._summary(found)
+
+    def _summary(self, found: Ranking) -> RankingSummary:
+        return RankingSummary(
+            *(self.dimension, self.reading, self.unnamed, found.n, found.clusters, found.invalid),
+            tuple(found.standings),
+            WinMatrix(tuple(found.models), found.rates, found.counts),
+            tuple(found.contrasts),
+            tuple(tuple(part) for part in found.parts),
+            *(found.tie_parameter, found.scale, found.anchor, found.level, found.method, tuple(found.warnings)),
+        )
+
+    def _why_empty(self, met: bool) -> str:
+        if met:
+            return f"every verdict on {self.dimension} is invalid"
+        if self.unnamed:
+            return f"none of {self.unnamed:,} pairs names two different models"
+        return f"no verdicts on {self.dimension}"
+
+    def _hint(self) -> str:
+        if self.unnamed:
+            return "pairs to rank by carry model_1 and model_2"
+        return f"dimensions here: {', '.join(sorted(self.seen))}" if self.seen - {self.dimension} else ""
+
+
+def matches_of(blocks: Iterable[Block], dimension: str, reading: Reading = "hard") -> Matches:
+    """All comparisons of a judge on one dimension."""
+    matches = Matches(dimension, reading)
+    for block in blocks:
+        matches.add_block(block)
+    return matches
