@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from evenhand.calibrating import calibrated_judgments, fit_evidence, mend, menders
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand import Judge, Pair, ScriptedEngine, Store
-from evenhand.calibrating import calibrated_judgments, fit_evidence, mend, menders
 from evenhand.errors import InputError
-from evenhand.evidence import gather
 from evenhand.people import People
 from evenhand.protocol import Prompt
+from evenhand.results.evidence import gather
 from evenhand.stats import calibration
 from evenhand.stats.calibration import Calibration, TooFewLabels, fit, reliability, scores
 from evenhand.verdict import Verdict, pool

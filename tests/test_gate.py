@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 
 from conftest import LoopThread
 from evenhand import Judge, Pair, ScriptedEngine
-from evenhand.decision import Decider, Standing, replay
 from evenhand.engines.base import Answer
 from evenhand.engines.catalog import ModelFile
 from evenhand.errors import InputError
-from evenhand.gate import HOPELESS, Gate, GateResult
 from evenhand.judge import Judgment
 from evenhand.pairs import pair_from
 from evenhand.protocol import Prompt
+from evenhand.results.decision import Decider, Standing, replay
+from evenhand.results.gate import HOPELESS, Gate, GateResult
 from evenhand.shuffle import Shuffle
 from evenhand.stats.sequence import Bounds
 from misbehaving_server import Behaviour, Body, Server, fails, says
