@@ -108,6 +108,7 @@ class Run:
         versions = versions_of(self.setup.engine.identity)
         settings = {"orders": self.orders, "seed": self.seed, **versions}
         run = self.store.begin_run(self._judge, settings)
+        last_pair = self.store.judge_book.last_pair()
         self._outbox = _Outbox()
         self._clerk = _Clerk(self.store, self.totals)
         workers = asyncio.create_task(self._work())
@@ -130,6 +131,8 @@ class Run:
                 self.store.release(case)
             t = self.totals
             self.store.end_run(run, pairs=t.pairs, asked=t.asked, usage=t.usage)
+            if not t.asked:  # no key, nobody there, an unknown model: nothing of it stays
+                self.store.judge_book.forget_silent(self._judge, run, last_pair)
 
     async def _renew(self) -> None:
         """Keep this run's claims fresh; should that fail once, the next time is early enough."""

@@ -156,6 +156,7 @@ def judge(
             judge, rows, min(given.count, limit or given.count), enough=decider, line=decider
         )
         given.end(judge, summary.pairs)
+        kept = judge.store.judge_book.find(judge.setup.fingerprint) is not None
     facts |= {"db": str(db), **given.facts()}
     if decider:
         facts["until_decided"] = decision_facts(decider.standing, summary.pairs, given.count)
@@ -167,7 +168,10 @@ def judge(
             show_decision(decider.standing, summary, given.count)
         if given.bad:
             console.out.print(f"left out: {console.count(len(given.bad), 'broken row')}", style="yellow")
-        console.out.print(f"[dim]kept in {db}; see it again:[/] evenhand results --db {db}", soft_wrap=True)
+        if kept:
+            console.out.print(f"[dim]kept in {db}; see it again:[/] evenhand results --db {db}", soft_wrap=True)
+        else:
+            console.out.print("the judge answered nothing, so nothing is kept", style="yellow")
     raise typer.Exit(WITH_FAILURES if summary.invalid or given.bad or facts["stopped"] else DONE)
 
 

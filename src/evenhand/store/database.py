@@ -23,6 +23,7 @@ from evenhand.store.calibrations import CalibrationBook
 from evenhand.store.desk import Desk
 from evenhand.store.docket import Asks, Case, Docket, name_worker
 from evenhand.store.findings import FindingBook
+from evenhand.store.judgebook import JudgeBook
 from evenhand.store.labels import LabelBook
 from evenhand.store.opening import BUSY_SECONDS, MEMORY, open_to_read, open_to_write, refuse_to_migrate
 from evenhand.store.outputs import OutputBook
@@ -87,6 +88,7 @@ class Store:
         self._docket = Docket(self._db, self.worker)
         self.labels = LabelBook(self._db, self._writing, self.path)
         self.calibrations = CalibrationBook(self._db, self._writing)
+        self.judge_book = JudgeBook(self._db, self._writing, self.path)
         self.findings = FindingBook(self._db, self._writing, self._hearings)
         self.pages = PageBook(self._db, self.path)
         self.archive = Archive(self._db, self.path)

@@ -124,7 +124,8 @@ class Docket:
         values = ", ".join(["(?, ?)"] * len(pairs))
         rows = self._db.execute(
             f"WITH wanted (name, key) AS (VALUES {values}) SELECT p.name, p.key, p.id, p.model_1, p.model_2,"
-            " p.labels, p.metadata, p.candidate FROM wanted w CROSS JOIN pairs p ON p.name = w.name AND p.key = w.key",
+            " p.labels, p.metadata, p.candidate FROM wanted w"
+            " CROSS JOIN pairs p ON p.name = w.name AND p.key = w.key",
             [text for pair in pairs for text in (pair.id, pair.key)],
         )
         return {(name, key): (number, tuple(about)) for name, key, number, *about in rows}
