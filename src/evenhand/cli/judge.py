@@ -150,7 +150,8 @@ def judge(
     ) as judge:
         if given.begin(judge):
             console.err.print(
-                f"all {given.count:,} pairs were judged before: nothing is left to ask, counting them", style="dim"
+                f"all {console.count(given.count, 'pair')} were judged before: nothing is left to ask, counting them",
+                style="dim",
             )
         summary, facts = run_with_progress(
             judge, rows, min(given.count, limit or given.count), enough=decider, line=decider

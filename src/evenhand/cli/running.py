@@ -127,19 +127,24 @@ def run_with_progress(
     collect_seldom()
     summary = summary or Summary(judge.setup.protocol.dimensions)
     began, stopped = time.monotonic(), ""
-    with console.watching(total, lines=lines) as watch, judge.run(pairs, line=line, words=False) as judgments:
+    with (
+        console.watching(total, lines=lines) as watch,
+        judge.run(pairs, line=line, words=False, on_wait=watch.say) as judgments,
+    ):
         try:
             _take_all(judgments, summary, watch, enough)
         except BudgetError as error:
             stopped = error.message
-            watch.say(f"{error.message}; {summary.pairs} of {total} pairs are done")
+            watch.say(f"{error.message}; {summary.pairs:,} of {console.count(total, 'pair')} done")
         except KeyboardInterrupt:
             try:  # the second may come at any moment
                 watch.say("stopping after what is under way; press Ctrl-C again to stop at once")
                 judgments.stop()
                 _take_all(judgments, summary, watch)
             finally:
-                watch.say(f"stopped after {summary.pairs} of {total} pairs; the same command goes on from here")
+                watch.say(
+                    f"stopped after {summary.pairs:,} of {console.count(total, 'pair')}; the same command goes on from here"
+                )
             raise
     totals = judgments.totals
     facts = {
