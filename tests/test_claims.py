@@ -16,7 +16,8 @@ from evenhand.engines.scripted import ScriptedEngine
 from evenhand.pairs import Pair
 from evenhand.protocol import Protocol
 from evenhand.store import Store, database
-from evenhand.verdict import read_answer
+from evenhand.store.rows import verdict_row
+from evenhand.verdict import Verdict, read_answer
 
 PAIRS = [Pair(f"Question {n}?", "yes", "no", id=str(n)) for n in range(2)]
 FAR = "another-machine 17 5.5"
@@ -37,11 +38,11 @@ def test_a_verdict_that_comes_while_others_are_read_again_is_kept(
     with closing(sqlite3.connect(db)) as base, base:
         base.execute("DELETE FROM answers WHERE ask = ?", (last,))
         base.execute("DELETE FROM verdicts WHERE dimension = ?", (asks[last][0],))
-    real, late = database.verdict_row, []
+    late: list[int] = []
     with Store(db) as store, Store(db) as run:
         run._db.execute("PRAGMA busy_timeout = 50")
 
-        def slow(hearing: int, verdict: object) -> tuple[object, ...]:
+        def slow(hearing: int, verdict: Verdict) -> tuple[object, ...]:
             if not late:
                 late.append(hearing)
                 answer = Answer("A")
@@ -49,7 +50,7 @@ def test_a_verdict_that_comes_while_others_are_read_again_is_kept(
                     run.record(hearing, last, answer, read_answer(answer, asks[last], ("q", "x", "y")))
                 except Exception:  # it has to wait, as it should
                     late.append(-1)
-            return real(hearing, verdict)  # type: ignore[arg-type]
+            return verdict_row(hearing, verdict)
 
         monkeypatch.setattr(database, "verdict_row", slow)
         store.reread(store.judges()[0], asks)

@@ -150,7 +150,8 @@ def judge(
     ) as judge:
         if given.begin(judge):
             console.err.print(
-                f"all {console.count(given.count, 'pair')} were judged before: nothing is left to ask, counting them",
+                f"all {console.count(given.count, 'pair')} were judged before: nothing is left to ask,"
+                " counting them",
                 style="dim",
             )
         summary, facts = run_with_progress(

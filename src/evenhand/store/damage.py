@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
+from evenhand.pairs import digest
+
 _JSON = {
     "judges": ("identity", "dimensions"),
     "pairs": ("labels", "metadata"),
@@ -38,9 +40,17 @@ def damage_in(db: sqlite3.Connection) -> str:
         (said,) = db.execute("PRAGMA quick_check(1)").fetchone()
         if said != "ok":
             return str(said)
-        return next((text for text in map(lambda look: _look(db, *look), _looks()) if text), "")
+        return next((text for text in (_look(db, *look) for look in _looks()) if text), "") or _altered(db)
     except (sqlite3.Error, ValueError) as fault:
         return str(fault)
+
+
+def _altered(db: sqlite3.Connection) -> str:
+    """A pair's key is a hash of its texts: a changed letter shows."""
+    for number, key, *texts in db.execute("SELECT id, key, instruction, output_1, output_2 FROM pairs"):
+        if digest(*texts) != key:
+            return f"the texts of pair {number} are not what they were"
+    return ""
 
 
 def _looks() -> list[tuple[str, str, str]]:

@@ -99,13 +99,13 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, _: object, fault: BaseException | None, __: object) -> None:
+    def __exit__(self, *raised: object) -> None:
         try:
-            self._explain(fault)
+            self._explain(raised[1] if len(raised) > 1 else None)
         finally:
             self.close()
 
-    def _explain(self, fault: BaseException | None) -> None:
+    def _explain(self, fault: object) -> None:
         """Tell a damaged file from a fault of the program, when something has gone wrong that should not."""
         if not isinstance(fault, Exception) or isinstance(fault, EvenhandError | OSError):
             return
