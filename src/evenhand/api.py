@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, TypeVar
@@ -116,16 +116,29 @@ class Judge:
         finally:
             await judgments.aclose()
 
-    def run(self, pairs: Iterable[Pair], *, line: Line | None = None, words: bool = True) -> Judgments:
+    def run(
+        self,
+        pairs: Iterable[Pair],
+        *,
+        line: Line | None = None,
+        words: bool = True,
+        on_wait: Callable[[str], None] | None = None,
+    ) -> Judgments:
         """Begin a run; what comes back is iterated over, and `close` stops it early without losing anything.
 
         With a `line`, such as a Decider that watches the pairs, little is asked that may turn out not to be needed.
         Without `words`, a judgment that was kept comes with its verdicts alone and without what the judge said,
-        which is most of what there is to read.
+        which is most of what there is to read. `on_wait` is told for which other process the run has to wait.
         """
-        return Judgments(self._run(pairs, line, words), self._loop)
+        return Judgments(self._run(pairs, line, words, on_wait), self._loop)
 
-    def _run(self, pairs: Iterable[Pair], line: Line | None = None, words: bool = True) -> Run:
+    def _run(
+        self,
+        pairs: Iterable[Pair],
+        line: Line | None = None,
+        words: bool = True,
+        on_wait: Callable[[str], None] | None = None,
+    ) -> Run:
         return Run(
             self.setup,
             pairs,
@@ -136,6 +149,7 @@ class Judge:
             price=self.price,
             line=line,
             words=words,
+            on_wait=on_wait,
         )
 
     def close(self) -> None:

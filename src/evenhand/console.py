@@ -93,7 +93,7 @@ def count(number: int, one: str) -> str:
 def plain_table(title: str | None = None) -> Table:
     """The one look that all tables have."""
     return Table(
-        title=title,
+        title=None if title is None else visible(title),
         title_justify="left",
         title_style="bold",
         header_style="bold",
@@ -284,7 +284,7 @@ def visible(text: str) -> str:
     return "".join(
         chr(0x2400 + ord(c))
         if ord(c) < 32 and c not in "\n\t"
-        else ("␡" if c == "\x7f" or 0x80 <= ord(c) < 0xA0 else c)
+        else ("␡" if c == "\x7f" or 0x80 <= ord(c) < 0xA0 else "\ufffd" if 0xD800 <= ord(c) < 0xE000 else c)
         for c in text
     )
 
@@ -348,7 +348,7 @@ class _Bar:
         )
 
     def say(self, text: str) -> None:
-        self._bar.console.print(text, style="dim")
+        self._bar.console.print(visible(text), style="dim", markup=False)
 
 
 class _Lines:
@@ -371,7 +371,7 @@ class _Lines:
             self.say(f"{self._done}/{self._total} pairs, {pace}, {usage.computed:,} tokens, {invalid} invalid")
 
     def say(self, text: str) -> None:
-        err.print(text, soft_wrap=True)
+        err.print(visible(text), soft_wrap=True, markup=False)
 
 
 def _pace(done: float, seconds: float) -> str:

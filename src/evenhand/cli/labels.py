@@ -40,7 +40,7 @@ def labels(context: typer.Context, db: DbOption = DEFAULT_DB, as_json: JsonOptio
         console.out.print("no labels of people here; evenhand labels import FILE brings some")
     if unreadable:
         console.out.print(
-            f"[yellow]{unreadable} pairs[/] have a field 'human' or 'dims' without votes in it,"
+            f"[yellow]{console.count(unreadable, 'pair')}[/] with a field 'human' or 'dims' without votes in it,"
             " which counts for nothing",
             soft_wrap=True,
         )
@@ -85,8 +85,8 @@ def labels_import(
 def _show(file: Path, done: Imported) -> None:
     people, pairs = len(done.annotators), len(done.pairs)
     console.out.print(
-        f"{escape(str(file))}: {done.labels:,} labels of {pairs:,} pairs by {people:,}"
-        f" {'person' if people == 1 else 'people'} on {escape(', '.join(sorted(done.dimensions)) or 'nothing')}",
+        f"{escape(str(file))}: {console.count(done.labels, 'label')} of {console.count(pairs, 'pair')}"
+        f" by {people:,} {'person' if people == 1 else 'people'} on {escape(', '.join(sorted(done.dimensions)) or 'nothing')}",
         soft_wrap=True,
     )
     for count, what in (

@@ -129,19 +129,23 @@ def run_with_progress(
     collect_seldom()
     counter = counter or Counter(found_on(judge.setup.protocol.dimensions))
     began, stopped = time.monotonic(), ""
-    with console.watching(total, lines=lines) as watch, judge.run(pairs, line=line, words=False) as judgments:
+    with (
+        console.watching(total, lines=lines) as watch,
+        judge.run(pairs, line=line, words=False, on_wait=watch.say) as judgments,
+    ):
         try:
             _take_all(judgments, counter, watch, enough)
         except BudgetError as error:
             stopped = error.message
-            watch.say(f"{error.message}; {counter.pairs:,} of {total:,} pairs are done")
+            watch.say(f"{error.message}; {counter.pairs:,} of {console.count(total, 'pair')} done")
         except KeyboardInterrupt:
             try:  # the second may come at any moment
                 watch.say("stopping after what is under way; press Ctrl-C again to stop at once")
                 judgments.stop()
                 _take_all(judgments, counter, watch)
             finally:
-                watch.say(f"stopped after {counter.pairs:,} of {total:,} pairs; the same command goes on from here")
+                done = f"{counter.pairs:,} of {console.count(total, 'pair')}"
+                watch.say(f"stopped after {done}; the same command goes on from here")
             raise
     totals = judgments.totals
     return RunSummary(

@@ -193,6 +193,10 @@ def clearly(path: str) -> Iterator[None]:
     """Say what is wrong with the database in one sentence instead of SQLite's own words alone."""
     try:
         yield
+    except UnicodeDecodeError as fault:  # SQLite's own message quotes a name that was damaged
+        raise StoreError(
+            f"the database {path} cannot be used: it is damaged", hint="what can be read: sqlite3 FILE .recover"
+        ) from fault
     except sqlite3.DatabaseError as fault:
         said = str(fault)
         hints = {

@@ -19,7 +19,7 @@ from evenhand.rankings import bouts_of, ranking_facts
 from evenhand.store import JudgeRow, Store, View
 from evenhand.store.pages import ONLY, PAGE_SIZE, SORTS
 from evenhand.verdict import SIDES, Finding
-from evenhand.web.address import MOST_TEXT, dimensions_of, narrowed, read_number, read_view, write_view
+from evenhand.web.address import MOST_TEXT, dimensions_of, narrowed, path_number, read_number, read_view, write_view
 from evenhand.web.agreeing import TRUST, cards, reliability
 from evenhand.web.conversation import Conversation, retell
 from evenhand.web.differences import mark_differences
@@ -210,8 +210,8 @@ def find_pair(site: Site, request: Request) -> Response:
 
 
 def _number(request: Request) -> int:
-    number = int(request.path_params["number"])
-    if number >= 2**63:  # more than a database can count to
+    number = path_number(request.path_params["number"])
+    if number is None:
         raise Refusal(404, "There is no such pair.")
     return number
 
