@@ -237,7 +237,7 @@ def _estimate(
     of_y, of_f, of_all = seen.adds(y, mean_y), seen.adds(f, mean_f), every.adds(all_f, rate_f)
     step = of_f - of_all
     spread = ordered_sum(step**2)
-    tuning = min(1.0, max(0.0, ordered_sum(of_y * step) / spread)) if spread > _NOTHING else 0.0
+    tuning = min(1.0, max(0.0, round(ordered_sum(of_y * step) / spread, 12))) if spread > _NOTHING else 0.0
     gap = y - tuning * f
     missed, made_up = np.maximum(gap, 0.0), np.maximum(-gap, 0.0) / (tuning or 1.0)
     plus, minus = (_after_tuning(seen.moments(x), tuning) for x in (missed, made_up))
