@@ -4,8 +4,9 @@
     python benchmarks/coverage.py winrate paired --repetitions 500
 
 A study draws data whose truth is known, many times over, and counts how often the interval holds it. Nominal is
-95%: a row under 94% fails the run (under 93% where the study promises that, by more than chance), a row over 97% says
-why more is forced. To add a study, write a generator of `Row` and enter it in STUDIES; `held` does the counting.
+95%: a row under 94% fails the run (under 93% where the study promises that, by more than chance), a row over 97%
+says why more is forced. To add a study, write a generator of `Row` and enter it in STUDIES; `held` does the
+counting.
 """
 
 from __future__ import annotations
@@ -250,7 +251,9 @@ def _powered(
         found = powered_rate(np.where(rng.permutation(pairs) < n, truth, np.nan), said, cluster)
         return (found.low, found.high), rate
 
-    cell = f"{rate}, {100 * wrong:.0f}%" + (f", {100 * ties:.0f}% ties" if ties else "") + (", shares" if soft else "")
+    cell = (
+        f"{rate}, {100 * wrong:.0f}%" + (f", {100 * ties:.0f}% ties" if ties else "") + (", shares" if soft else "")
+    )
     return held(draw, repetitions, seed, (str(n), shape, kind, cell), lowest=PROMISED)
 
 
@@ -349,9 +352,7 @@ STUDIES: dict[str, Study] = {
     "human": Study(
         "Prediction-powered, worst cell of eight", ("labels", "clusters", "errors", "worst at"), powered, 500
     ),
-    "suggested": Study(
-        "Labels on suggested pairs", ("labels", "clusters", "of", "labels taken"), suggested, 500
-    ),
+    "suggested": Study("Labels on suggested pairs", ("labels", "clusters", "of", "labels taken"), suggested, 500),
 }
 
 

@@ -1,4 +1,4 @@
-"""AlpacaEval's length-controlled win rate: the formula against a naive fit, its extra rows, its refusals, coverage."""
+"""AlpacaEval's length-controlled win rate: the formula against a naive fit, extra rows, refusals, coverage."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def naive(y: np.ndarray, d: np.ndarray, hard: np.ndarray, gamed: tuple[np.ndarra
         return float(np.sum(np.logaddexp(0, odds) - y * odds))
 
     def total(b: np.ndarray) -> float:
-        extra = 0.0 if gamed is None else GAMED_WEIGHT / 2 * loss(b, *gamed, 0.0)
+        extra = 0.0 if gamed is None else GAMED_WEIGHT / 2 * loss(b, gamed[0], gamed[1], gamed[2], 0.0)
         return loss(b, y, d, hard, 1.0) + extra + 1e-3 / 2 * float(np.sum(b**2))
 
     b = optimize.minimize(total, np.zeros(3), method="BFGS", options={"gtol": 1e-8}).x
@@ -43,7 +43,9 @@ def naive(y: np.ndarray, d: np.ndarray, hard: np.ndarray, gamed: tuple[np.ndarra
 def test_it_is_the_formula(with_gamed: bool) -> None:
     y, d, hard = drawn(1)
     rows = drawn(2, 600) if with_gamed else None
-    found = alpaca_length_controlled(y, d, difficulty=hard, gamed=Gamed(*rows) if rows else None)
+    found = alpaca_length_controlled(
+        y, d, difficulty=hard, gamed=Gamed(rows[0], rows[1], rows[2]) if rows else None
+    )
     assert found.value == pytest.approx(naive(y, d, hard, rows), abs=1e-6)
     assert found.spread == pytest.approx(np.std(d, ddof=1))
 

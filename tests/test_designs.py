@@ -59,7 +59,7 @@ def test_two_draws_are_one() -> None:
 
 
 def test_weighted_accuracy_holds_where_the_plain_one_does_not() -> None:
-    """Labels mostly on pairs of which the judge is unsure: 86% right in all, 60% on those that are likely labelled."""
+    """Labels mostly on pairs of which the judge is unsure: 86% right in all, 60% on those."""
     rng = np.random.default_rng(0)
     weighted = plain = 0
     clusters = np.arange(1000) // 2

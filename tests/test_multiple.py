@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -58,7 +60,7 @@ def test_of_ten_dimensions_that_are_all_even_hardly_one_set_shows_anything() -> 
         ends = [[mean_rate(c, level=level) for c in columns] for level in (0.95, simultaneous_level(10))]
         plain += any(not (r.low or 0) <= 0.5 <= (r.high or 1) for r in ends[0])
         simultaneous += any(not (r.low or 0) <= 0.5 <= (r.high or 1) for r in ends[1])
-        p = [p_of(lambda level, c=c: _ends(c, level), 0.5) for c in columns]
+        p = [p_of(partial(_ends, column), 0.5) for column in columns]
         corrected += any(correct_together(p).decided)
     assert plain > 6
     assert corrected <= 8  # 5% of 60 and three standard errors

@@ -27,8 +27,8 @@ def test_identical_orders_gain_nothing() -> None:
 
 def test_each_is_the_difference_of_its_own_kind() -> None:
     truth = [0, 1, 2, 0]
-    p_both = [[0.6, 0.3, 0.1], [0.5, 0.4, 0.1], [1, 0, 0], [0.2, 0.2, 0.6]]
-    p_one = [[0.2, 0.7, 0.1], [0.1, 0.8, 0.1], [1, 0, 0], [0.3, 0.1, 0.6]]
+    p_both = np.array([[0.6, 0.3, 0.1], [0.5, 0.4, 0.1], [1, 0, 0], [0.2, 0.2, 0.6]])
+    p_one = np.array([[0.2, 0.7, 0.1], [0.1, 0.8, 0.1], [1, 0, 0], [0.3, 0.1, 0.6]])
     found = pooling_gain([0, 0, 0, 2], [1, 1, 0, 2], truth, range(4), p_both=p_both, p_one=p_one)
     assert found.hard.n == 3, "a pair on which people see a tie is not decided"
     assert found.hard.value == pytest.approx((1 - 1 + 0) / 3)
@@ -39,8 +39,8 @@ def test_each_is_the_difference_of_its_own_kind() -> None:
 
 
 def test_pairs_without_a_verdict_in_one_order_are_left_out() -> None:
-    nothing = [float("nan")] * 3
-    found = pooling_gain([0, 0], [-1, 1], [0, 0], range(2), p_both=[[1, 0, 0]] * 2, p_one=[nothing, [0, 1, 0]])
+    one = np.array([[float("nan")] * 3, [0.0, 1.0, 0.0]])
+    found = pooling_gain([0, 0], [-1, 1], [0, 0], range(2), p_both=[[1, 0, 0]] * 2, p_one=one)
     assert (found.hard.n, found.hard.value) == (1, 1.0)
     assert found.lean is not None
     assert found.lean.n == 1

@@ -26,8 +26,8 @@ def ends(found: Powered) -> tuple[float, float, float]:
 def test_lambda_and_value_are_those_of_the_paper() -> None:
     """PPI++ (arXiv:2311.01453), example 6.1 for means: lambda = cov(Y, f) / ((1 + n/N) var(f)) of the others.
 
-    Here the judge's mean is that over all pairs and not over the others, which makes lambda (1 + n/N) times as large
-    and leaves the estimate what it was.
+    Here the judge's mean is that over all pairs and not over the others, which makes lambda (1 + n/N) times as
+    large and leaves the estimate what it was.
     """
     labels, verdicts, _ = drawn(1)
     known = ~np.isnan(labels)
@@ -194,7 +194,7 @@ def test_no_error_seen_is_no_error_bound() -> None:
 
 
 def unequal(rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
-    """Pairs that are easy or hard; hard ones go to side 2, confuse the judge and are labelled ten times as often."""
+    """Easy and hard pairs; hard ones go to side 2, confuse the judge and are labelled ten times as often."""
     hard = rng.random(n) < 0.3
     truth = (rng.random(n) < np.where(hard, 0.3, 0.7)).astype(float)
     verdicts = np.where(rng.random(n) < np.where(hard, 0.5, 0.95), truth, 1 - truth)

@@ -343,6 +343,7 @@ def test_an_instruction_weighs_as_the_mean_of_its_pairs(rows: list[tuple[float, 
     rate = mean_rate(values, clusters, weighting="instructions")
     assert rate.value == pytest.approx(np.mean(means), abs=1e-8)
     low, high = bounds(rate)
+    assert rate.value is not None
     assert 0 <= low <= rate.value <= high <= 1
 
 
@@ -387,7 +388,7 @@ def test_differences_by_instruction() -> None:
 
 
 def test_both_weightings_hold_their_own_truth_where_large_instructions_differ() -> None:
-    """Instructions with eight pairs are won in 30%, those with one in 70%; what the two means are of is not the same."""
+    """Instructions with eight pairs are won in 30%, those with one in 70%: the two rates differ."""
     rng = np.random.default_rng(5)
     held = {"pairs": 0, "instructions": 0}
     for _ in range(300):

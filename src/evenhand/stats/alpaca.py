@@ -9,10 +9,10 @@ instruction is:
 
 The same: the formula, the standard deviation, preferences between 0 and 1 in place of verdicts, the mean over the
 instructions at hand, and that b and c are drawn to what the baseline itself shows when it is asked to be longer or
-shorter. Different: the original fits with an L1 penalty chosen by cross-validation, here it is a ridge so small that it
-matters only where length decides every verdict; the original's g and the verdicts on its longer and shorter baseline
-are files that have to be given (`difficulty`, `Gamed`), or `PUBLISHED` stands in for the second; and here there is an
-interval. docs/statistics.md has how near it comes to the published column.
+shorter. Different: the original fits with an L1 penalty chosen by cross-validation, here it is a ridge so small
+that it matters only where length decides every verdict; the original's g and the verdicts on its longer and
+shorter baseline are files that have to be given (`difficulty`, `Gamed`), or `PUBLISHED` stands in for the second;
+and here there is an interval. docs/statistics.md has how near it comes to the published column.
 
 `evenhand.stats.length` has a rate at equal length of our own, which takes nothing from other data.
 """
@@ -45,7 +45,7 @@ class Prior:
     difficulty_precision: float
 
 
-# Stands in for the original's extra rows, which are not published as one file: the mean coefficients of AlpacaEval's
+# Stands in for the original's extra rows, which its repository does not hold: the mean coefficients of AlpacaEval's
 # gpt4_1106_preview_verbose and _concise, and the information that 2 * 805 rows at a tenth of a pair's weight carry.
 PUBLISHED = Prior(length=1.613, length_precision=13.0, difficulty=0.759, difficulty_precision=5.0)
 
@@ -147,7 +147,7 @@ def _fitted(
     value = ordered_sum(at_equal) / len(y)
     slope = (equal * (at_equal * (1 - at_equal))[:, None]).mean(axis=0)
     adds = (x * (y - _logistic(x @ b))[:, None]) @ np.linalg.solve(curve, slope) + (at_equal - value) / len(y)
-    low, high = _interval(value, np.bincount(place, adds), np.bincount(place), level)
+    low, high = _interval(value, np.bincount(place, adds).astype(np.float64), np.bincount(place), level)
     return AlpacaLength(
         *(value, low, high, float(b[1]), float(b[2]) if hard is not None else None, spread, len(y)),
         len(np.unique(place)),
@@ -165,7 +165,9 @@ def _extra(gamed: Gamed | None, with_difficulty: bool) -> list[tuple[Floats, Flo
     if gamed is None:
         return []
     y, d = np.asarray(gamed.values, dtype=np.float64), np.asarray(gamed.differences, dtype=np.float64)
-    hard = np.asarray(gamed.difficulty, dtype=np.float64) if with_difficulty and gamed.difficulty is not None else None
+    hard = (
+        np.asarray(gamed.difficulty, dtype=np.float64) if with_difficulty and gamed.difficulty is not None else None
+    )
     if with_difficulty and hard is None:
         hard = np.zeros(len(y))
     return [(_design(d / d.std(ddof=1), hard, 0.0), y, np.full(len(y), GAMED_WEIGHT / gamed.sets))]
@@ -180,9 +182,7 @@ def _penalty(prior: Prior | None, count: int) -> tuple[Floats, Floats]:
     return centre, precision
 
 
-def _solve(
-    rows: list[tuple[Floats, Floats, Floats]], centre: Floats, precision: Floats
-) -> tuple[Floats, Floats]:
+def _solve(rows: list[tuple[Floats, Floats, Floats]], centre: Floats, precision: Floats) -> tuple[Floats, Floats]:
     """Newton's method on the penalised log-likelihood, which is strictly concave; and its curvature there."""
     x, y, w = (np.concatenate(parts) for parts in zip(*rows, strict=True))
     b = centre.copy()

@@ -146,9 +146,7 @@ def _bin(number: int, inside: NDArray[np.bool_], sure: Array, right: Array, grou
     return Bin(round(edges[0], 3), round(edges[1], 3), confidence, mean(right[inside], groups[inside], level=level))
 
 
-def _ece(
-    place: Codes, sure: Array, right: Array, groups: Codes
-) -> tuple[float | None, float | None, float | None]:
+def _ece(place: Codes, sure: Array, right: Array, groups: Codes) -> tuple[float | None, float | None, float | None]:
     if not len(sure):
         return None, None, None
     gap = np.abs(np.bincount(place, sure - right, minlength=BINS))
@@ -168,9 +166,9 @@ def _ece(
 def _alike(place: Codes, right: Array, cell: Codes) -> float:
     """The correlation of being right within an instruction and a bin, by moments over all two in one cell; >= 0.
 
-    Ridout, Demétrio & Firth (1999), "Estimating intraclass correlation for binary data", Biometrics 55, 137-148. How
-    often the judge is right in a bin is measured by the same pairs, which takes from what each cell is off it; CR2 of
-    Bell & McCaffrey (2002) gives it back.
+    Ridout, Demétrio & Firth (1999), "Estimating intraclass correlation for binary data", Biometrics 55, 137-148.
+    How often the judge is right in a bin is measured by the same pairs, which takes from what each cell is off it;
+    CR2 of Bell & McCaffrey (2002) gives it back.
     """
     count, sizes = np.bincount(place, minlength=BINS), np.bincount(cell)
     off = right - (np.bincount(place, right, minlength=BINS) / np.maximum(count, 1))[place]
@@ -215,9 +213,9 @@ class Calibration:
     experiments", JASA 65, 317-328. There is no leaning to a side in it, so exchanging the sides of a pair exchanges
     its probabilities. `before` and `after` are scores on pairs that the model had not seen.
 
-    The slope is never below 0: a judge whose odds go against people's choice here is one whose odds say nothing, as
-    far as anybody knows, and no oracle to be read upside down. Where there is no signal, slope and length are 0, and
-    each pair has the same probabilities: ties as often as labels have them, and the rest by halves.
+    The slope is never below 0: a judge whose odds go against people's choice here is one whose odds say nothing,
+    as far as anybody knows, and no oracle to be read upside down. Where there is no signal, slope and length are
+    0, and each pair has the same probabilities: ties as often as labels have them, and the rest by halves.
 
     >>> Calibration(slope=2.0, tie=-1.0, length=0.0, n=100, clusters=60).apply([0.0], [0.0]).round(3)
     array([[0.422, 0.422, 0.155]])
@@ -284,10 +282,10 @@ def fit(
     """Fit the model to labelled pairs; raises TooFewLabels with the reason where it cannot be trusted.
 
     `p` is what the judge says as it is, for the scores before. The slope is kept where it is above 0 with 95%
-    confidence (one-sided, over clusters); otherwise the judge has no signal, and all that is fitted is how often people
-    see a tie. The length term is kept where it lowers the log-loss of unseen pairs by more than one standard error.
-    Scores after are of pairs in folds that the model, these two choices included, was not fitted to; pairs of one
-    cluster are in one fold.
+    confidence (one-sided, over clusters); otherwise the judge has no signal, and all that is fitted is how often
+    people see a tie. The length term is kept where it lowers the log-loss of unseen pairs by more than one
+    standard error. Scores after are of pairs in folds that the model, these two choices included, was not fitted
+    to; pairs of one cluster are in one fold.
     """
     true = _codes(truth)
     inputs = Inputs(*(np.asarray(x, dtype=np.float64).reshape(-1) for x in (log_odds, log_length)))
@@ -395,9 +393,7 @@ def _length_gain(inputs: Inputs, true: Codes, groups: Codes, seed: int) -> float
         for fold in range(FOLDS):
             out = folds == fold
             weights = _fit_rising(_pick(inputs, ~out), true[~out], long)
-            loss[long][out] = log_losses(
-                _probabilities(_features(_pick(inputs, out), True), weights), true[out]
-            )
+            loss[long][out] = log_losses(_probabilities(_features(_pick(inputs, out), True), weights), true[out])
     gap = loss[False] - loss[True]
     return float(gap.mean()) - _standard_error(gap, groups)
 

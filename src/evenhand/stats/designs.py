@@ -1,9 +1,9 @@
 """How pairs came to be labelled, as weights.
 
-Labels on pairs that were chosen because the judge was unsure of them do not speak for the others. Where the chance of
-each pair to be labelled is known, one over that chance makes up for it: Horvitz & Thompson (1952), "A generalization
-of sampling without replacement from a finite universe", JASA 47, 663-685. Where it is not, only those labels can be
-used whose chance is known.
+Labels on pairs that were chosen because the judge was unsure of them do not speak for the others. Where the chance
+of each pair to be labelled is known, one over that chance makes up for it: Horvitz & Thompson (1952), "A
+generalization of sampling without replacement from a finite universe", JASA 47, 663-685. Where it is not, only
+those labels can be used whose chance is known.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def design_weights(probabilities: ArrayLike, labelled: ArrayLike | None = None) 
     if labelled is not None and has.all() and len(has):
         return Design(np.ones(len(p)), "complete", len(p), 0)
     if not used:
-        reason = "how the labelled pairs were chosen is not known; they are taken for a random sample" if out else ""
+        reason = (
+            "how the labelled pairs were chosen is not known; they are taken for a random sample" if out else ""
+        )
         return Design(has.astype(np.float64), "assumed random", out, 0, reason)
     weights = np.where(known, 1 / np.where(known, p, 1.0), 0.0)
     return _described(weights, known, used, out)

@@ -1,8 +1,8 @@
 """Many questions at once: of 20 true nulls one looks special by chance, and this keeps it from doing so.
 
-One correction for everything that compares more than one thing: rankings, several dimensions, groups by a field, each
-run "less the first". What has p-values goes through `holm`; what has intervals gets its p-value from `p_of`, which asks
-at what level the interval comes to leave out the null.
+One correction for everything that compares more than one thing: rankings, several dimensions, groups by a field,
+each run "less the first". What has p-values goes through `holm`; what has intervals gets its p-value from `p_of`,
+which asks at what level the interval comes to leave out the null.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What a second order buys: the judge's score with both orders less that with one, like with like.
 
-A label scores one half where it is a tie; a lean, the side with the larger probability, never is one. So a lean of both
-orders beside a label of one gains wherever the label was a tie, without the second order having said anything new. A
-label is compared with a label here, a lean with a lean and a probability with a probability: where both orders said the
-same, each of the three is 0.
+A label scores one half where it is a tie; a lean, the side with the larger probability, never is one. So a lean of
+both orders beside a label of one gains wherever the label was a tie, without the second order having said anything
+new. A label is compared with a label here, a lean with a lean and a probability with a probability: where both
+orders said the same, each of the three is 0.
 """
 
 from __future__ import annotations
@@ -48,9 +48,11 @@ def pooling_gain(
     if p_both is None or p_one is None:
         return Gain(hard, None, None)
     two, single = (np.asarray(p, dtype=np.float64).reshape(-1, 3) for p in (p_both, p_one))
-    leans = (score_sides(lean_of(p), truth) for p in (two, single))
-    shares = (_expected(p, truth) for p in (two, single))
-    return Gain(hard, compare(*leans, clusters, level=level), compare(*shares, clusters, level=level))
+    lean_2, lean_1 = (score_sides(lean_of(p), truth) for p in (two, single))
+    share_2, share_1 = (_expected(p, truth) for p in (two, single))
+    return Gain(
+        hard, compare(lean_2, lean_1, clusters, level=level), compare(share_2, share_1, clusters, level=level)
+    )
 
 
 def lean_of(p: ArrayLike) -> Codes:

@@ -1,13 +1,13 @@
 """The win rate that people would give, from their labels on some pairs and the judge's verdicts on all of them.
 
 Angelopoulos, Duchi & Zrnic (2023), "PPI++: Efficient prediction-powered inference", arXiv:2311.01453, after
-Angelopoulos et al. (2023), "Prediction-powered inference", Science 382, 669-674; survey statistics know the same as
-the difference estimator (Cassel, Särndal & Wretman 1976, Biometrika 63, 615-620). Whatever the judge gets wrong on all
-pairs alike is seen on the labelled ones and taken off.
+Angelopoulos et al. (2023), "Prediction-powered inference", Science 382, 669-674; survey statistics know the same
+as the difference estimator (Cassel, Särndal & Wretman 1976, Biometrika 63, 615-620). Whatever the judge gets wrong
+on all pairs alike is seen on the labelled ones and taken off.
 
-The interval is not the paper's, which is normal and holds too seldom where the judge errs rarely: with 10 labels and a
-judge that is wrong on 5% of the pairs, most sets of labels show no error at all. What the judge misses on either side
-is counted like the rare event that it is (docs/statistics.md has how often it holds).
+The interval is not the paper's, which is normal and holds too seldom where the judge errs rarely: with 10 labels
+and a judge that is wrong on 5% of the pairs, most sets of labels show no error at all. What the judge misses on
+either side is counted like the rare event that it is (docs/statistics.md has how often it holds).
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def powered_rate(
     wide = None if alone.low is None or alone.high is None else alone.high - alone.low
     narrower = 1 - (high - low) / wide if wide else None
     return Powered(
-        *(tuned.value, low, high), alone, judge, tuned.tuning, narrower, len(data.y), alone.n, alone.clusters, level,
-        weighting=weighting,
+        *(tuned.value, low, high), alone, judge, tuned.tuning, narrower, len(data.y), alone.n, alone.clusters,
+        level, weighting=weighting,
     )  # fmt: skip
 
 
@@ -165,8 +165,8 @@ class _Tuned:
     """The estimate and what its interval is made of: what the judge misses on the labelled, and its rate on all.
 
     The rate is that of what is rarer, a win or a loss (`turned`), and so are all parts: Y - lambda f is then 0 for
-    most pairs, and what is not 0 can be counted. `missed` is the mean of what is above 0, `made_up` of what is below
-    it, in units of lambda; `link` is the correlation of their difference with the judge's rate.
+    most pairs, and what is not 0 can be counted. `missed` is the mean of what is above 0, `made_up` of what is
+    below it, in units of lambda; `link` is the correlation of their difference with the judge's rate.
     """
 
     rate: float
@@ -204,7 +204,7 @@ def _grown(m: Moments, more: float) -> Moments:
 
 
 def _guarded(m: Moments, level: float) -> tuple[float, float]:
-    """The interval of a share, of which some could be 1 and have gone unseen, however small all are that were seen."""
+    """The interval of a share; some values could be 1 and have gone unseen, however small all are that were seen."""
     low, high = share_interval(m, level)
     unseen = 1 - ((1 - level) / 2) ** (1 / m.shape.kish)
     return low, max(high, m.mean * (1 - unseen) + unseen)
@@ -212,7 +212,10 @@ def _guarded(m: Moments, level: float) -> tuple[float, float]:
 
 def _tuned(data: _Data, judge: Rate) -> _Tuned:
     count = int(data.place.max()) + 1
-    every, seen = weigh(data.place, data.wanted, count), weigh(data.place[data.known], data.drawn[data.known], count)
+    every, seen = (
+        weigh(data.place, data.wanted, count),
+        weigh(data.place[data.known], data.drawn[data.known], count),
+    )
     turned = _turn(seen.mean(data.y[data.known]), every.mean(data.f))
     y, f = (1 - data.y, 1 - data.f) if turned else (data.y, data.f)
     return _estimate(y[data.known], f[data.known], f, every, seen, _reach_of(judge, turned), turned)

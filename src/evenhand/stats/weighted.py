@@ -1,10 +1,10 @@
 """Means over clusters of values that do not all weigh the same.
 
-Two things make weights: how pairs came to be labelled (one over the probability, so that those that were likely to be
-asked about do not speak for the others) and what is wanted (each pair the same, or each instruction the same). The
-mean is Hájek's (1971), "Comment on a paper by D. Basu": the weighted sum over the sum of the weights. Its variance is
-that over clusters, after Binder (1983), "On the variances of asymptotically normal estimators from complex surveys",
-International Statistical Review 51, 279-292, with the corrections of `clusters.py`.
+Two things make weights: how pairs came to be labelled (one over the probability, so that those that were likely to
+be asked about do not speak for the others) and what is wanted (each pair the same, or each instruction the same).
+The mean is Hájek's (1971), "Comment on a paper by D. Basu": the weighted sum over the sum of the weights. Its
+variance is that over clusters, after Binder (1983), "On the variances of asymptotically normal estimators from
+complex surveys", International Statistical Review 51, 279-292, with the corrections of `clusters.py`.
 """
 
 from __future__ import annotations
@@ -73,9 +73,7 @@ def weigh(place: Ints, weights: ArrayLike, count: int | None = None) -> Weighed:
     w = w / ordered_sum(w)
     shares = cluster_sums(w, place, count)
     squares = ordered_sum(shares**2)
-    shape = Shape(
-        int((w > 0).sum()), int((shares > 0).sum()), 1 / squares, squares**2 / ordered_sum(shares**4) - 1
-    )
+    shape = Shape(int((w > 0).sum()), int((shares > 0).sum()), 1 / squares, squares**2 / ordered_sum(shares**4) - 1)
     return Weighed(place, w, shares, shape)
 
 
@@ -86,7 +84,7 @@ def cluster_sums(values: Floats, place: Ints, count: int | None = None) -> Float
     [2.0, 4.0]
     """
     order = np.lexsort((values, place))
-    return np.bincount(place[order], values[order], minlength=count or 0)
+    return np.bincount(place[order], values[order], minlength=count or 0).astype(np.float64)
 
 
 def signed_mean(values: Floats, weighed: Weighed, level: float = 0.95) -> Signed:

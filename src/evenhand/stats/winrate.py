@@ -3,8 +3,8 @@
 A value is what one pair came to for side 1, both its orders pooled: 1 won, 0 lost, 1/2 tie, or the expected share
 p(1) + p(tie)/2. Pairs that share an instruction form a cluster. In a mean each pair may weigh the same, or each
 instruction, however many pairs it has: with the first, an instruction with a third of all pairs is a third of the
-answer, and the interval knows that it rests on few instructions; with the second, more pairs on one instruction never
-make the interval wider than that instruction's own share allows.
+answer, and the interval knows that it rests on few instructions; with the second, more pairs on one instruction
+never make the interval wider than that instruction's own share allows.
 """
 
 from __future__ import annotations
@@ -204,5 +204,5 @@ def paired_difference(
         return Difference(None, None, None, None, None, 0, level=level)
     found = signed_interval(a - b, clusters, level, weighting)
     w = target_weights(np.arange(len(a)) if clusters is None else places(clusters), weighting)
-    means = (float(np.sort(w * x).sum() / np.sort(w).sum()) for x in (a, b))
-    return Difference(found.mean, found.low, found.high, *means, found.pairs, found.shape.clusters, level)
+    one, two = (float(np.sort(w * x).sum() / np.sort(w).sum()) for x in (a, b))
+    return Difference(found.mean, found.low, found.high, one, two, found.pairs, found.shape.clusters, level)
