@@ -17,6 +17,7 @@ from evenhand.stats import agreement, bias, calibration
 from evenhand.stats.agreement import MISSING, Ceiling, Codes, People
 from evenhand.stats.calibration import Reliability
 from evenhand.stats.clustered import Array, Estimate, mean
+from evenhand.stats.pooling import pooling_gain
 from evenhand.store import JudgeRow
 
 Trust = Literal["yes", "limited", "no", "unknown"]
@@ -72,7 +73,7 @@ class Card:
     contested: int
     instructions: int
     readings: Mapping[str, CardReading]
-    gain: Estimate  # pooled less forward, right side
+    gain: Estimate  # both orders' verdict less the forward one, label with label
     longer: Estimate  # what taking the longer output would score
     over_longer: Estimate  # pooled less that
     biases: Biases
@@ -120,7 +121,7 @@ def card_of(evidence: Evidence, *, level: float = 0.95) -> Card:
         contested=e.contested,
         instructions=len(np.unique(c)),
         readings=readings,
-        gain=agreement.compare(scores["pooled"], scores["forward_hard"], c, level=level),
+        gain=pooling_gain(e.verdict, e.forward, e.truth, c, level=level).hard,
         longer=agreement.decided(by_length, e.truth, c, level=level),
         over_longer=agreement.compare(scores["pooled"], by_length, c, level=level),
         biases=_biases(e, longer, level),
