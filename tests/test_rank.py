@@ -195,4 +195,4 @@ def test_facts_are_json_also_where_nothing_is_known() -> None:
     bouts = Bouts("overall")
     bouts.add(judged("a", "b", "A"))
     facts = json.loads(json.dumps(ranking_facts(bouts.ranking(), bouts), allow_nan=False))
-    assert [model["strength"] for model in facts["models"]] == [None, None]
+    assert [model["strength"] for model in facts["models"]] == pytest.approx([math.log(3) / 2, -math.log(3) / 2])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # numpy would cost every command a tenth of a second
     from evenhand.stats.ranking import Ranking
 
 Reading = Literal["hard", "expected"]
-Scale = Literal["log-odds", "elo"]
+Scale = Literal["log-odds", "elo", "arena"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 
 

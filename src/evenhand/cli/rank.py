@@ -42,7 +42,7 @@ def rank(
         bool, typer.Option("--expected", help="Weigh by the judge's probabilities instead of its verdicts.")
     ] = False,
     scale: Annotated[
-        str, typer.Option("--scale", metavar="|".join(SCALES), help="Of strengths: log-odds, or Elo's.")
+        str, typer.Option("--scale", metavar="|".join(SCALES), help="Of strengths: log-odds, Elo's, or Chatbot Arena's (a tie is half a win).")
     ] = "log-odds",
     anchor: Annotated[
         str,
@@ -133,11 +133,11 @@ def ranking_table(facts: dict[str, Any]) -> Table:
     table = console.plain_table(escape(console.visible(title)))
     table.add_column("rank", justify="right", no_wrap=True)
     table.add_column("model", overflow="fold")
-    unit = "Elo" if facts["scale"] == "elo" else "strength"
+    unit = "strength" if facts["scale"] == "log-odds" else "Elo"
     for name in (unit, f"{facts['level']:.0%}\ninterval", "group", "pairs", "won", "tied", "lost", "in-\nvalid"):
         table.add_column(name, justify="left" if name == "group" else "right", no_wrap=name != "group")
     for model in facts["models"]:
-        table.add_row(*_cells(model, 0 if facts["scale"] == "elo" else 2))
+        table.add_row(*_cells(model, 2 if facts["scale"] == "log-odds" else 0))
     return table
 
 

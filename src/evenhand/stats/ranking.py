@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -21,15 +21,16 @@ from evenhand.stats.groups import holm, letters, rank_ranges
 from evenhand.stats.parts import Parts, anchored, split
 from evenhand.stats.separated import Separated, separated
 
-Scale = Literal["log-odds", "elo"]
+Scale = Literal["log-odds", "elo", "arena"]
 Place = Literal["above", "linked", "below", "beside"]
 METHOD = (
     "Bradley-Terry with ties (Davidson 1970), cluster jackknife (CR3), t intervals, Holm;"
     " separated models: Firth's penalised likelihood, likelihood-ratio tests"
 )
+ARENA_METHOD = METHOD.replace("with ties (Davidson 1970)", "with ties as half wins")
 # On Elo's scale a lead of 400 means ten wins for each loss; the average model, or the anchor, stands at 1000.
-_FACTOR: Mapping[Scale, float] = {"log-odds": 1.0, "elo": 400 / math.log(10)}
-_ZERO: Mapping[Scale, float] = {"log-odds": 0.0, "elo": 1000.0}
+_FACTOR: Mapping[Scale, float] = {"log-odds": 1.0, "elo": 400 / math.log(10), "arena": 400 / math.log(10)}
+_ZERO: Mapping[Scale, float] = {"log-odds": 0.0, "elo": 1000.0, "arena": 1000.0}
 _FEW = 10
 
 
@@ -132,9 +133,16 @@ def rank_models(
 def rank(
     data: Comparisons, *, scale: Scale = "log-odds", anchor: str | None = None, level: float = 0.95
 ) -> Ranking:
-    """Rank models by comparisons that are in numbers already."""
+    """Rank models by comparisons that are in numbers already.
+
+    The scale "arena" is Chatbot Arena's: Bradley and Terry's model without a tie parameter, a tie being half a win of
+    both, on Elo's scale (Chiang et al. 2024, "Chatbot Arena", arXiv:2403.04132, and its published notebooks).
+    """
     if not data.counts.any():
         raise ValueError("there are no valid comparisons")
+    given = data
+    if scale == "arena":
+        data = replace(data, rows=data.rows.with_half_wins())
     parts = split(data)
     place = _anchor_place(data, parts, anchor)
     if place is not None:
@@ -148,7 +156,7 @@ def rank(
     wins, ties = matrices(data.rows, data.size)
     log_tie = parts.first.log_tie
     return Ranking(
-        standings=tuple(_standings(data, parts, order, above, _intervals(parts, apart, place, level), scale)),
+        standings=tuple(_standings(given, parts, order, above, _intervals(parts, apart, place, level), scale)),
         contrasts=tuple(_contrasts(data, order, differences, p_holm, level, scale)),
         rates=_rates((wins + ties / 2)[np.ix_(order, order)], data.counts[np.ix_(order, order)]),
         counts=tuple(tuple(map(int, line)) for line in data.counts[np.ix_(order, order)]),
@@ -162,6 +170,7 @@ def rank(
         anchor=anchor,
         level=level,
         steps=parts.first.steps,
+        method=ARENA_METHOD if scale == "arena" else METHOD,
     )
 
 

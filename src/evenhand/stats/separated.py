@@ -212,39 +212,40 @@ def _as_one(wins: Floats, one: Ints, two: Ints, start: Floats) -> Floats:
 def separated(data: Comparisons, parts: Parts, anchor: int | None, level: float) -> Separated:
     """Strengths and intervals of the models above and below the main part, and of a main part of one model."""
     found = Separated(*(np.full(data.size, np.nan) for _ in range(3)))
-    main = parts.first
+    main = parts.first.members
     above, below = parts.over[parts.labels, parts.main], parts.over[parts.main, parts.labels]
-    free = np.flatnonzero(above | below)
-    if not len(free):
+    known = np.concatenate([main, np.flatnonzero(above | below)])
+    if len(known) == len(main):
         return found
-    known = np.concatenate([main.members, free])
     wins = decided_wins(data.rows, parts.labels)[np.ix_(known, known)]
-    fixed = len(main.members)
-    zero = np.zeros(len(known))
-    zero[:fixed] = (main.members == anchor) if anchor is not None else ~main.hanging / max((~main.hanging).sum(), 1)
-    if fixed < 2 and anchor is None:
-        zero[:] = 1 / len(known)
-    elif not zero.any():
-        zero[:fixed] = 1 / fixed
-    game, enough = _Penalised(wins, main.strengths, zero), math.log(2 / (1 - level))
+    zero = _zero(parts, anchor, len(known))
+    game, enough = _Penalised(wins, parts.first.strengths, zero), math.log(2 / (1 - level))
     found.strength[known] = game.value
-    models = np.arange(fixed if fixed > 1 else 0, len(known))
-    if len(models) * len(known) ** 3 > _WORK / 10:
-        return _without_main(found, main.members)
-    ends = {side: game.ends(models, side, enough) for side in (-1, 1)}
-    if fixed > 1:  # the data bound one side
-        for side, over in ((-1, above), (1, below)):
-            those = np.flatnonzero(over[known][models])
-            ends[side][those] = _likelihood_ends(wins, zero, models[those], side, enough)
-    value = game.value[models]
-    found.low[known[models]], found.high[known[models]] = np.minimum(ends[-1], value), np.maximum(ends[1], value)
-    return _without_main(found, main.members)
-
-
-def _without_main(found: Separated, main: Ints) -> Separated:
+    if (len(known) - len(main)) * len(known) ** 3 <= _WORK / 10:
+        for ends, side, firm, loose in ((found.low, -1, above, below), (found.high, 1, below, above)):
+            every = np.arange(len(known)) if len(main) == 1 else np.flatnonzero(loose[known])
+            ends[known[every]] = game.ends(every, side, enough)
+            if len(main) > 1:  # the data bound the other side
+                those = np.flatnonzero(firm[known])
+                ends[known[those]] = _likelihood_ends(wins, zero, those, side, enough)
+    found.low[:], found.high[:] = np.minimum(found.low, found.strength), np.maximum(found.high, found.strength)
     if len(main) > 1:
         found.strength[main] = np.nan
     return found
+
+
+def _zero(parts: Parts, anchor: int | None, count: int) -> Floats:
+    """Weights of the mean that strengths are measured from, over the main part and so many models in all."""
+    main, zero = parts.first, np.zeros(count)
+    size = len(main.members)
+    if anchor is not None:
+        zero[:size] = main.members == anchor
+    elif size == 1:
+        zero[:] = 1 / count
+    else:
+        firm = main.hanging if main.hanging.all() else ~main.hanging
+        zero[:size] = firm / firm.sum()
+    return zero
 
 
 def _likelihood_ends(wins: Floats, zero: Floats, models: Ints, side: int, enough: float) -> Floats:
@@ -307,32 +308,37 @@ class _Penalised:
     def _whole(self, free: Floats) -> Floats:
         return np.concatenate([np.repeat(self.fixed[None], len(free), axis=0), free], axis=1)
 
-    def _bend(self, whole: Floats) -> tuple[Floats, Floats, Floats]:
-        """Chances, information of each two models, and the inverse information of the free strengths."""
-        chance = _chances(whole)
-        bend = self.met * chance * (1 - chance)
+    def _inner(self, bend: Floats) -> Floats:
+        """The information of the free strengths, from that of each two models."""
         fixed = len(self.fixed)
         inner = -bend[:, fixed:, fixed:]
         line = np.arange(inner.shape[1])
         inner[:, line, line] += bend.sum(axis=2)[:, fixed:] + _FLOOR
-        return chance, bend, inner
+        return inner
 
     def _value(self, free: Floats) -> Floats:
         whole = self._whole(free)
-        _, logs = np.linalg.slogdet(self._bend(whole)[2])
+        chance = _chances(whole)
+        _, logs = np.linalg.slogdet(self._inner(self.met * chance * (1 - chance)))
         return np.asarray(_logliks(np.repeat(self.wins[None], len(free), axis=0), whole) + logs / 2)
 
     def _fit(self, start: Floats, hold: Hold | None = None) -> Floats:
         free, fixed = start.copy(), len(self.fixed)
         for _ in range(_MOST_STEPS):
-            chance, bend, inner = self._bend(self._whole(free))
-            inverse = np.zeros((len(free), len(self.wins), len(self.wins)))
-            inverse[:, fixed:, fixed:] = np.linalg.inv(inner)
-            spread = np.diagonal(inverse, axis1=1, axis2=2)
-            lever = bend * (spread[:, :, None] + spread[:, None, :] - 2 * inverse)
+            chance = _chances(self._whole(free))
+            single = chance * (1 - chance)
+            lever = self._leverage(self.met * single)
             score = (self.wins - self.met * chance + lever * (0.5 - chance)).sum(axis=2)[:, fixed:]
-            move = _move(inverse[:, fixed:, fixed:], score, free, hold)
+            # The penalty is as good as half a win and half a loss for each unit of leverage.
+            move = _move(np.linalg.inv(self._inner((self.met + lever) * single)), score, free, hold)
             free += move
             if np.abs(move).max(initial=0.0) < _STILL:
                 break
         return free
+
+    def _leverage(self, bend: Floats) -> Floats:
+        """The leverage of each two models' comparisons: how far they decide the free strengths."""
+        fixed, spread = len(self.fixed), np.zeros_like(bend)
+        spread[:, fixed:, fixed:] = np.linalg.inv(self._inner(bend))
+        line = np.diagonal(spread, axis1=1, axis2=2)
+        return np.asarray(bend * (line[:, :, None] + line[:, None, :] - 2 * spread))
