@@ -18,7 +18,7 @@ from evenhand.store import JudgeRow, Store
 from evenhand.web import charts
 from evenhand.web.site import Figure, Site
 
-TRUST = {"yes": "ok", "limited": "warn", "no": "bad", "unknown": "quiet"}
+TRUST = {"yes": "ok", "limited": "warn", "no": "bad", "unknown": "quiet", "none": "quiet"}
 
 
 @dataclass(frozen=True, slots=True)
