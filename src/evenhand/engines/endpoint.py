@@ -226,9 +226,9 @@ class EndpointEngine(Engine):
             fields = self._free_fields(sampling) if sampling else self._fields(shown.verdicts, sample, n)
             reply = _unwrapped(await client.post(path, {**fields, shown.field: shown.value}))
             if reply.status == 200:
-                choices = read_choices(reply.data)
+                choices, usage = read_choices(reply.data), read_usage(reply.data)
                 self._heed(fields, choices)
-                return choices, read_usage(reply.data)
+                return choices, usage
             refused = _refused(reply, fields)
             if refused is None:
                 break
@@ -326,7 +326,7 @@ class EndpointEngine(Engine):
 
     def _learn_logprobs(self, fields: Mapping[str, Any], said: str) -> None:
         """Ask for fewer where the refusal names a smaller number, else for none."""
-        sent = max(int(fields.get("top_logprobs", 0)), int(fields["logprobs"]))
+        sent = max(int(fields.get("top_logprobs", 0)), int(fields.get("logprobs", 0)))
         if not self.log_probabilities or sent != self._top:
             return
         numbers = [int(digits) for digits in re.findall(r"(?<![\w.-])\d{1,4}(?![\w-]|\.\d)", said)]

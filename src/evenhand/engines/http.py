@@ -60,13 +60,13 @@ class Said:
         while isinstance(data, list) and data:
             data = data[0]
         if isinstance(data, Mapping) and isinstance(data.get("detail"), list):
-            return cls("; ".join(_detail(item) for item in data["detail"]))
+            return cls(_short("; ".join(_detail(item) for item in data["detail"][:10])))
         inner = data.get("error", data) if isinstance(data, Mapping) else data
         if not isinstance(inner, Mapping):
             return cls(_short(inner))
         message = inner.get("message") or inner.get("detail") or inner
         code = inner.get("code") or inner.get("type") or ""
-        return cls(_short(message), str(code), str(inner.get("param") or ""))
+        return cls(_short(message), _short(code), _short(inner.get("param") or ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,7 +380,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     except ValueError:
         try:
             seconds = parsedate_to_datetime(value).timestamp() - time.time()
-        except ValueError:
+        except (ValueError, TypeError, ArithmeticError, LookupError, OSError):  # a date that is none, or no clock's
             return None
     return min(max(seconds, 0.0), MAX_RETRY_AFTER) if math.isfinite(seconds) else None
 
@@ -388,10 +388,15 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 def _detail(item: Any) -> str:
     if not isinstance(item, Mapping):
         return _short(item)
-    return f"{'.'.join(map(str, item.get('loc', ())))}: {_short(item.get('msg', ''))}"
+    where = item.get("loc")
+    named = ".".join(map(_short, where)) if isinstance(where, (list, tuple)) else _short(where or "")
+    return f"{named}: {_short(item.get('msg') or '')}"
 
 
 def _short(text: Any) -> str:
     """One line of at most 300 characters."""
-    line = " ".join(str(text)[:1000].split())
+    try:
+        line = " ".join(str(text)[:1000].split())
+    except RecursionError:  # brackets within brackets
+        return "…"
     return line if len(line) <= 300 else line[:299] + "…"

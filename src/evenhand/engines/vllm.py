@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from evenhand.engines.figures import sound, text_of, token_ids
 from evenhand.engines.http import JsonClient
 from evenhand.engines.llama_client import split_frame
 from evenhand.markup import MARKER, Role, Span, break_up, merge, weave
@@ -45,7 +46,9 @@ class VllmTokeniser:
         if known is not None:
             self._known.move_to_end(text)
             return known
-        ids = list((await self._ask("/tokenize", {"prompt": text, "add_special_tokens": False}))["tokens"])
+        reply = await self._ask("/tokenize", {"prompt": text, "add_special_tokens": False})
+        with sound(self._client.who):
+            ids = token_ids(reply["tokens"])
         self._known[text] = ids
         if len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
@@ -57,8 +60,12 @@ class VllmTokeniser:
             messages = [{"role": role, "content": mark} for role, mark in zip(roles, marks, strict=True)]
             # A judge that answers with a label has no use for a thinking turn.
             body = {"messages": messages, "chat_template_kwargs": {"enable_thinking": False}}
-            ids = (await self._ask("/tokenize", body))["tokens"]
-            text = str((await self._ask("/detokenize", {"tokens": ids}))["prompt"])
+            reply = await self._ask("/tokenize", body)
+            with sound(self._client.who):
+                ids = token_ids(reply["tokens"])
+            reply = await self._ask("/detokenize", {"tokens": ids})
+            with sound(self._client.who):
+                text = text_of(reply["prompt"])
             self._frames[roles] = split_frame(text, marks, roles)
         return self._frames[roles]
 
