@@ -367,7 +367,9 @@ def _weigh(dimension: str, said: Label, token: Token | None, raw: str) -> Verdic
 
 def _probability(logprob: float) -> float:
     """The probability that a logarithm stands for; no server's figure makes it more than 1, or no number."""
-    return math.exp(min(logprob, 0.0)) if not math.isnan(logprob) else 0.0
+    if logprob < 0.0:
+        return math.exp(logprob)
+    return 0.0 if math.isnan(logprob) else 1.0
 
 
 def _verdict(dimension: str, said: Label, weights: Mapping[Label, float], mass: float, raw: str) -> Verdict:

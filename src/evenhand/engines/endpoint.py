@@ -158,6 +158,7 @@ class EndpointEngine(Engine):
         self._top = settings.preset.top if self._is_chat else settings.preset.top_completions
         self._limit: str = settings.preset.limit_field if self._is_chat else "max_tokens"
         self._refused: set[str] = set()
+        self._noticed: set[str] = set()
         self._tokenises = settings.preset.tokenises == "vllm" and not self._is_chat
         self._client: JsonClient | None = None
         self._tokeniser: VllmTokeniser | None = None
@@ -342,6 +343,11 @@ class EndpointEngine(Engine):
         then = f"shares of {self.settings.samples} samples" if shares else "hard, without probabilities"
         self._notice(f"the server {why}: verdicts are {then}")
 
+    def _notice_once(self, text: str) -> None:
+        if text not in self._noticed:
+            self._noticed.add(text)
+            self._notice(text)
+
     def _connect(self, url: str) -> JsonClient:
         settings = self.settings
         return JsonClient(
@@ -351,6 +357,7 @@ class EndpointEngine(Engine):
             timeout=settings.timeout,
             limit=settings.concurrency * settings.samples,
             who=settings.preset.name if settings.preset is not ANY else "the endpoint",
+            on_notice=self._notice_once,
         )
 
 
@@ -374,6 +381,7 @@ def open_endpoint(
             key_env=settings.key_variable,
             timeout=settings.timeout,
             concurrency=settings.concurrency,
+            on_notice=on_notice,
         )
     return EndpointEngine(settings, on_notice=on_notice)
 

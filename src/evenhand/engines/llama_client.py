@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from evenhand.engines.base import Answer, Sampling, Token, Usage
@@ -42,10 +42,17 @@ class LlamaClient:
         timeout: float | None = None,
         limit: int = 64,
         slots: int = 0,
+        on_notice: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.url, self._slots = url, slots
         self._http = JsonClient(
-            url, key=key, key_env=key_env, timeout=timeout, limit=limit, who="llama.cpp's server"
+            url,
+            key=key,
+            key_env=key_env,
+            timeout=timeout,
+            limit=limit,
+            who="llama.cpp's server",
+            on_notice=on_notice,
         )
         self._steer_by(control_tokens or {})
         self._frames: dict[tuple[Role, ...], list[str]] = {}
