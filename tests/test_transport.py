@@ -211,7 +211,7 @@ def test_a_server_that_never_answers_and_one_that_stops_in_the_middle() -> None:
 async def _three(transport: Transport, peer: Peer) -> int:
     for _ in range(3):
         assert (await transport.send("POST", "/ask")).body == b"{}"
-        await asyncio.sleep(0.1)  # a connection rests for a while
+        await asyncio.sleep(0.15)  # a connection rests for a while
     return peer.connections
 
 

@@ -156,15 +156,15 @@ def _top(top: Any) -> tuple[tuple[str, float], ...]:
     """The likeliest tokens, from either shape. There are twenty to an answer, so that every step counts."""
     if isinstance(top, dict):
         return tuple([(str(text), x) for text, p in top.items() if (x := log_probability(p)) is not None])
-    if not isinstance(top, list):
-        return ()
-    return tuple(
-        [
-            (str(item.get("token")), x)
-            for item in top
-            if isinstance(item, dict) and (x := log_probability(item.get("logprob"))) is not None
-        ]
-    )
+    found: list[tuple[str, float]] = []
+    for item in top if isinstance(top, list) else ():
+        if isinstance(item, dict):
+            x = item.get("logprob")
+            if type(x) is not float or not x <= 0.0:  # seldom
+                x = log_probability(x)
+            if x is not None:
+                found.append((str(item.get("token")), x))
+    return tuple(found)
 
 
 def _count(counts: Any, name: str) -> int:

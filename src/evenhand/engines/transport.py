@@ -30,8 +30,9 @@ from yarl import URL
 CONNECT_SECONDS = 30.0
 # A connection that has been idle for so long may be one that the server is closing just now.
 _IDLE_SECONDS = 15.0
-# The least rest of a connection between two requests.
-_REST_SECONDS = 0.02
+# The least rest of a connection between two requests; with so many at rest, the first has rested enough.
+_REST_SECONDS = 0.1
+_MOST_RESTING = 128
 _MOST_HEAD = 2**18
 # aiohttp warns where larger bodies come as bytes; a file it sends in parts.
 _LARGE = 2**20
@@ -205,12 +206,15 @@ class _Line(ResponseHandler):
 
     def data_received(self, data: bytes) -> None:
         """Take what came, if somebody asked and it is not too much."""
+        if not data:  # aiohttp's own way to go on with what was kept
+            super().data_received(data)
+            return
         if not self._came:
             end = data.find(b"\r\n\r\n")
             self._head = end + 4 if end >= 0 else None
         self._came += len(data)
         self._last = data[-4:] if len(data) >= 4 else (self._last + data)[-4:]
-        if not self.asked and data:
+        if not self.asked:
             self._stray()
         elif self._came > self._connector.most + _MOST_HEAD or (not self._answers and self._came > _MOST_HEAD):
             self._give_up(aiohttp.ClientPayloadError("the head or the tail of the answer has no end"))
@@ -314,10 +318,13 @@ class _Connector(aiohttp.TCPConnector):
 
     async def _get(self, key: Any, traces: Any) -> Any:
         waiting = self._conns.get(key)  # the one that has rested longest is the first
-        rest = min(max(self._latency, _REST_SECONDS), _IDLE_SECONDS / 2)
-        if self.once_only or (waiting and time.monotonic() - waiting[0][1] < rest):
+        if self.once_only or (waiting and not self._is_rested(waiting[0][1], len(waiting))):
             return None
         return await super()._get(key, traces)
+
+    def _is_rested(self, since: float, waiting: int) -> bool:
+        rest = min(max(self._latency, _REST_SECONDS), _IDLE_SECONDS / 2)
+        return waiting > _MOST_RESTING or time.monotonic() - since >= rest
 
     def _release(self, key: Any, protocol: Any, *, should_close: bool = False) -> None:
         protocol.asked = False
