@@ -1,6 +1,6 @@
-"""A server of bare sockets that knows the right answer to each prompt, and now and then sends one response too many.
+"""A server of bare sockets that knows the right answer to each prompt, and at times sends one response too many.
 
-The right answer to "Task 7" is A, to "Task 8" B: a response that reaches another prompt than its own is seen by that.
+The right answer to "Task 8" is A, to "Task 7" B, which shows where a response reaches another prompt than its own.
 """
 
 from __future__ import annotations

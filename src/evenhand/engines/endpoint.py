@@ -25,6 +25,7 @@ from evenhand.engines.completion import Choice, read_choices, read_usage
 from evenhand.engines.http import JsonClient, Reply, Said, dump
 from evenhand.engines.llama_server import LlamaServerEngine
 from evenhand.engines.presets import ANY, PRESETS, Address, Preset
+from evenhand.engines.redaction import without_login
 from evenhand.engines.vllm import VllmTokeniser
 from evenhand.errors import EngineError, SpecError
 from evenhand.markup import CHATML, DIALECTS, LLAMA3, Dialect, Span, Turn, break_up, merge, render
@@ -78,6 +79,8 @@ class EndpointSettings:
             raise SpecError("max_tokens must be at least 1")
         if self.timeout <= 0:
             raise SpecError("timeout must be more than 0 seconds")
+        if without_login(self.base_url) != self.base_url:  # identities are stored and shown
+            raise SpecError("a URL with a name or a password is not taken", hint="keys come from the environment")
         if self.mode not in get_args(Mode):
             raise SpecError(f"there is no mode {self.mode!r}", hint=", ".join(get_args(Mode)))
         if self.dialect not in ("", *(dialect.name for dialect in DIALECTS)):

@@ -3,8 +3,8 @@
     JsonClient.post    a body out, a Reply back; what went wrong on the way is an EngineError
     JsonClient.fault   a Reply that is no answer -> the EngineError that says why
 
-Requests go over `transport.py`, through a proxy where the environment names one. A key goes into a header and nowhere
-else: no message, no repr and no log holds it, nor a proxy's password.
+Requests go over `transport.py`, through a proxy where the environment names one. A key goes into a header and
+nowhere else: no message, no repr and no log holds it, nor a proxy's password.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import orjson
 
+from evenhand.engines.redaction import Redaction, printable, secrets_of
 from evenhand.engines.transport import TooLarge, Transport, Unreachable
 from evenhand.errors import EngineError
 
@@ -94,6 +95,9 @@ _BUSY = _Fault("server_error", "{who} is overloaded ({status}): {said}", retryab
 _BROKEN = _Fault("server_error", "{who} failed ({status}): {said}", retryable=True)
 _STRANGE = _Fault("bad_response", "{who} answered with something else: {said}", retryable=True)
 _REFUSED = _Fault("bad_request", "{who} refused the request ({status}): {said}")
+_ODD = _Fault(
+    "bad_response", "{who} answered with the status {status}, which is none for an answer", retryable=True
+)
 
 _STATUS = {
     200: _STRANGE,
@@ -148,6 +152,7 @@ class JsonClient:
         self._key, self._key_env = key, key_env
         self._timeout, self._limit = timeout, limit
         self._proxy = proxy_for(self.url)
+        self._redaction = Redaction([key, *secrets_of(self._proxy)])
         self._transport: Transport | None = None
         self._distrusted = False  # whether the server has sent what nobody asked for
         self._notice = on_notice
@@ -177,7 +182,7 @@ class JsonClient:
         kind = _kind(reply.status, f"{said.code} {said.message}")
         message = kind.message.format(who=self.who, said=said.message or "no reason given", status=reply.status)
         return EngineError(
-            self._without_key(message),
+            self._redaction.text(message),
             reason=kind.reason,
             retryable=kind.retryable,
             overloaded=kind.overloaded,
@@ -221,18 +226,20 @@ class JsonClient:
     def _distrust(self) -> None:
         self._distrusted = True
         self._notice(
-            f"{self.who} sent a response that nobody asked for: from now on each request has a connection of its own,"
-            " and what may be the answer to another prompt is asked again"
+            f"{self.who} sent a response that nobody asked for: from now on each request has a connection of its"
+            " own, and what may be the answer to another prompt is asked again"
         )
 
     def _parse(self, status: int, content: bytes) -> Any:
         try:
-            return load(content)
+            data = load(content)
+            hide = status != 200 or self._redaction.stands_in(content)
+            return self._redaction.data(data) if hide else data
         except ValueError:
-            text = content[:2000].decode("utf-8", "replace")
+            text = self._redaction.text(content[:10_000].decode("utf-8", "replace"))
             if status != 200:
                 return text  # a proxy's page; its status says enough
-            shown = self._without_key(_short(text))
+            shown = _short(text)
             raise EngineError(
                 f"{self.who} answered with something that is no JSON: {shown}",
                 reason="bad_response",
@@ -244,7 +251,7 @@ class JsonClient:
         return EngineError(f"{self.who} did not answer{seconds}", reason="timeout", retryable=True, overloaded=True)
 
     def _cut(self, fault: Exception) -> EngineError:
-        why = self._without_key(_short(str(fault) or type(fault).__name__))
+        why = _short(self._redaction.text(str(fault) or type(fault).__name__))
         if isinstance(fault, ValueError):  # a URL or a key that cannot be sent
             return self._unreachable(why)
         if isinstance(fault, Unreachable):
@@ -267,9 +274,6 @@ class JsonClient:
         if not self._key_env:
             return "name the variable that holds the key: --set key_env=NAME"
         return f"check the environment variable {self._key_env}" + ("" if self._key else ", which is not set")
-
-    def _without_key(self, text: str) -> str:
-        return text.replace(self._key, "***") if self._key else text
 
 
 def proxy_for(url: str) -> str | None:
@@ -331,7 +335,9 @@ def _kind(status: int, said: str) -> _Fault:
         return _STATUS[status]
     if 300 <= status < 400:
         return _MOVED
-    return _BROKEN if status >= 500 else _REFUSED
+    if 400 <= status < 600:
+        return _BROKEN if status >= 500 else _REFUSED
+    return _ODD
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
@@ -364,9 +370,9 @@ def _detail(item: Any) -> str:
 
 
 def _short(text: Any) -> str:
-    """One line of at most 300 characters."""
+    """One line of at most 300 characters, none of which steers a terminal."""
     try:
-        line = " ".join(str(text)[:1000].split())
+        line = printable(" ".join(str(text)[:1000].split()))
     except RecursionError:  # brackets within brackets
         return "…"
     return line if len(line) <= 300 else line[:299] + "…"

@@ -5,10 +5,10 @@
     Broken           one was cut, or what came over it is no HTTP, or may belong to another request
     TooLarge         more came than anyone wants to read
 
-HTTP/1.1 has nothing that says to which request a response belongs but their order on the connection. A server that
-sends one response too many shifts all that follow, and every prompt would be stored with the answer to another. So
-a connection rests before it is used again, for as long as an answer takes: what arrives meanwhile was not asked for.
-After the first such stray no connection is used twice, and what is under way on a connection that was is asked again.
+In HTTP/1.1 nothing but the order on a connection says to which request a response belongs. A server that sends one
+response too many shifts all that follow, and every prompt would be stored with the answer to another. So a
+connection rests before it is used again, for as long as an answer takes: what arrives meanwhile was not asked for.
+After the first such stray no connection is used twice, and what is under way on one that was is asked again.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ class Transport:
         once_only: bool = False,
         on_stray: Callable[[], None] = lambda: None,
     ) -> None:
+        _check(headers)
         self._url, self._most, self._proxy = url, most, proxy
         self._urls: dict[str, URL] = {}
         self._ssl = ssl.create_default_context() if url.startswith("https:") else True
@@ -89,7 +90,7 @@ class Transport:
             limit=limit, most=most, timeout=timeout, once_only=once_only, on_stray=on_stray
         )
         self._session = aiohttp.ClientSession(
-            headers=_checked(headers),
+            headers=headers,
             # One timer for all requests costs a sixth less than one for each: see _Connector.
             timeout=aiohttp.ClientTimeout(
                 total=None, sock_connect=min(CONNECT_SECONDS, timeout or CONNECT_SECONDS)
@@ -99,6 +100,10 @@ class Transport:
             response_class=_Answer,
             auto_decompress=False,  # done below, within bounds
         )
+
+    def __del__(self) -> None:
+        if hasattr(self, "_connector"):
+            self._connector._close()  # nobody did; aiohttp would complain of it, long after
 
     async def send(self, method: str, path: str, body: bytes = b"") -> Response:
         """Send a request and wait for the answer; raises TimeoutError, or one of the errors of this module."""
@@ -220,8 +225,8 @@ class _Line(ResponseHandler):
             self._give_up(aiohttp.ClientPayloadError("the head or the tail of the answer has no end"))
         else:
             super().data_received(data)
-            if not self.asked and not self._ended():  # it was whole, and the connection given back
-                self._stray()
+            if not self.asked:  # the answer was whole, and the connection given back
+                self.rest()
 
     def feed_data(self, data: Any, size: int = 0) -> None:
         """A head is whole, and its body follows; only one of them can be the answer."""
@@ -238,6 +243,12 @@ class _Line(ResponseHandler):
             self._stray()
         else:
             super().feed_data(data, size)
+
+    def rest(self) -> None:
+        """The answer is there; what stands behind it was not asked for."""
+        self.asked = False
+        if not self.should_close and not self._ended():
+            self._stray()
 
     def _ended(self) -> bool:
         """Whether an answer ends where the last bytes do, as far as that can be told."""
@@ -327,8 +338,9 @@ class _Connector(aiohttp.TCPConnector):
         return waiting > _MOST_RESTING or time.monotonic() - since >= rest
 
     def _release(self, key: Any, protocol: Any, *, should_close: bool = False) -> None:
-        protocol.asked = False
         self.busy.discard(protocol)
+        if isinstance(protocol, _Line):
+            protocol.rest()
         super()._release(key, protocol, should_close=should_close or self.once_only)
 
 
@@ -356,17 +368,16 @@ def unpacked(body: bytes, headers: Mapping[str, str], most: int) -> bytes:
     raise Broken("the answer cannot be unpacked")
 
 
-def _checked(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """Headers that can be sent; a line break in one would begin another.
+def _check(headers: Mapping[str, str]) -> None:
+    """Refuse headers that cannot be sent: a line break in one would begin another.
 
-    >>> _checked({"Authorization": "Bearer a\\r\\nHost: b"})
+    >>> _check({"Authorization": "Bearer a\\r\\nHost: b"})
     Traceback (most recent call last):
     ValueError: the header Authorization holds a character that no header may
     """
     for name, value in headers.items():
         if not value.isascii() or not value.isprintable():
             raise ValueError(f"the header {name} holds a character that no header may")
-    return headers
 
 
 def _said(fault: Exception) -> str:
