@@ -28,7 +28,7 @@ from evenhand.engines.presets import ANY, PRESETS, Address, Preset
 from evenhand.engines.redaction import without_login
 from evenhand.engines.vllm import VllmTokeniser
 from evenhand.errors import EngineError, SpecError
-from evenhand.markup import CHATML, DIALECTS, LLAMA3, Dialect, Span, Turn, break_up, merge, render
+from evenhand.markup import CHATML, DIALECTS, LLAMA3, Dialect, Span, Turn, break_up_spans, merge, render
 from evenhand.protocol import Prompt
 
 Mode = Literal["auto", "chat", "completions"]
@@ -424,9 +424,8 @@ def _string(spans: tuple[Span, ...]) -> tuple[str, tuple[str, ...]]:
     """Spans as one string in which no control token is whole that is not ours; and a note where one was."""
     if len(spans) == 1 and spans[0].trusted:
         return spans[0].text, ()
-    sent = "".join([span.text if span.trusted else break_up(span.text) for span in spans])
-    whole = sum([len(span.text) for span in spans])
-    return sent, (BROKEN,) if len(sent) > whole else ()  # a break adds a character
+    sent, broken = break_up_spans(spans)
+    return sent, (BROKEN,) if broken else ()
 
 
 def _refused(reply: Reply, fields: Mapping[str, Any]) -> str | None:

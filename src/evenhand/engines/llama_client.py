@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from evenhand.engines.base import Answer, Sampling, Token, Usage
+from evenhand.engines.control_tokens import KNOWN
 from evenhand.engines.figures import count, log_probability, sound, text_of, token_ids
 from evenhand.engines.http import JsonClient, Reply
 from evenhand.errors import EngineError, TooLongError
@@ -139,8 +140,20 @@ class LlamaClient:
                 text_of(props.get("eos_token") or ""),
             }
         found = {marker: await self._tokenise(marker, special=True) for marker in markers if marker}
-        self._steer_by({marker: ids[0] for marker, ids in found.items() if len(ids) == 1})
+        single = {marker: ids[0] for marker, ids in found.items() if len(ids) == 1}
+        self._steer_by({**await self._probed(), **single})
         return context
+
+    async def _probed(self) -> dict[str, int]:
+        """Control tokens that the model has and its chat template does not write, of those known of any family."""
+        body = {"content": "\n".join(KNOWN), "parse_special": True, "with_pieces": True}
+        reply = await self._post("/tokenize", body)
+        with sound(self._http.who):
+            # An older server tells the numbers alone.
+            pieces = [token for token in reply["tokens"] if isinstance(token, dict)]
+            ids = token_ids([token["id"] for token in pieces])
+            named = zip(pieces, ids, strict=True)
+            return {token["piece"]: number for token, number in named if token["piece"] in KNOWN}
 
     def _steer_by(self, control_tokens: Mapping[str, int]) -> None:
         """Take these for the tokens that steer the model."""
