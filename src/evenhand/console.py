@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.panel import Panel
 from rich.progress import (
@@ -19,6 +19,7 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -42,8 +43,20 @@ _QUIET_SECONDS = 10.0
 # How often a live bar is brought up to date.
 _BAR_SECONDS = 0.05
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+
+class _Calm(Console):
+    """A console whose terminal nothing can steer but rich itself: names and messages come from others."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment(visible(segment.text), segment.style)
+
+
+out = _Calm(highlight=False)
+err = _Calm(stderr=True, highlight=False)
 
 
 def summary_table(summary: Summary, title: str) -> Table:

@@ -353,7 +353,7 @@ def _weigh(dimension: str, said: Label, token: Token | None, raw: str) -> Verdic
     read_token = label_of if words is None else lambda text: words.get(text.strip(_DRESS).lower())
     own, listed = token.text, []
     for text, logprob in token.top:
-        listed.append(share := math.exp(logprob))
+        listed.append(share := math.exp(logprob) if logprob < 0.0 else _certain(logprob))
         found = said if text == own else read_token(text)
         if found is not None:
             mass[found] += share
@@ -363,6 +363,11 @@ def _weigh(dimension: str, said: Label, token: Token | None, raw: str) -> Verdic
     floor = _unlisted(listed)
     floored = {label: max(x, floor) for label, x in mass.items()}
     return _verdict(dimension, said, floored, total, raw)
+
+
+def _certain(logprob: float) -> float:
+    """The probability that a logarithm of 0 or more stands for: not more than 1, whatever a server sends."""
+    return 0.0 if math.isnan(logprob) else 1.0
 
 
 def _verdict(dimension: str, said: Label, weights: Mapping[Label, float], mass: float, raw: str) -> Verdict:

@@ -26,9 +26,11 @@ class LlamaServerEngine(Engine):
         key_env: str = "",
         timeout: float | None = None,
         concurrency: int = 64,
+        on_notice: Callable[[str], None] | None = None,
     ) -> None:
         self.url, self.model, self.concurrency = url, model, concurrency
         self._key, self._key_env, self._timeout = key, key_env, timeout
+        self._notice = on_notice or (lambda _: None)
         self._client: LlamaClient | None = None
         self._context = 0
         self._starting = asyncio.Lock()
@@ -64,7 +66,12 @@ class LlamaServerEngine(Engine):
         async with self._starting:
             if self._client is None:
                 client = LlamaClient(
-                    self.url, self._key(), key_env=self._key_env, timeout=self._timeout, limit=self.concurrency
+                    self.url,
+                    self._key(),
+                    key_env=self._key_env,
+                    timeout=self._timeout,
+                    limit=self.concurrency,
+                    on_notice=self._notice,
                 )
                 try:
                     self._context = await client.learn()
