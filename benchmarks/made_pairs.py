@@ -1,11 +1,11 @@
 """Pairs made by program: a good answer, and the same answer with exactly one thing damaged.
 
-    python benchmarks/made_pairs.py made.jsonl                                      from the seeds in this file
-    python benchmarks/made_pairs.py made.jsonl --from pandalm.jsonl --most 60       and from outputs that people chose
+    python benchmarks/made_pairs.py made.jsonl                                   from made_seeds.jsonl
+    python benchmarks/made_pairs.py made.jsonl --from pandalm.jsonl --most 60    and from outputs that people chose
 
-Each pair says what was damaged (`damage`) and what follows for each dimension (`labels`): a dimension that the damage
-leaves alone is a tie, and one for which that cannot be known is not named. Damage makes a response longer, shorter or
-leaves its length, so that length is no clue. Seeds with a second good answer give pairs that are ties throughout.
+Each pair says what was damaged (`damage`) and what follows for each dimension (`labels`): a dimension that the
+damage leaves alone is a tie, and one for which that cannot be known is not named. Damage makes a response longer,
+shorter or leaves its length, so that length is no clue. A second good answer of a seed makes a pair of ties.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Seed:
-    """A task with a good answer; `wrong` is the same answer with a false fact, `fancy` a longer and more fluent one.
+    """A task with a good answer; `wrong` is the same with a false fact, `fancy` a longer and more fluent wrong one.
 
     `broken` is the same content in a form that was not asked for; `other` is as good as `good`.
     """
@@ -35,83 +35,7 @@ class Seed:
     bound: bool = False  # whether the task sets a form that any addition breaks
 
 
-SEEDS = (
-    Seed("What is the capital of Canada?", "The capital of Canada is Ottawa.", "The capital of Canada is Toronto.",
-         "The capital of Canada is Toronto, a lively city on Lake Ontario with a famous tower.",
-         other="Ottawa is the capital of Canada."),
-    Seed("How many days are there in February in a leap year? Answer with a number only.", "29", "28",
-         "In a leap year, February is given one more day, so that it has 30 days.", "Twenty-nine days", bound=True),
-    Seed("Name three primary colours of paint, separated by commas.", "red, yellow, blue", "red, green, blue",
-         broken="red\nyellow\nblue", other="blue, red, yellow", bound=True),
-    Seed("Translate into French: Good morning, my friend.", "Bonjour, mon ami.", "Bonne nuit, mon ami.",
-         other="Bonjour mon ami."),
-    Seed("Who wrote the play Hamlet?", "William Shakespeare wrote Hamlet.", "Christopher Marlowe wrote Hamlet.",
-         "Hamlet was written by Christopher Marlowe, the brilliant dramatist who shaped the English stage.",
-         other="Hamlet was written by William Shakespeare."),
-    Seed("List the four seasons as a numbered list.", "1. Spring\n2. Summer\n3. Autumn\n4. Winter",
-         broken="Spring, summer, autumn and winter", bound=True),
-    Seed("Convert 5 kilometres to metres.", "5 kilometres are 5,000 metres.", "5 kilometres are 500 metres.",
-         "To convert kilometres to metres, multiply by one hundred: 5 kilometres are therefore exactly 500 metres.",
-         other="5,000 metres"),
-    Seed("Write the word 'hello' in capital letters.", "HELLO", broken="Hello", bound=True),
-    Seed("Why is the sky blue? Explain in one sentence.",
-         "Air scatters the short blue waves of sunlight more than the long red ones.",
-         "Air scatters the long red waves of sunlight more than the short blue ones.",
-         broken="Air scatters light. It scatters short blue waves most. Long red waves pass through. So we see blue.",
-         bound=True),
-    Seed('Give the name and age of Ann, who is 30, as a JSON object with the keys "name" and "age".',
-         '{"name": "Ann", "age": 30}', '{"name": "Ann", "age": 13}', broken="name: Ann, age: 30", bound=True),
-    Seed("What is 12 times 12?", "12 times 12 is 144.", "12 times 12 is 124.",
-         "We multiply 12 by 10 to get 120, add 2 twice, and so arrive at the result: 12 times 12 is 124.",
-         other="144"),
-    Seed("Is a whale a fish? Give a reason.", "No. A whale is a mammal: it breathes air and feeds its young with milk.",
-         "Yes. A whale is a fish: it lives in the sea and swims with fins.",
-         other="No, because it breathes air and suckles its young, as mammals do."),
-    Seed("Give two tips for sleeping better, as bullet points.",
-         "- Go to bed at the same time every day.\n- Keep the bedroom dark and cool.",
-         broken="Go to bed at the same time every day, and keep the bedroom dark and cool.",
-         other="- Avoid coffee in the evening.\n- Put your phone away before bed.", bound=True),
-    Seed("At what temperature does water boil at sea level, in degrees Celsius?", "Water boils at 100 °C at sea level.",
-         "Water boils at 90 °C at sea level.",
-         "At sea level, where the air presses with its full weight, water begins to boil at about 90 °C.",
-         other="At 100 degrees Celsius."),
-    Seed("Rewrite in the past tense: She walks to school.", "She walked to school.", "She will walk to school.",
-         other="She walked to school"),
-    Seed("Which gas do plants take in for photosynthesis?", "Plants take in carbon dioxide.", "Plants take in oxygen.",
-         "During photosynthesis plants take in oxygen through small openings in their leaves, and sunlight does the rest.",
-         other="Carbon dioxide."),
-    Seed("Write an email subject line of at most five words for a meeting moved to Friday.",
-         "Meeting moved to Friday", "Meeting moved to Thursday",
-         broken="Please note that our regular weekly meeting has now been moved to Friday", bound=True),
-    Seed("Classify the mood of this review as positive or negative: 'The food was cold and the waiter rude.'",
-         "Negative", "Positive", "This review is positive, since the guest describes the food and the service in detail."),
-    Seed("Who painted the Mona Lisa, and in which century?",
-         "Leonardo da Vinci painted the Mona Lisa in the 16th century.",
-         "Michelangelo painted the Mona Lisa in the 16th century.",
-         "The Mona Lisa was painted by Michelangelo, the great master of the Renaissance, in the 15th century."),
-    Seed("Give the steps to boil an egg, in order.",
-         "1. Bring water to the boil.\n2. Put the egg in for eight minutes.\n3. Cool it in cold water.",
-         "1. Bring water to the boil.\n2. Put the egg in for eight hours.\n3. Cool it in cold water.",
-         broken="Cool it in cold water in the end. Before that boil it for eight minutes, after the water boils."),
-    Seed("What does the Python expression len('tree') give?", "It gives 4.", "It gives 5.",
-         "The function len counts the characters of a string, and including the quotation mark it gives 5.", other="4"),
-    Seed("Sort these numbers from small to large: 9, 2, 14, 7.", "2, 7, 9, 14", "2, 9, 7, 14", other="2 7 9 14"),
-    Seed("Summarise in one short sentence: Tom lost his keys, looked for them all day, and found them in his coat.",
-         "Tom searched all day for his keys and found them in his coat.",
-         "Tom searched all day for his keys and never found them.",
-         broken="Tom lost his keys. He looked for them all day. Then he looked in his coat. They were there.", bound=True),
-    Seed("In which year did the first people land on the Moon?", "They landed in 1969.", "They landed in 1959.",
-         "After years of preparation and many test flights, the first people landed on the Moon in July 1959.",
-         other="In 1969."),
-    Seed("Answer yes or no: Is 17 a prime number?", "Yes", "No",
-         "No, because 17 can be divided by several smaller numbers without a remainder.", bound=True),
-    Seed("Suggest a name for a bakery.", "Golden Crust Bakery", other="The Morning Loaf"),
-    Seed("Correct the grammar: He don't like apples.", "He doesn't like apples.", "He don't likes apples.",
-         other="He does not like apples."),
-    Seed("Name the largest ocean.", "The Pacific Ocean is the largest.", "The Atlantic Ocean is the largest.",
-         "The largest ocean of all is the mighty Atlantic, which stretches from Europe to America.",
-         other="The Pacific Ocean."),
-)  # fmt: skip
+SEEDS = Path(__file__).parent / "made_seeds.jsonl"
 
 _PADDING = (
     "What a great question! I am glad that you asked, and I will do my very best to help you. ",
@@ -134,7 +58,9 @@ class Made:
     labels: Mapping[str, str]
 
 
-def verdicts(*, precision: str = TIE, correctness: str = TIE, form: str = TIE, overall: str = WORSE) -> dict[str, str]:
+def verdicts(
+    *, precision: str = TIE, correctness: str = TIE, form: str = TIE, overall: str = WORSE
+) -> dict[str, str]:
     """The labels of a pair; an empty one is left out."""
     every = {"precision": precision, "correctness": correctness, "format": form, "overall": overall}
     return {name: label for name, label in every.items() if label}
@@ -146,7 +72,11 @@ def from_seed(seed: Seed, dice: random.Random) -> Iterator[Made]:
     if seed.wrong:
         yield Made("wrong fact", seed.wrong, verdicts(correctness=WORSE))
     if seed.fancy:
-        yield Made("wrong and fluent", seed.fancy, verdicts(correctness=WORSE, precision="", form=form if seed.bound else ""))
+        yield Made(
+            "wrong and fluent",
+            seed.fancy,
+            verdicts(correctness=WORSE, precision="", form=form if seed.bound else ""),
+        )
     if seed.broken:
         yield Made("broken form", seed.broken, verdicts(form=WORSE))
     if seed.other:
@@ -254,7 +184,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     wanted = parser.parse_args()
     dice = random.Random(wanted.seed)
-    rows = [(seed.task, seed.good, made) for seed in SEEDS for made in from_seed(seed, dice)]
+    seeds = [Seed(**json.loads(line)) for line in SEEDS.read_text("utf-8").splitlines()]
+    rows = [(seed.task, seed.good, made) for seed in seeds for made in from_seed(seed, dice)]
     if wanted.source:
         good = chosen_outputs(wanted.source, wanted.longest)
         dice.shuffle(good)

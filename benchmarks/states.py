@@ -25,8 +25,9 @@ from evenhand.engines.catalog import locate
 from evenhand.engines.llama import Hardware, LlamaEngine
 from evenhand.errors import EngineError
 from evenhand.heads.reading import Eyes, Reading
-from evenhand.heads.vectors import FileVectors, content_key
+from evenhand.heads.vectors import content_key
 from evenhand.pairs import digest
+from evenhand.store.vectors import FileVectors
 
 
 def options() -> argparse.Namespace:
@@ -41,7 +42,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--longest", type=int, default=0, help="leave out pairs with more characters; 0: none")
     parser.add_argument("--subset", default="", help="only pairs whose subset begins with this")
-    parser.add_argument("--check", type=Path, help="compare with the states of an .npz file instead of keeping them")
+    parser.add_argument(
+        "--check", type=Path, help="compare with the states of an .npz file instead of keeping them"
+    )
     return parser.parse_args()
 
 
@@ -93,7 +96,10 @@ async def read(file: Path, wanted: argparse.Namespace, eyes: Eyes) -> None:
             if new % 20 == 0:
                 rate = tokens / (time.monotonic() - began)
                 print(f"{file.name}: {done} of {len(todo)}, {tokens:,} tokens, {rate:.1f} a second", flush=True)
-    print(f"{file.name}: {len(todo)} responses, {new} new, {tokens:,} tokens, {time.monotonic() - began:.0f} s", flush=True)
+    print(
+        f"{file.name}: {len(todo)} responses, {new} new, {tokens:,} tokens, {time.monotonic() - began:.0f} s",
+        flush=True,
+    )
 
 
 async def check(file: Path, wanted: argparse.Namespace, engine: LlamaEngine) -> None:

@@ -1,9 +1,9 @@
 """A GGUF model without its last blocks, so that llama.cpp's embedding output is the state of a middle layer.
 
 llama.cpp gives the state after the last block of the file it is given. A copy that ends earlier gives an earlier
-state, and computes less: 22 blocks of 28 take four fifths of the time. The copy keeps the metadata byte for byte,
-except the number of blocks, and leaves out the tensors of later blocks and the output matrix, which a state does not
-need. The layout is that of llama.cpp's `ggml/docs/gguf.md`.
+state, and computes less: 23 blocks of 28 take four fifths of the time. The copy keeps the metadata byte for byte,
+except the number of blocks, and leaves out the tensors of later blocks and the output matrix, which no state needs.
+The layout is that of llama.cpp's `ggml/docs/gguf.md`.
 """
 
 from __future__ import annotations

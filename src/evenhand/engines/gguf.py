@@ -131,17 +131,21 @@ class Cursor:
         return start
 
     def u32(self) -> int:
+        """The next 4 bytes as a number."""
         return int(_U32.unpack_from(self.data, self.move(4))[0])
 
     def u64(self) -> int:
+        """The next 8 bytes as a number."""
         return int(_U64.unpack_from(self.data, self.move(8))[0])
 
     def text(self) -> str:
+        """The next string."""
         count = self.u64()
         start = self.move(count)
         return self.data[start : start + count].decode("utf-8", "replace")
 
     def scalars(self, kind: int, count: int) -> list[Scalar]:
+        """So many values of a type."""
         if kind == _STRING:
             return [self.text() for _ in range(self._believable(count, 8))]
         layout = self._format(kind)
@@ -149,6 +153,7 @@ class Cursor:
         return list(struct.unpack_from(f"<{count}{layout}", self.data, start))
 
     def skip(self, kind: int, count: int) -> None:
+        """Move over so many values of a type."""
         if kind == _STRING:
             self._skip_texts(self._believable(count, 8))
         elif kind == _ARRAY:

@@ -93,7 +93,9 @@ class LlamaEngine(Engine):
     async def state(self, prompt: Prompt, blocks: int | None = None) -> State:
         """The state at the end of a prompt; the model is loaded once more for it, up to so many blocks."""
         if blocks not in self._states:
-            self._states[blocks] = StateServer(self.model, blocks, self.context, self._control, self.hardware.threads)
+            self._states[blocks] = StateServer(
+                self.model, blocks, self.context, self._control, self.hardware.threads
+            )
         return await self._states[blocks].state(prompt)
 
     async def start(self) -> LlamaClient:
