@@ -6,11 +6,11 @@ import struct
 from pathlib import Path
 
 import pytest
-from test_gguf import U32, gguf_bytes, metadata
 
 from evenhand.engines.cut import cut_after
 from evenhand.engines.gguf import read_header, special_tokens
 from evenhand.errors import ModelError
+from test_gguf import U32, gguf_bytes, metadata
 
 F32 = 0
 NAMES = ("token_embd.weight", "blk.0.a", "blk.1.a", "blk.2.a", "blk.10.a", "output.weight", "output_norm.weight")

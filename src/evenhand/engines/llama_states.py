@@ -39,6 +39,7 @@ class StateServer:
         self.model, self.blocks, self.context = model, blocks, context
         self._control, self._threads = control, threads
         self._server: Any = None
+        self._key = ""
         self._client: LlamaClient | None = None
         self._starting = asyncio.Lock()
 
@@ -67,9 +68,11 @@ class StateServer:
     async def _start(self) -> LlamaClient:
         async with self._starting:
             if self._client is None:
-                key = secrets.token_urlsafe(32)
-                self._server = await asyncio.to_thread(self._load, key)
-                self._client = LlamaClient(self._server.listening_address, key, control_tokens=self._control())
+                self._key = secrets.token_urlsafe(32)
+                self._server = await asyncio.to_thread(self._load, self._key)
+                self._client = LlamaClient(
+                    self._server.listening_address, self._key, control_tokens=self._control()
+                )
         return self._client
 
     def _load(self, key: str) -> Any:
