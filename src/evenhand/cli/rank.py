@@ -205,7 +205,9 @@ def notes(ranking: RankingSummary) -> Iterator[str]:
 def draw_ranking(found: JudgeRanking) -> Plot:
     """The ranking as a plot."""
     rows = [{**plain(model), "name": model.model, "value": model.strength} for model in found.ranking.models]
-    axis = {"elo": "Elo", "arena": "Elo (a tie is half a win)", "log-odds": "strength (log-odds)"}[found.ranking.scale]
+    axis = {"elo": "Elo", "arena": "Elo (a tie is half a win)", "log-odds": "strength (log-odds)"}[
+        found.ranking.scale
+    ]
     return ranking_plot(rows, axis=axis, title=f"Ranking: {found.title}")
 
 

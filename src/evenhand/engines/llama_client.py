@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from evenhand.engines.base import Answer, Sampling, Token, Usage
+from evenhand.engines.base import Answer, Sampling, State, Token, Usage
 from evenhand.engines.control_tokens import KNOWN
 from evenhand.engines.figures import count, log_probability, sound, text_of, token_ids
 from evenhand.engines.http import JsonClient, Reply
@@ -82,6 +82,14 @@ class LlamaClient:
         reply = await self._post("/completion", _free_request(ids, sampling, context - len(ids)))
         with sound(self._http.who):
             return _written(reply)
+
+    async def state(self, prompt: Prompt, *, context: int) -> State:
+        """The state at the last token of a prompt, from a server that was started for embeddings."""
+        ids = await self.tokens(prompt)
+        if len(ids) > context:
+            raise TooLongError(tokens=len(ids), limit=context)
+        reply = await self._http.post("/embeddings", {"content": ids, "embd_normalize": -1})
+        return State(read_embedding(self._http, reply), Usage(computed=len(ids)))
 
     async def tokens(self, prompt: Prompt) -> list[int]:
         """The token ids of a prompt, as the model is given them."""
@@ -251,6 +259,16 @@ def _data(client: JsonClient, reply: Reply) -> dict[str, Any]:
     if reply.status != 200 or not isinstance(reply.data, dict):
         raise client.fault(reply)
     return reply.data
+
+
+def read_embedding(client: JsonClient, reply: Reply) -> tuple[float, ...]:
+    """The vector of the one prompt that was sent: llama.cpp gives a row for each token that it does not pool."""
+    try:
+        entry = reply.data[0]  # type: ignore[index]
+        rows = entry["embedding"]
+        return tuple(map(float, rows[-1] if isinstance(rows[-1], list) else rows))
+    except (TypeError, KeyError, IndexError, ValueError):
+        raise client.fault(reply) from None
 
 
 def grammar(verdicts: int, words: Sequence[str] = COMPARED) -> str:

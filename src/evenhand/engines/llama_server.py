@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from evenhand.engines.base import Answer, Engine, Sampling
+from evenhand.engines.base import Answer, Engine, Sampling, State
 from evenhand.engines.llama_client import TOKENISED, TOP_TOKENS, LlamaClient
 from evenhand.protocol import Prompt
 
@@ -55,6 +55,25 @@ class LlamaServerEngine(Engine):
         """Let the server's model write."""
         client = await self._start()
         return await client.write(prompt, sampling, context=self._context)
+
+    def state_identity(self, blocks: int | None = None) -> Mapping[str, str]:
+        """Where the server is, and what its model is called: its hash is not known here."""
+        return {
+            "engine": "llama-server",
+            "base_url": self.url,
+            "model": self.model,
+            "tokenised": TOKENISED,
+            "blocks": "all" if blocks is None else str(blocks),
+        }
+
+    async def state(self, prompt: Prompt, blocks: int | None = None) -> State:
+        """The state at the end of a prompt, from a server started with `--embeddings --pooling last`.
+
+        The server gives the state after the last block of its file. Whoever wants an earlier one serves a file that
+        ends there; that it does is for them to know.
+        """
+        client = await self._start()
+        return await client.state(prompt, context=self._context)
 
     async def close(self) -> None:
         """Close the connections."""
