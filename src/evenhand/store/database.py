@@ -43,7 +43,7 @@ _CACHE_KILOBYTES = 16_000
 _CHECKPOINT_PAGES = 4_000
 _PAIRS_AT_ONCE = 500  # entered in one transaction
 _HEARD = (
-    'SELECT d.pair, d."order", v.dimension, v.label, v.p_a, v.p_b, v.p_tie, v.mass, v.invalid, f.reason, f.detail'
+    'SELECT d.pair, d."order", v.dimension, v.label, v.p_a, v.p_b, v.p_tie, v.mass, v.invalid, v.counted, f.reason, f.detail'
     " FROM docket d LEFT JOIN verdicts v ON v.hearing = d.hearing LEFT JOIN failures f ON f.hearing = d.hearing"
     " WHERE d.judge = ?"
 )
@@ -380,7 +380,7 @@ class Store:
                 [answer_row(entry.hearing, entry.ask, entry.answer) for entry in entries],
             )
             self._db.executemany(
-                "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 [verdict_row(entry.hearing, verdict) for entry in entries for verdict in entry.verdicts],
             )
             hearings = {entry.hearing for entry in entries}
@@ -420,7 +420,7 @@ class Store:
                 kept = self._db.execute("SELECT * FROM verdicts WHERE hearing = ?", (hearing,)).fetchall()
                 seen, changed = seen + len(fresh), changed + len(set(fresh) - set(kept))
                 self._db.execute("DELETE FROM verdicts WHERE hearing = ?", (hearing,))
-                self._db.executemany("INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", fresh)
+                self._db.executemany("INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", fresh)
                 self.outcomes.refresh_conversations([hearing], [hearing])
         return seen, changed
 

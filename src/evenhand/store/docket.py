@@ -227,7 +227,7 @@ class Docket:
 
 _Rows = defaultdict[int, list[tuple[Any, ...]]]  # by hearing, which is their first column
 _VERDICTS = (
-    "SELECT hearing, dimension, label, p_a, p_b, p_tie, mass, invalid FROM verdicts"
+    "SELECT hearing, dimension, label, p_a, p_b, p_tie, mass, invalid, counted FROM verdicts"
     " WHERE hearing IN (SELECT value FROM json_each(?))"
 )
 _SAID = (
@@ -264,10 +264,10 @@ def _hearing(
     """A hearing out of its rows; None where something is left to ask."""
     verdicts: dict[str, Verdict] = {}
     ended = False
-    for _, dimension, label, a, b, tie, mass, reason in rows:
+    for _, dimension, label, a, b, tie, mass, reason, counted in rows:
         ask = ask_of.get(dimension, len(said))
         raw = _words(said[ask]) if ask < len(said) else ""
-        verdicts[dimension] = verdict_from(dimension, label, a, b, tie, mass, reason, raw)
+        verdicts[dimension] = verdict_from(dimension, label, a, b, tie, mass, reason, counted, raw)
         ended = ended or label is None
     if len(verdicts) < len(ask_of):
         if not ended:

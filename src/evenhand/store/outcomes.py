@@ -327,7 +327,7 @@ class OutcomeTable:
 
 _PAIR = "instruction, output_1, output_2, name, model_1, model_2, labels, metadata, candidate"
 _HEARD = (
-    'SELECT d.pair, d."order", v.dimension, v.label, v.p_a, v.p_b, v.p_tie, v.mass, v.invalid, f.reason, f.detail'
+    'SELECT d.pair, d."order", v.dimension, v.label, v.p_a, v.p_b, v.p_tie, v.mass, v.invalid, v.counted, f.reason, f.detail'
     " FROM docket d LEFT JOIN verdicts v ON v.hearing = d.hearing LEFT JOIN failures f ON f.hearing = d.hearing"
     ' WHERE d.judge = ? AND d.pair IN (SELECT value FROM json_each(?)) ORDER BY d.pair, d."order"'
 )

@@ -163,6 +163,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """CREATE TABLE known (
             pair INTEGER NOT NULL, dimension TEXT NOT NULL, side TEXT,
             PRIMARY KEY (pair, dimension)) WITHOUT ROWID""",
+        # Shares of several answers are not probabilities of tokens, and are pooled in another way.
+        "ALTER TABLE verdicts ADD COLUMN counted INTEGER NOT NULL DEFAULT 0",
+        "UPDATE verdicts SET counted = 1 WHERE p_a IS NOT NULL"
+        " AND hearing IN (SELECT hearing FROM answers WHERE samples <> '[]')",
         # Pairs of which all this is still to be made: those of an older file, some at a time.
         "CREATE TABLE dirty (pair INTEGER PRIMARY KEY)",
         "INSERT INTO dirty SELECT id FROM pairs",
