@@ -85,7 +85,8 @@ def _show(file: Path, done: Imported) -> None:
     people, pairs = len(done.annotators), len(done.pairs)
     console.out.print(
         f"{escape(str(file))}: {console.count(done.labels, 'label')} of {console.count(pairs, 'pair')}"
-        f" by {people:,} {'person' if people == 1 else 'people'} on {escape(', '.join(sorted(done.dimensions)) or 'nothing')}",
+        f" by {people:,} {'person' if people == 1 else 'people'}"
+        f" on {escape(', '.join(sorted(done.dimensions)) or 'nothing')}",
         soft_wrap=True,
     )
     for count, what in (

@@ -143,7 +143,8 @@ def run_with_progress(
                 _take_all(judgments, summary, watch)
             finally:
                 watch.say(
-                    f"stopped after {summary.pairs:,} of {console.count(total, 'pair')}; the same command goes on from here"
+                    f"stopped after {summary.pairs:,} of {console.count(total, 'pair')};"
+                    " the same command goes on from here"
                 )
             raise
     totals = judgments.totals
