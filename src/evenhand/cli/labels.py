@@ -97,13 +97,13 @@ def _show(file: Path, done: Imported) -> None:
         if count:
             console.out.print(f"  {count:,} of them {what}")
     for count, ids, what in (
-        (done.unknown, done.unknown_ids, "name an id that no pair here has; judge the pairs first, or give texts"),
-        (done.ambiguous, done.ambiguous_ids, "name an id that several pairs here have; give their texts"),
+        (done.unknown, done.unknown_ids, "an id that no pair here has; judge the pairs first, or give texts"),
+        (done.ambiguous, done.ambiguous_ids, "an id that several pairs here have; give their texts"),
     ):
         if count:
             named = ", ".join(escape(console.visible(name)) for name in ids)
             more = ", …" if count > len(ids) else ""
-            console.out.print(f"  [red]{count:,} labels[/] {what}: {named}{more}", soft_wrap=True)
+            console.out.print(f"  [red]{console.count(count, 'label')}[/]: {what}: {named}{more}", soft_wrap=True)
     for error in done.bad:
         console.out.print(f"  [yellow]passed over[/] {escape(console.visible(str(error)))}", soft_wrap=True)
 

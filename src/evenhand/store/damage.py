@@ -37,7 +37,7 @@ def damage_in(db: sqlite3.Connection) -> str:
     'no such table: judges'
     """
     try:
-        (said,) = db.execute("PRAGMA quick_check(1)").fetchone()
+        (said,) = db.execute("PRAGMA integrity_check(1)").fetchone()
         if said != "ok":
             return str(said)
         return next((text for text in (_look(db, *look) for look in _looks()) if text), "") or _altered(db)
