@@ -6,18 +6,22 @@ import asyncio
 import subprocess
 import sys
 import zlib
+from pathlib import Path
 
 import pytest
+import zstandard
 
 from bare_server import CHUNKED, Peer
 from evenhand.engines.http import JsonClient
 from evenhand.errors import EngineError
+from evenhand.files import find_tables, read_rows, reading
 
 # Run in a process of its own, whose peak memory is its own.
 CLIENT = """
 import asyncio, resource, sys
 from evenhand.engines.http import JsonClient
 from evenhand.errors import EngineError
+from evenhand.files import find_tables, read_rows, reading
 
 async def main(url):
     client = JsonClient(url, who="x", timeout=60)
@@ -120,3 +124,52 @@ def test_an_odd_status_is_a_failure_that_says_so(status: bytes, reason: str) -> 
     error = asyncio.run(run())
     assert error.reason == reason
     assert status[:3].decode() in error.message
+
+
+READER = """
+import resource, sys
+from evenhand.errors import InputError
+from evenhand.pairs import read_pairs
+
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    for pair in read_pairs(sys.argv[1]):
+        pass
+    said = "nothing"
+except InputError as error:
+    said = str(error)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024, said)
+"""
+
+
+@pytest.mark.parametrize("kind", ["jsonl.gz", "csv.gz", "jsonl.zst"])
+def test_a_packed_line_of_a_gigabyte_is_a_fault_and_takes_little_memory(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / f"pairs.{kind}"
+    first = b"instruction,output_1,output_2\n" if kind.startswith("csv") else b'{"instruction": "'
+    packer = zstandard.ZstdCompressor().compressobj() if kind.endswith("zst") else zlib.compressobj(wbits=31)
+    block = b"x" * MEGABYTE
+    with file.open("wb") as out:
+        out.write(packer.compress(first))
+        for _ in range(1024):
+            out.write(packer.compress(block))
+        out.write(packer.flush())
+    assert file.stat().st_size < 2 * MEGABYTE
+    done = subprocess.run([sys.executable, "-c", READER, str(file)], capture_output=True, text=True, check=True)
+    grown, _, said = done.stdout.partition(" ")
+    assert "longer than 64 MB" in said
+    assert int(grown) < 500
+
+
+def test_rows_behind_a_line_that_is_too_long_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MOST_LINE", 100)
+    row = b'{"instruction": "a", "output_1": "b", "output_2": "c"}\n'
+    file = tmp_path / "pairs.jsonl"
+    file.write_bytes(row + b"x" * 350 + b"\n" + row + b" " * 99 + b"\n" + row)
+    [table] = find_tables(file)
+    found = list(read_rows(table))
+    assert [(number, isinstance(row, dict)) for number, row in found] == [
+        (1, True),
+        (2, False),
+        (3, True),
+        (5, True),
+    ]

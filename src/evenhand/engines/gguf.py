@@ -27,6 +27,9 @@ _STRING, _ARRAY = 8, 9
 _FORMATS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
 _VERSIONS = (2, 3)
+_MOST_DIMENSIONS = 4  # ggml's own limit
+_DEEPEST = 8  # arrays in arrays: no known file has any
+_LONGEST = 2**26  # bytes of a text; chat templates have some thousand
 _AGAIN = "fetch the file again, or give another GGUF file"
 
 # Bytes of a block, by the number of elements in it and the ggml type. A type that is missing here is no
@@ -142,6 +145,8 @@ class Cursor:
         """The next string."""
         count = self.u64()
         start = self.move(count)
+        if count > _LONGEST:
+            raise ModelError(f"{self.path} is damaged: its header holds a text of {count} bytes", hint=_AGAIN)
         return self.data[start : start + count].decode("utf-8", "replace")
 
     def scalars(self, kind: int, count: int) -> list[Scalar]:
@@ -152,13 +157,15 @@ class Cursor:
         start = self.move(struct.calcsize(layout) * count)
         return list(struct.unpack_from(f"<{count}{layout}", self.data, start))
 
-    def skip(self, kind: int, count: int) -> None:
+    def skip(self, kind: int, count: int, depth: int = 0) -> None:
         """Move over so many values of a type."""
         if kind == _STRING:
             self._skip_texts(self._believable(count, 8))
+        elif kind == _ARRAY and depth >= _DEEPEST:
+            raise ModelError(f"{self.path} is damaged: arrays in arrays without end", hint=_AGAIN)
         elif kind == _ARRAY:
             for _ in range(self._believable(count, 12)):
-                self.skip(self.u32(), self.u64())
+                self.skip(self.u32(), self.u64(), depth + 1)
         else:
             self.move(struct.calcsize(self._format(kind)) * count)
 
@@ -232,7 +239,11 @@ def _tensor_end(cursor: Cursor) -> int:
     """Read one tensor's entry and give where its data ends, counted from where all data begins."""
     cursor.move(cursor.u64())  # its name
     elements = 1
-    for _ in range(cursor.u32()):
+    dimensions = cursor.u32()
+    if dimensions > _MOST_DIMENSIONS:
+        fault = f"{cursor.path} is damaged: a tensor with {dimensions} dimensions"
+        raise ModelError(fault, hint=_AGAIN)
+    for _ in range(dimensions):
         elements *= cursor.u64()
     kind, offset = cursor.u32(), cursor.u64()
     block, size = _BLOCKS.get(kind, (1, 0))
