@@ -404,7 +404,9 @@ def test_the_arena_scale_is_bradley_and_terry_with_half_wins() -> None:
     bouts = simulated(6, 200, 3, ties=1.5)
     one, two, outcomes, _ = zip(*bouts, strict=True)
     words = {"1": evalica.Winner.X, "2": evalica.Winner.Y, "tie": evalica.Winner.Draw}
-    other = evalica.bradley_terry(one, two, [words[o] for o in outcomes], tie_weight=0.5, tolerance=1e-13, limit=10_000)
+    other = evalica.bradley_terry(
+        one, two, [words[o] for o in outcomes], tie_weight=0.5, tolerance=1e-13, limit=10_000
+    )
     found = ranked(bouts, scale="arena")
     expected = {name: 400 * math.log10(score) for name, score in other.scores.items()}
     middle = sum(expected.values()) / 6

@@ -42,7 +42,12 @@ def rank(
         bool, typer.Option("--expected", help="Weigh by the judge's probabilities instead of its verdicts.")
     ] = False,
     scale: Annotated[
-        str, typer.Option("--scale", metavar="|".join(SCALES), help="Of strengths: log-odds, Elo's, or Chatbot Arena's (a tie is half a win).")
+        str,
+        typer.Option(
+            "--scale",
+            metavar="|".join(SCALES),
+            help="Of strengths: log-odds, Elo's, or Chatbot Arena's (a tie is half a win).",
+        ),
     ] = "log-odds",
     anchor: Annotated[
         str,

@@ -81,7 +81,9 @@ def split_changes(
 
 def _noise(noise: Array, changes: Array, clusters: Array, level: float) -> Noise:
     sums = sums_by_cluster(np.column_stack([noise, changes]), clusters)
-    share = estimate(sums, ratio, n=len(noise), bounds=(0.0, np.inf), extremes=Extremes((1, 1), (0, 1), 0.5), level=level)
+    share = estimate(
+        sums, ratio, n=len(noise), bounds=(0.0, np.inf), extremes=Extremes((1, 1), (0, 1), 0.5), level=level
+    )
     return Noise(
         mean(noise, clusters, level=level),
         mean(changes, clusters, level=level),

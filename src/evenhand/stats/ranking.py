@@ -181,7 +181,9 @@ def _anchor_place(data: Comparisons, parts: Parts, anchor: str | None) -> int | 
         raise ValueError(f"there is no model {anchor!r} to anchor the scale")
     place = data.models.index(anchor)
     if parts.labels[place] != parts.main:
-        raise ValueError(f"the model {anchor!r} is not linked with the others both ways and cannot anchor the scale")
+        raise ValueError(
+            f"the model {anchor!r} is not linked with the others both ways and cannot anchor the scale"
+        )
     return place
 
 

@@ -112,9 +112,7 @@ def measure(
     )
 
 
-def _constant(
-    scores: ArrayLike, truth: ArrayLike, clusters: ArrayLike, level: float
-) -> tuple[Estimate, Estimate]:
+def _constant(scores: ArrayLike, truth: ArrayLike, clusters: ArrayLike, level: float) -> tuple[Estimate, Estimate]:
     """What saying always 1, or always 2, would score, and the judge less that; of the two, the harder to beat."""
     found = []
     for side in (0, 1):
@@ -153,7 +151,9 @@ def weigh(found: Measures, *, margin: float = MARGIN, target: float | None = Non
     word, reasons = _against_bar(found, gap, margin, target)
     if found.invalid is not None and found.invalid > HIGH_INVALID:
         word = "limited"
-        reasons += (f"{_percent(found.invalid)} of its verdicts are invalid, and those pairs are in no number here.",)
+        reasons += (
+            f"{_percent(found.invalid)} of its verdicts are invalid, and those pairs are in no number here.",
+        )
     return Trust(word, reasons, margin, target, gap, better)
 
 
