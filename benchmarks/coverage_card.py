@@ -182,7 +182,10 @@ def at_the_margin(person: float, margin: float = trust.MARGIN) -> float:
 
 
 UNDESERVED = (
-    *(Judge(f"a margin below people who are right on {p:.0%}", p, at_the_margin(p)) for p in (0.8, 0.9, 0.95, 0.999)),
+    *(
+        Judge(f"a margin below people who are right on {p:.0%}", p, at_the_margin(p))
+        for p in (0.8, 0.9, 0.95, 0.999)
+    ),
     Judge("the same, 3 pairs of one instruction", 0.95, at_the_margin(0.95), each=3),
     Judge("always the same side, which is right on 90%", 0.95, skew=0.9, like="same side"),
     Judge("says 1 on 90% of pairs, as people do, whatever it sees", 0.95, skew=0.9, like="habit"),
