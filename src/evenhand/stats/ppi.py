@@ -204,7 +204,7 @@ def _grown(m: Moments, more: float) -> Moments:
 
 
 def _guarded(m: Moments, level: float) -> tuple[float, float]:
-    """The interval of a share; some values could be 1 and have gone unseen, however small all are that were seen."""
+    """The interval of a share; some values could be 1 and have gone unseen, however small those seen are."""
     low, high = share_interval(m, level)
     unseen = 1 - ((1 - level) / 2) ** (1 / m.shape.kish)
     return low, max(high, m.mean * (1 - unseen) + unseen)
