@@ -16,18 +16,22 @@ from hypothesis import strategies as st
 
 from command import evenhand
 from evenhand import Judge, Pair, ScriptedEngine
-from evenhand.analysis import columns_of, group_by
-from evenhand.counting import bouts_of_blocks, columns_of_blocks, group_blocks, summarise
+from evenhand.columns import Block
 from evenhand.errors import EngineError, InputError
 from evenhand.pairs import Side
+from evenhand.people import People
 from evenhand.protocol import ORDERS
-from evenhand.rankings import Bouts
-from evenhand.report import Summary
-from evenhand.shards import Heard, Row, open_shards, write_shard, writing
-from evenhand.shards.blocks import blocks
+from evenhand.results.comparison import compare, values_of
+from evenhand.results.evidence import gather
+from evenhand.results.groups import group_by
+from evenhand.results.human import human_rates
+from evenhand.results.plain import plain as plain_data
+from evenhand.results.ranking import matches_of
+from evenhand.results.summary import summarise
+from evenhand.shards import Heard, Row, Shards, open_shards, write_shard, writing
 from evenhand.shards.copying import copy_store, rows_of_store
 from evenhand.shards.writing import begin_folder
-from evenhand.store import Store
+from evenhand.store import JudgeRow, Records, Store
 from evenhand.verdict import LABELS, Verdict
 from test_shards import plain
 
