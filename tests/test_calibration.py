@@ -12,14 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand import Judge, Pair, ScriptedEngine, Store
-from evenhand.calibrating import calibrated_judgments, fit_evidence, mend, menders
+from evenhand.columns import blocks_of
 from evenhand.errors import InputError
-from evenhand.evidence import gather
+from evenhand.judge import Hearing, Judgment
 from evenhand.people import People
 from evenhand.protocol import Prompt
+from evenhand.results.calibrated import calibrated
+from evenhand.results.calibration_fit import fit_evidence
+from evenhand.results.evidence import gather
+from evenhand.results.run import blocks_of_judge, calibrations_of
 from evenhand.stats import calibration
 from evenhand.stats.calibration import Calibration, TooFewLabels, fit, reliability, scores
-from evenhand.verdict import Verdict, pool
+from evenhand.verdict import Verdict
 from test_card import judge_that_knows, judged, pairs_with_votes
 from test_cli import evenhand, facts_of
 
@@ -240,18 +244,25 @@ def shy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return db
 
 
-def test_a_finding_is_mended_and_an_invalid_one_is_not() -> None:
-    found = Calibration(slope=4.0, tie=0.3, length=0.0, n=100, clusters=100)
-    shy = pool("overall", {"forward": Verdict("overall", "A", {"A": 0.4, "B": 0.35, "tie": 0.25}, 1.0)})
-    mended = mend(found, Pair("Hi", "x", "y"), shy)
-    assert mended.p is not None
-    assert sum(mended.p.values()) == pytest.approx(1)
-    assert mended.side == max(mended.p, key=lambda side: (mended.p or {})[side])
-    assert mended.orders == shy.orders
-    broken = pool("overall", {"forward": Verdict("overall", None, invalid="empty")})
-    assert mend(found, Pair("Hi", "x", "y"), broken) is broken
-    even = pool("overall", {"forward": Verdict("overall", "tie", {"A": 0.4, "B": 0.4, "tie": 0.2}, 1.0)})
-    assert mend(Calibration(4.0, -9.0, 0.0, 100, 100), Pair("Hi", "x", "y"), even).side == "tie"
+def test_an_outcome_is_calibrated_and_an_invalid_one_is_not() -> None:
+    said = [
+        Verdict("overall", "A", {"A": 0.4, "B": 0.35, "tie": 0.25}, 1.0),
+        Verdict("overall", None, invalid="empty"),
+        Verdict("overall", "tie", {"A": 0.4, "B": 0.4, "tie": 0.2}, 1.0),
+    ]
+    heard = [Judgment.of(Pair("Hi", "x", "y"), {"forward": Hearing({"overall": verdict})}) for verdict in said]
+    for fitted in (
+        Calibration(slope=4.0, tie=0.3, length=0.0, n=100, clusters=100),
+        Calibration(4.0, -9.0, 0.0, 100, 100),
+    ):
+        (raw,) = blocks_of(heard)
+        (block,) = calibrated([raw], {"overall": fitted})
+        found = block.outcomes["overall"]
+        assert np.nansum(found.p, axis=1) == pytest.approx([1, 0, 1])
+        assert found.side[0] == found.p[0].argmax()
+        assert found.side[1] == -1
+        assert (found.forward == raw.outcomes["overall"].forward).all()
+    assert found.side[2] == 2, "two that are equally likely are a tie"
 
 
 def test_calibrating_keeps_applies_and_forgets(shy: Path) -> None:
@@ -262,7 +273,7 @@ def test_calibrating_keeps_applies_and_forgets(shy: Path) -> None:
         kept = Calibration.of(store.calibrations.of(row.id)["overall"])
         assert kept.slope > 1.5
         raw = gather(store, row, People(store))["overall"]
-        mended = gather(store, row, People(store), menders(store, row))["overall"]
+        mended = gather(store, row, People(store), calibrations_of(store, row))["overall"]
         assert fit_evidence(raw) == kept
     np.testing.assert_allclose(mended.p, kept.apply(raw.log_odds, raw.log_length))
     assert (raw.lean == mended.lean).all()
@@ -281,8 +292,9 @@ def test_calibrating_keeps_applies_and_forgets(shy: Path) -> None:
     with Store(shy) as store:
         [row] = store.judges()
         shares = [
-            j["overall"].p["1"] + j["overall"].p["tie"] / 2  # type: ignore[index]
-            for j in calibrated_judgments(store, row)
+            share
+            for block in blocks_of_judge(store, row, calibrated=True)
+            for share in block.outcomes["overall"].expected
         ]
     rates = [facts["dimensions"]["overall"]["expected"]["win_rate_1"] for facts in (plain, changed)]
     assert rates[1] == pytest.approx(np.mean(shares))

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from evenhand import Judge, Pair, Protocol, ScriptedEngine, Store
-from evenhand.card import Card, Contender, card_of, choose_judges, compare, drag_of
-from evenhand.evidence import Evidence, gather
 from evenhand.people import People
 from evenhand.protocol import Prompt
+from evenhand.results.card import Card, Contender, card_of, choose_judges, compare, drag_of
+from evenhand.results.evidence import Evidence, gather
 from evenhand.store import HumanLabel
 from test_cli import evenhand, facts_of
 

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evenhand import console
-from evenhand.card import Card, Comparison, Drag
+from evenhand.results.card import Card, Drag, JudgeComparison
 from evenhand.stats.clustered import Estimate
 
 TRUST = {"yes": "green", "limited": "yellow", "no": "red", "unknown": "yellow"}
@@ -66,7 +66,7 @@ def _biases(found: Card, title: str | None = None) -> Table:
     rows: list[tuple[str, Estimate, str]] = [
         ("flips with the order (1 ↔ 2)", b.flips, "share"),
         ("changes with the order at all", b.changes, "share"),
-        ("position lift", b.position_lift, "signed"),
+        ("position lift", b.position_bias, "signed"),
         ("prefers the longer output", b.longer_judge, "share"),
         ("people prefer the longer", b.longer_people, "share"),
         ("length lift: judge less people", b.length_lift, "signed"),
@@ -105,7 +105,7 @@ def _notes(found: Card) -> Iterator[str]:
         yield f"Calibration error (ECE) {ece}; a perfectly calibrated judge would show about {chance} here."
 
 
-def comparison_table(c: Comparison) -> Table:
+def comparison_table(c: JudgeComparison) -> Table:
     """Judges next to each other, each figure above its interval."""
     table = console.plain_table(f"{c.dimension}: the same {c.pairs} labelled pairs, {c.decided} of them decided")
     table.add_column("judge", overflow="fold")

@@ -12,7 +12,7 @@ import typer
 from evenhand import console
 from evenhand.api import Judge
 from evenhand.cli.app import DONE, WITH_FAILURES, app
-from evenhand.cli.deciding import decision_facts, dimension_from, show_decision
+from evenhand.cli.deciding import dimension_from, show_decision
 from evenhand.cli.inputs import (
     BaselineOption,
     CandidateOption,
@@ -54,7 +54,6 @@ from evenhand.cli.scaling import (
     inputs_of,
     judge_on_ray,
 )
-from evenhand.decision import Decider
 from evenhand.engines import catalog
 from evenhand.engines.base import Engine
 from evenhand.engines.llama import Hardware
@@ -64,7 +63,9 @@ from evenhand.judge import Orders, Setup
 from evenhand.pace import Limits
 from evenhand.pairs import Pair, Reading
 from evenhand.prices import Price, find_price
-from evenhand.report import judgment_facts, usage_facts
+from evenhand.results.decision import Decider, decision_of
+from evenhand.results.judged import judged_pair
+from evenhand.results.plain import to_json
 from evenhand.runner import plan
 from evenhand.shuffle import Shuffle
 from evenhand.store import Store
@@ -152,23 +153,20 @@ def judge(
             console.err.print(
                 f"all {given.count:,} pairs were judged before: nothing is left to ask, counting them", style="dim"
             )
-        summary, facts = run_with_progress(
-            judge, rows, min(given.count, limit or given.count), enough=decider, line=decider
-        )
-        given.end(judge, summary.pairs)
-    facts |= {"db": str(db), **given.facts()}
-    if decider:
-        facts["until_decided"] = decision_facts(decider.standing, summary.pairs, given.count)
+        found = run_with_progress(judge, rows, min(given.count, limit or given.count), enough=decider, line=decider)
+        given.end(judge, found.summary.pairs)
+    decision = decision_of(decider.standing, found.summary.pairs, given.count) if decider else None
     if as_json:
-        print(console.facts_to_print(facts))
+        stopping = {"until_decided": decision} if decision else {}
+        print(to_json({**found.plain(), "db": str(db), **given.facts(), **stopping}))
     else:
-        show_run(summary, facts, f"{facts['judge']} under {template.name}")
-        if decider:
-            show_decision(decider.standing, summary, given.count)
+        show_run(found)
+        if decision:
+            show_decision(decision, found.summary.sides)
         if given.bad:
             console.out.print(f"left out: {console.count(len(given.bad), 'broken row')}", style="yellow")
         console.out.print(f"[dim]kept in {db}; see it again:[/] evenhand results --db {db}", soft_wrap=True)
-    raise typer.Exit(WITH_FAILURES if summary.invalid or given.bad or facts["stopped"] else DONE)
+    raise typer.Exit(WITH_FAILURES if found.summary.invalid or given.bad or found.stopped else DONE)
 
 
 @app.command()
@@ -194,7 +192,7 @@ def compare(
     with Judge(engine, template, db=db, orders=chosen, raw_markup=raw_markup) as judge:
         judgment = judge.compare(instruction, a, b)
     if as_json:
-        print(console.facts_to_print(judgment_facts(judgment)))
+        print(to_json(judged_pair(judgment)))
     else:
         console.out.print(console.comparison(judgment))
         for note in sorted(judgment.notes):
@@ -228,8 +226,8 @@ def show_plan(
     usage = found.usage
     cost = price.of(usage) if price else None
     if as_json:
-        facts = {"pairs": found.pairs, "requests": found.requests, "kept": found.kept, "tokens": usage_facts(usage)}
-        print(console.facts_to_print({**facts, "cost": cost, "currency": price.currency if price else None}))
+        facts = {"pairs": found.pairs, "requests": found.requests, "kept": found.kept, "tokens": usage}
+        print(to_json({**facts, "cost": cost, "currency": price.currency if price else None}))
         return
     console.out.print(
         f"{console.count(found.pairs, 'pair')}: {console.count(found.requests, 'request')} to make, {found.kept:,}"

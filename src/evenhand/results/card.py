@@ -29,7 +29,7 @@ _SHORTEST_PREFIX = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CardReading:
     """What one way of reading the orders gives against people."""
 
     decided: Estimate  # right side, on pairs that people decided; a tie scores one half
@@ -43,7 +43,7 @@ class Biases:
 
     flips: Estimate
     changes: Estimate
-    position_lift: Estimate
+    position_bias: Estimate
     longer_judge: Estimate  # how often the judge prefers the longer output
     longer_people: Estimate
     length_lift: Estimate
@@ -71,7 +71,7 @@ class Card:
     ties: int
     contested: int
     instructions: int
-    readings: Mapping[str, Reading]
+    readings: Mapping[str, CardReading]
     gain: Estimate  # pooled less forward, right side
     longer: Estimate  # what taking the longer output would score
     over_longer: Estimate  # pooled less that
@@ -82,11 +82,11 @@ class Card:
     trust: Trust
     verdict: str
 
-    def facts(self) -> dict[str, Any]:
-        """The card as plain data."""
+    def plain(self) -> dict[str, object]:
+        """The card as JSON has it."""
         facts = asdict(self)
         if self.people is not None:
-            named = [{"people": list(names), **e.facts()} for names, e in self.people.kappas.items()]
+            named = [{"people": list(names), **asdict(found)} for names, found in self.people.kappas.items()]
             facts["people"]["kappas"] = named
         return facts
 
@@ -147,9 +147,9 @@ def _decided_scores(e: Evidence, reading: str) -> Array:
     return agreement.score_sides(e.lean if reading == "pooled" else _hard(e, reading), e.truth)
 
 
-def _reading(e: Evidence, reading: str, scores: Array, level: float) -> Reading:
+def _reading(e: Evidence, reading: str, scores: Array, level: float) -> CardReading:
     said, c = _hard(e, reading), e.clusters
-    return Reading(
+    return CardReading(
         agreement.decided(scores, e.truth, c, level=level),
         agreement.three_way(said, e.truth, c, level=level),
         agreement.cohen_kappa(said, e.truth, c, level=level),
@@ -261,7 +261,7 @@ class Contender:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ContenderRow:
     """One contender on the pairs that all have judged."""
 
     name: str
@@ -279,21 +279,17 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class JudgeComparison:
     """Judges or protocols on the same pairs; the first is what the others are held against."""
 
     dimension: str  # what people were asked
     pairs: int
     decided: int
-    rows: tuple[Row, ...]
+    rows: tuple[ContenderRow, ...]
     longer: Estimate
 
-    def facts(self) -> dict[str, Any]:
-        """The comparison as plain data."""
-        return asdict(self)
 
-
-def compare(contenders: Sequence[Contender], dimension: str, *, level: float = 0.95) -> Comparison:
+def compare(contenders: Sequence[Contender], dimension: str, *, level: float = 0.95) -> JudgeComparison:
     """Put judges next to each other on the pairs that all have judged and people have labelled."""
     rows = shared_rows([one.evidence for one in contenders])
     same = [one.evidence.take(row) for one, row in zip(contenders, rows, strict=True)]
@@ -301,7 +297,7 @@ def compare(contenders: Sequence[Contender], dimension: str, *, level: float = 0
     clusters = same[0].clusters
     first = same[0]
     longer = agreement.score_sides(bias.longer_side(first.length_1, first.length_2), first.truth)
-    return Comparison(
+    return JudgeComparison(
         dimension,
         len(first),
         int(agreement.is_decided(first.truth).sum()),
@@ -310,11 +306,11 @@ def compare(contenders: Sequence[Contender], dimension: str, *, level: float = 0
     )
 
 
-def _row(one: Contender, e: Evidence, first: Evidence, clusters: Codes, level: float) -> Row:
+def _row(one: Contender, e: Evidence, first: Evidence, clusters: Codes, level: float) -> ContenderRow:
     scores, others = _decided_scores(e, "pooled"), _decided_scores(first, "pooled")
     same, their_same = ((x.verdict == first.truth).astype(np.float64) for x in (e, first))
     is_first = e is first
-    return Row(
+    return ContenderRow(
         one.name,
         e.dimension,
         len(one.evidence),
