@@ -164,7 +164,8 @@ class Shards:
     ) -> Iterator[tuple[NDArray[np.int64], Any]]:
         """The same, of some files, with the number of each row; shards of the old form lack the columns of the new.
 
-        `words` are columns that come as numbers of their words. No batch spans two row groups: of one that does, Arrow cannot always make nested columns.
+        `words` are columns that come as numbers of their words. No batch spans two row groups: of one that does,
+        Arrow cannot always make nested columns.
         """
         import numpy as np
 
@@ -289,10 +290,9 @@ class Shards:
             if not any(compute.any(some).as_py() for some in told):
                 continue
             for some, (numbers, batch) in zip(told, self.numbered([*_TEXTS, *_ABOUT], [part]), strict=True):
-                for number, fields in zip(numbers[some.to_numpy(False)], batch.filter(some).to_pylist(), strict=True):
-                    pair = pair_of(fields)
-                    if known_labels(pair):
-                        yield int(number), pair
+                pairs = map(pair_of, batch.filter(some).to_pylist())
+                found = zip(numbers[some.to_numpy(False)], pairs, strict=True)
+                yield from ((int(number), pair) for number, pair in found if known_labels(pair))
 
     def judgment(self, judge: JudgeRow, number: int, pair: Pair) -> Judgment | None:
         """One pair, by its number."""

@@ -133,8 +133,9 @@ def shard_schema() -> Any:
         [
             *(("name", text), ("key", text), ("instruction", text), ("output_1", text), ("output_2", text)),
             *(("model_1", text), ("model_2", text), ("labels", text), ("metadata", text), ("candidate", text)),
-            *(("known", text), ("cluster", arrow.uint64()), ("length_1", arrow.int32())),
-            *(("length_2", arrow.int32()), ("finished", arrow.bool_()), ("judged", arrow.timestamp("us", tz="UTC"))),
+            *(("known", text), ("cluster", arrow.uint64())),
+            *(("length_1", arrow.int32()), ("length_2", arrow.int32())),
+            *(("finished", arrow.bool_()), ("judged", arrow.timestamp("us", tz="UTC"))),
             *(("computed", whole), ("reused", whole), ("generated", whole), ("outcomes", arrow.list_(outcome))),
             *(("verdicts", arrow.list_(verdict)), ("hearings", arrow.list_(hearing))),
         ]
