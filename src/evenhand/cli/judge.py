@@ -31,6 +31,7 @@ from evenhand.cli.options import (
     GpuOption,
     JsonOption,
     JudgeOption,
+    LimitOption,
     MaxCostOption,
     MaxRequestsOption,
     OnOption,
@@ -38,22 +39,15 @@ from evenhand.cli.options import (
     PricesOption,
     ProtocolOption,
     RawOption,
+    RequestsPerMinuteOption,
     SamplesOption,
     SeedOption,
     SetOption,
     ThreadsOption,
+    TokensPerMinuteOption,
     orders_from,
 )
 from evenhand.cli.running import endpoint_settings, load_protocol, open_judge, run_with_progress, show_run
-from evenhand.cli.scaling import (
-    OutOption,
-    RayOption,
-    Wanted,
-    WorkersOption,
-    check_options,
-    inputs_of,
-    judge_on_ray,
-)
 from evenhand.engines import catalog
 from evenhand.engines.base import Engine
 from evenhand.engines.llama import Hardware
@@ -84,7 +78,7 @@ def judge(
     orders: OrdersOption = "both",
     db: DbOption = DEFAULT_DB,
     seed: SeedOption = 0,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Judge only the first so many pairs.")] = None,
+    limit: LimitOption = None,
     skip_bad: SkipBadOption = False,
     until_decided: Annotated[
         bool,
@@ -101,21 +95,14 @@ def judge(
     settings: SetOption = None,
     samples: SamplesOption = 1,
     concurrency: ConcurrencyOption = None,
-    requests_per_minute: Annotated[
-        float | None, typer.Option("--requests-per-minute", min=0.01, help="Send at most so many.")
-    ] = None,
-    tokens_per_minute: Annotated[
-        float | None, typer.Option("--tokens-per-minute", min=1, help="Use at most so many.")
-    ] = None,
+    requests_per_minute: RequestsPerMinuteOption = None,
+    tokens_per_minute: TokensPerMinuteOption = None,
     max_requests: MaxRequestsOption = None,
     max_cost: MaxCostOption = None,
     prices: PricesOption = None,
     context: ContextOption = None,
     threads: ThreadsOption = None,
     gpu_layers: GpuOption = None,
-    ray: RayOption = None,
-    out: OutOption = None,
-    workers: WorkersOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Judge every pair of a file, or the outputs of two models; a run that was stopped goes on where it stopped."""
@@ -126,13 +113,6 @@ def judge(
     endpoint = endpoint_settings(settings, samples, concurrency)
     limits = Limits(concurrency, requests_per_minute, tokens_per_minute, max_requests, max_cost)
     template, chosen, price = load_protocol(protocol, spec), orders_from(orders), find_price(spec, prices)
-    clashing = {"--until-decided": until_decided, "--dry-run": dry_run, "--db": db != DEFAULT_DB}
-    if check_options(ray, out, workers, clashing):
-        names, read_here = inputs_of(pairs, candidate, baseline, reading)
-        about = (template, hardware, endpoint, limits, chosen, seed, raw_markup, price, limit)
-        judge_on_ray(
-            Wanted(names, read_here, reading, spec, *about), ray or "", out or "", workers, as_json=as_json
-        )
     dimension = dimension_from(on, template.dimensions) if until_decided else ""
     given = find_input(pairs, candidate, baseline, reading, db)
     given.say()
