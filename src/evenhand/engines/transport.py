@@ -282,7 +282,7 @@ class _Connector(aiohttp.TCPConnector):
         self, *, limit: int, most: int, timeout: float | None, once_only: bool, on_stray: Callable[[], None]
     ) -> None:
         super().__init__(limit=limit, ttl_dns_cache=300, keepalive_timeout=_IDLE_SECONDS)
-        self._factory = partial(_Line, self._loop, self)
+        self._factory = partial(_Line, self._loop, self)  # type: ignore[assignment]
         self._latency = 0.0
         self._on_stray = on_stray
         self.most, self.once_only = most, once_only

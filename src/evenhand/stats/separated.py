@@ -101,7 +101,7 @@ def fit_many(wins: Floats, start: Floats, hold: Hold | None = None) -> Floats:
     for _ in range(_MOST_STEPS):
         chance = _chances(strengths)
         gradient = won - (met * chance).sum(axis=2) - _RIDGE * strengths
-        inverse = np.linalg.inv(_laplacians(met * chance * (1 - chance)))
+        inverse: Floats = np.asarray(np.linalg.inv(_laplacians(met * chance * (1 - chance))), dtype=np.float64)
         move = _move(inverse, gradient, strengths, hold)
         strengths += move
         if np.abs(move).max(initial=0.0) < _STILL:
@@ -330,7 +330,8 @@ class _Penalised:
             lever = self._leverage(self.met * single)
             score = (self.wins - self.met * chance + lever * (0.5 - chance)).sum(axis=2)[:, fixed:]
             # The penalty is as good as half a win and half a loss for each unit of leverage.
-            move = _move(np.linalg.inv(self._inner((self.met + lever) * single)), score, free, hold)
+            inner: Floats = np.asarray(np.linalg.inv(self._inner((self.met + lever) * single)), dtype=np.float64)
+            move = _move(inner, score, free, hold)
             free += move
             if np.abs(move).max(initial=0.0) < _STILL:
                 break
