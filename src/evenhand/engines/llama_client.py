@@ -234,7 +234,7 @@ def _data(client: JsonClient, reply: Reply) -> dict[str, Any]:
 def read_embedding(client: JsonClient, reply: Reply) -> tuple[float, ...]:
     """The vector of the one prompt that was sent: llama.cpp gives a row for each token that it does not pool."""
     try:
-        entry = reply.data[0]  # type: ignore[index]
+        entry = reply.data[0]
         rows = entry["embedding"]
         return tuple(map(float, rows[-1] if isinstance(rows[-1], list) else rows))
     except (TypeError, KeyError, IndexError, ValueError):

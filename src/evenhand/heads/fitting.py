@@ -84,9 +84,16 @@ class Labels:
 
     def take(self, rows: npt.NDArray[np.bool_] | Ints) -> Labels:
         """Some of the pairs."""
-        parts = (self.first, self.second, self.truth, self.clusters, self.features)
-        first, second, truth, clusters, features = (part[rows] for part in parts)
-        return Labels(first, second, truth, clusters, features, self.names, self.source[rows], self.weight[rows])
+        return Labels(
+            self.first[rows],
+            self.second[rows],
+            self.truth[rows],
+            self.clusters[rows],
+            self.features[rows],
+            self.names,
+            self.source[rows],
+            self.weight[rows],
+        )
 
 
 @dataclass(frozen=True)

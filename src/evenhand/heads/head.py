@@ -179,7 +179,7 @@ def davidson(gap: float, slope: float, tie: float) -> Array:
     """
     half = min(max(slope * gap / 2, -350.0), 350.0)
     parts = np.array([math.exp(half), math.exp(-half), tie])
-    return parts / parts.sum()
+    return np.asarray(parts / parts.sum())
 
 
 def log_length_ratio(first: str, second: str) -> float:
