@@ -32,6 +32,8 @@ class Seed:
     fancy: str = ""
     broken: str = ""
     other: str = ""
+    near: str = ""  # a fluent answer to a slightly different task
+    terse: str = ""  # too little to be of use
     bound: bool = False  # whether the task sets a form that any addition breaks
 
 
@@ -79,8 +81,16 @@ def from_seed(seed: Seed, dice: random.Random) -> Iterator[Made]:
         )
     if seed.broken:
         yield Made("broken form", seed.broken, verdicts(form=WORSE))
+    if seed.near:
+        yield Made(
+            "near miss", seed.near, verdicts(precision=WORSE, correctness="", form=WORSE if seed.bound else "")
+        )
+    if seed.terse:
+        yield Made("too little", seed.terse, verdicts(precision=WORSE, form="", correctness=""))
     if seed.other:
         yield Made("none", seed.other, verdicts(overall=TIE))
+    if seed.near or seed.terse:  # these have enough that is longer, shorter and beside the point
+        return
     padded = dice.choice(_PADDING) + seed.good
     drifted = seed.good + dice.choice(_DRIFT)
     chosen, name = dice.choice([(padded, "padding"), (drifted, "drift"), (repeated(seed.good), "repetition")])
