@@ -20,7 +20,7 @@ from evenhand.pairs import Pair
 from evenhand.protocol import Order
 from evenhand.store.archive import Archive
 from evenhand.store.calibrations import CalibrationBook
-from evenhand.store.desk import Desk
+from evenhand.store.desk import AnnotationBook
 from evenhand.store.docket import Asks, Case, Docket, name_worker
 from evenhand.store.labels import LabelBook
 from evenhand.store.opening import BUSY_SECONDS, MEMORY, open_to_read, open_to_write, refuse_to_migrate
@@ -94,7 +94,7 @@ class Store:
         self.calibrations = CalibrationBook(self._db, self._writing)
         self.pages = PageBook(self._db, self.path)
         self.archive = Archive(self._db, self.path)
-        self.desk = Desk(self._db, self._writing, self.path, self.outcomes)
+        self.annotation = AnnotationBook(self._db, self._writing, self.path, self.outcomes)
         self.outputs = OutputBook(self._db, self._writing, self.path)
 
     def __enter__(self) -> Self:
