@@ -65,6 +65,11 @@ def script(prompt: Prompt) -> Mapping[str, float] | str:
     return {"A": a / (a + b + tie), "B": b / (a + b + tie), "tie": tie / (a + b + tie)}
 
 
+def asks_yes_or_no(prompt: Prompt) -> bool:
+    """Whether the question is about one response."""
+    return "yes" in prompt.turns[-1].text.lower().splitlines()[-1]
+
+
 def fill(
     path: Path, pairs: Iterable[Pair], protocols: Iterable[str] = ("overall",), name: str = "scripted"
 ) -> None:
