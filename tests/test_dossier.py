@@ -175,9 +175,7 @@ def test_examples_are_of_their_kind(db: Path) -> None:
     assert part.counts["against_people"] == round(found.agreement.n * (1 - found.agreement.three_way))
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9))), st.integers(0, 6), st.integers(1, 4)
-)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9))), st.integers(0, 6), st.integers(1, 4))
 def test_the_lowest_are_those_of_a_sorted_list(entries: list[tuple[int, int]], size: int, at_once: int) -> None:
     first: dict[int, int] = {}
     for rank, number in entries:

@@ -369,7 +369,8 @@ def test_each_has_their_own_order_and_sides(labelled: Store) -> None:
     assert set(keys(labelled, "ann")) == set(keys(labelled, "ben"))
     assert keys(labelled, "ann") != keys(labelled, "ben")
     shown = {
-        name: {t.pair: t.order for p in range(1, 31) if (t := labelled.annotation.task(name, p))} for name in ("ann", "ben")
+        name: {t.pair: t.order for p in range(1, 31) if (t := labelled.annotation.task(name, p))}
+        for name in ("ann", "ben")
     }
     assert shown["ann"] != shown["ben"]
     assert 5 < Counter(shown["ann"].values())["forward"] < 25
@@ -426,7 +427,9 @@ def test_a_question_is_answered_once(labelled: Store) -> None:
     task = labelled.annotation.next("ann")
     assert task is not None
     assert labelled.annotation.say("ann", task.place, "overall", "A").fresh
-    assert not labelled.annotation.say("ann", task.place, "overall", "A").fresh, "the same again is a repeated request"
+    assert not labelled.annotation.say("ann", task.place, "overall", "A").fresh, (
+        "the same again is a repeated request"
+    )
     with pytest.raises(Conflict, match="answered already"):
         labelled.annotation.say("ann", task.place, "overall", "B")
     with pytest.raises(Conflict, match="done already"):

@@ -184,7 +184,9 @@ def _pairs(report: Report, store: Records) -> Iterator[str]:
         for judge in report.judges:
             judgment = store.judgment(judge.row, number, pair)
             if judgment is not None:
-                yield "\n".join(_said(judge, store, number, outcome_views(judgment, outcomes[judge.row.id].get(number, {}))))
+                yield "\n".join(
+                    _said(judge, store, number, outcome_views(judgment, outcomes[judge.row.id].get(number, {})))
+                )
         for name, text in (
             ("Instruction", pair.instruction),
             ("Output 1", pair.output_1),

@@ -1,4 +1,4 @@
-"""Which pairs a report shows: a few of each kind that one wants to read, and more by the seed. Numbers, no texts."""
+"""Which pairs a report shows: a few of each kind, and more by the seed. Numbers, no texts."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class LowestRanks:
     @property
     def numbers(self) -> list[int]:
         """The numbers, lowest rank first."""
-        return self._numbers.tolist()
+        return [int(number) for number in self._numbers]
 
 
 def chance(seed: int, keys: NDArray[np.uint64]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""One pair's outcome on one dimension, as pages and reports show it: a row of the columns that everything counts."""
+"""One pair's outcome on one dimension, as pages and reports show it: a row of the columns."""
 
 from __future__ import annotations
 

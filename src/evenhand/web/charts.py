@@ -92,11 +92,12 @@ def span(value: float, low: float, high: float, least: float, most: float) -> Ma
 
 
 def reliability(found: Reliability) -> Markup:
-    """How often a judge is right, by how sure it said it was; a larger dot is more pairs. "" where nothing is known.
+    """How often a judge is right, by how sure it said it was; a larger dot is more pairs.
 
     >>> from evenhand.stats.calibration import Bin
-    >>> bins = (Bin(0.5, 0.7, 0.6, Estimate(0.5, 0.3, 0.7, 10, 10)), Bin(0.7, 1, None, Estimate(None, None, None, 0, 0)))
-    >>> reliability(Reliability(bins, Estimate(None, None, None, 0, 0), None, None)).count("<circle")
+    >>> known, unknown = Estimate(0.5, 0.3, 0.7, 10, 10), Estimate(None, None, None, 0, 0)
+    >>> bins = (Bin(0.5, 0.7, 0.6, known), Bin(0.7, 1, None, unknown))
+    >>> reliability(Reliability(bins, unknown, None, None)).count("<circle")
     1
     """
     points = [(part.confidence, part.right) for part in found.bins]

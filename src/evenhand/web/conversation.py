@@ -46,7 +46,9 @@ class ConversationView:
     notes: tuple[str, ...]
 
 
-def retell(protocol: Protocol, pair: Pair, order: Order, answers: Sequence[Answer], *, raw: bool) -> ConversationView:
+def retell(
+    protocol: Protocol, pair: Pair, order: Order, answers: Sequence[Answer], *, raw: bool
+) -> ConversationView:
     """One conversation up to its last answer, or up to the first question if there is none.
 
     >>> protocol = Protocol.load("overall")

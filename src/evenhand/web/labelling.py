@@ -313,7 +313,9 @@ def rubric_of(protocol: Protocol) -> dict[str, Any]:
     'Best on format: A, B, or tie?'
     """
     compared = [question for question in protocol.asks if question.dimensions[0] not in BY_ITSELF]
-    before = dict.fromkeys(turn for question in compared for turn in protocol.turns[question.start : question.turns])
+    before = dict.fromkeys(
+        turn for question in compared for turn in protocol.turns[question.start : question.turns]
+    )
     said = [
         "".join(piece for piece in turn.pieces if isinstance(piece, str))
         for turn in before

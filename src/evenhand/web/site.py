@@ -136,9 +136,7 @@ class Site:
         while not self._stores.empty():
             self._stores.get_nowait().close()
 
-    def figure(
-        self, name: Hashable, make: Callable[[Store], T], *, patience: float | None = None
-    ) -> Figure[T]:
+    def figure(self, name: Hashable, make: Callable[[Store], T], *, patience: float | None = None) -> Figure[T]:
         """Something that looks at all there is: counted once for each state of the file, in a thread of its own.
 
         Whoever asks waits a moment for it. After that they have what was counted before, while a run goes on
