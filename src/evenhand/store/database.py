@@ -21,7 +21,7 @@ from evenhand.protocol import Order
 from evenhand.store.archive import Archive
 from evenhand.store.calibrations import CalibrationBook
 from evenhand.store.damage import damage_in
-from evenhand.store.desk import Desk
+from evenhand.store.desk import AnnotationBook
 from evenhand.store.docket import Asks, Case, Docket, holder_name, name_worker
 from evenhand.store.judgebook import JudgeBook
 from evenhand.store.labels import LabelBook
@@ -97,7 +97,7 @@ class Store:
         self.judge_book = JudgeBook(self._db, self._writing, self.path, self.outcomes)
         self.pages = PageBook(self._db, self.path)
         self.archive = Archive(self._db, self.path)
-        self.desk = Desk(self._db, self._writing, self.path, self.outcomes)
+        self.annotation = AnnotationBook(self._db, self._writing, self.path, self.outcomes)
         self.outputs = OutputBook(self._db, self._writing, self.path)
 
     def __enter__(self) -> Self:
