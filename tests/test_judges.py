@@ -20,7 +20,7 @@ from evenhand.protocol import Prompt
 from evenhand.store import Store
 
 PAIRS = [Pair(f"Question {n}?", "yes", "no", id=str(n)) for n in range(3)]
-TABLES = ("judges", "hearings", "docket", "answers", "verdicts", "failures", "runs", "findings", "stale", "claims")
+TABLES = ("judges", "hearings", "docket", "answers", "verdicts", "failures", "runs", "outcomes", "claims")
 
 
 def counts(db: Path, *tables: str) -> dict[str, int]:
@@ -91,17 +91,14 @@ def test_a_judge_is_removed_everywhere_and_no_other_is_touched(db: Path) -> None
     judge_with(ScriptedEngine(lambda _: "A", name="one"), db)
     alone = counts(db)
     judge_with(ScriptedEngine(lambda _: "B", name="two"), db)
-    with Store(db) as store:
-        store.findings.absorb_all()
-        assert counts(db, "findings")["findings"] == 2 * len(PAIRS)
+    assert counts(db, "outcomes")["outcomes"] == 2 * len(PAIRS)
     refused = evenhand("judges", "remove", "two", "--db", db, code=1, stdin="n\n")
     assert "Remove two under overall, 3 pairs?" in refused.stderr
     assert counts(db, "judges")["judges"] == 2
     evenhand("judges", "remove", "two", "--db", db, "--yes")
     with Store(db) as store:
-        store.findings.absorb_all()
         assert [row.model for row in store.judges()] == ["one"]
-    assert counts(db) == alone | {"findings": len(PAIRS), "stale": 0}
+    assert counts(db) == alone
     with closing(sqlite3.connect(db)) as base:
         assert base.execute("SELECT sum(split) FROM findings").fetchone() == (0,)
         assert base.execute("PRAGMA foreign_key_check").fetchall() == []

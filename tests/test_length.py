@@ -98,7 +98,7 @@ def test_the_fit_always_comes_to_rest_at_the_best(seed: int) -> None:
     if not found.reason:
         value, low, high = ends(found)
         assert 0 <= low <= value <= high <= 1
-        assert np.isfinite([found.effect, found.effect_low, found.effect_high]).all()
+        assert all(x is not None and np.isfinite(x) for x in (found.effect, found.effect_low, found.effect_high))
     assert "rest" not in found.reason
 
 

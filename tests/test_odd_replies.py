@@ -191,7 +191,7 @@ class Odd:
             return web.Response(body=text.encode("utf-8", "surrogatepass"), status=status, headers=headers)
         reply = self.replies[request.path]
         if request.path in ("/apply-template", "/detokenize"):  # the frame has to show what was sent
-            sent = "".join(turn["content"] for turn in body.get("messages", ())) or self.marks
+            sent = "".join(turn["content"] for turn in body.get("messages", ())) or getattr(self, "marks", "")
             reply = {"prompt": f"<{sent}>"}
         elif "content" in body:  # llama.cpp's tokeniser: one control token, and bytes
             text = body["content"]
@@ -213,7 +213,7 @@ def server(loop: LoopThread) -> Iterator[Odd]:
 
 async def asked(engine: Engine, sampling: Sampling | None) -> Answer | EngineError:
     try:
-        return await (engine.write(PROMPT, sampling) if sampling else engine.answer(PROMPT))  # type: ignore[attr-defined, no-any-return]
+        return await (engine.write(PROMPT, sampling) if sampling else engine.answer(PROMPT))  # type: ignore[attr-defined]
     except EngineError as error:
         return error
     finally:

@@ -148,9 +148,12 @@ def test_results_are_what_naive_counting_of_the_exports_finds(
 # -- the terminal --------------------------------------------------------------------------------------------------
 
 
+def percent(share: float | None, digits: int) -> str:
+    return "–" if share is None else f"{100 * share:.{digits}f}%"
+
+
 def shown(found: Facts) -> list[str]:
     """The cells of a row of `results`, as they are printed."""
-    percent = lambda share, digits: "–" if share is None else f"{100 * share:.{digits}f}%"  # noqa: E731
     ci = found["ci"]
     return [
         *(str(found[name]) for name in ("wins_1", "ties", "wins_2", "inconsistent", "invalid")),

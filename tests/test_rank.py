@@ -182,7 +182,7 @@ def test_an_order_that_is_invalid_makes_no_half_win() -> None:
 def test_pairs_of_one_instruction_are_one_cluster() -> None:
     some = [judged("a", "b", "A", f"Task {number % 3}") for number in range(9)]
     found = matches_of(blocks_of(some), "overall").ranking()
-    assert (found.n, found.clusters) == (9, 3)
+    assert (found.n, found.instructions) == (9, 3)
 
 
 def test_why_nothing_can_be_ranked() -> None:

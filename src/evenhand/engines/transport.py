@@ -20,7 +20,7 @@ import time
 import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -142,7 +142,7 @@ class Transport:
             content = await self._read(response)
         if response.headers.get("Transfer-Encoding", "chunked").lower() != "chunked":
             raise Broken("the answer is sent in a way that nobody asked for")
-        if response.line.uses > 1 and self._connector.once_only:
+        if cast("_Answer", response).line.uses > 1 and self._connector.once_only:
             raise Broken("the server sent something that nobody asked for, so that this may be another's answer")
         self._connector.took(time.monotonic() - began)
         return Response(response.status, response.headers, unpacked(content, response.headers, self._most))

@@ -232,7 +232,7 @@ def hearings_of(fields: Mapping[str, Any]) -> dict[Order, dict[str, Verdict]]:
     for verdict in fields["verdicts"]:
         columns = [verdict[name] for name in _VERDICT]
         counted = verdict.get("counted") or False  # a folder of the old form does not say
-        found.setdefault(verdict["order"], {})[verdict["dimension"]] = verdict_from(*columns, counted)
+        found.setdefault(verdict["order"], {})[verdict["dimension"]] = verdict_from(*columns, counted=counted)
     return found
 
 
