@@ -174,6 +174,7 @@ class Odd:
         self.url = ""
         self.replies: dict[str, Any] = {}
         self.odd: tuple[str, str, int, str] = ("", "", 200, "")
+        self.marks = ""
 
     async def start(self) -> None:
         app = web.Application()
@@ -213,7 +214,7 @@ def server(loop: LoopThread) -> Iterator[Odd]:
 
 async def asked(engine: Engine, sampling: Sampling | None) -> Answer | EngineError:
     try:
-        return await (engine.write(PROMPT, sampling) if sampling else engine.answer(PROMPT))  # type: ignore[attr-defined, no-any-return]
+        return await (engine.write(PROMPT, sampling) if sampling else engine.answer(PROMPT))  # type: ignore[attr-defined]
     except EngineError as error:
         return error
     finally:
