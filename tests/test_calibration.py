@@ -93,6 +93,37 @@ def test_noise_gains_nothing_and_leaves_no_length_term() -> None:
     assert found.after.decided == pytest.approx(0.5, abs=0.1)
 
 
+def test_a_judge_without_signal_is_calibrated_to_the_shares_of_the_labels() -> None:
+    """Such a judge has a signal by chance in about one fit of twenty, and never one that turns verdicts around."""
+    shown = 0
+    for seed in range(60):
+        found = fit(**drawn(150, slope=0.0, tie=-1.0, seed=seed))
+        shown += found.signal
+        assert found.slope >= 0
+        if not found.signal:
+            assert (found.slope, found.length) == (0.0, 0.0)
+            p = found.apply([-5.0, 5.0], [1.0, -1.0])
+            np.testing.assert_array_equal(p[0], p[1])
+            assert p[0, 0] == p[0, 1]
+            assert p[0, 2] == pytest.approx(found.labels[2] / 150, abs=0.01)
+            assert found.signal_p is not None
+            assert found.signal_p > 0.05
+    assert shown <= 8  # 3 expected; more than 8 in one of 200 sets of 60
+
+
+def test_odds_that_go_against_people_are_not_turned_around() -> None:
+    data = drawn(400, slope=6.0, tie=-1.0)
+    data["log_odds"] = -data["log_odds"]
+    found = fit(**data)
+    assert (found.slope, found.length, found.signal) == (0.0, 0.0, False)
+    assert found.signal_p == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_judge_with_signal_has_one() -> None:
+    found = [fit(**drawn(150, slope=6.0, tie=-1.0, seed=seed)) for seed in range(20)]
+    assert all(one.signal and one.slope > 0 for one in found)
+
+
 def test_the_length_term_is_there_only_where_it_helps() -> None:
     assert fit(**drawn(500, slope=5.0, tie=-1.0, length=1.0)).length > 0.5
     assert fit(**drawn(500, slope=5.0, tie=-1.0, length=0.0)).length == 0.0
@@ -208,6 +239,27 @@ def test_a_calibrated_judge_shows_about_the_error_of_chance() -> None:
         errors.append((found.ece, found.ece_of_chance))
     seen, expected = np.mean(errors, axis=0)
     assert seen == pytest.approx(expected, rel=0.08)
+
+
+def test_the_error_of_chance_knows_clusters() -> None:
+    """Instructions of eight pairs on which a calibrated judge is right or wrong together, mostly."""
+    rng = np.random.default_rng(4)
+    errors = []
+    groups = np.repeat(np.arange(40), 8)
+    for _ in range(150):
+        share = rng.random(320)
+        u = np.where(rng.random(320) < 0.8, rng.random(40)[groups], rng.random(320))
+        sure = np.maximum(share, 1 - share)
+        truth = np.where(u < sure, share < 0.5, share >= 0.5).astype(int)
+        p = np.column_stack([share, 1 - share, np.zeros(320)])
+        found, alone = (reliability(p, truth, clusters) for clusters in (groups, range(320)))
+        assert found.ece_of_chance is not None
+        assert alone.ece_of_chance is not None
+        assert alone.alike == 0
+        errors.append((found.ece or 0.0, found.ece_of_chance, alone.ece_of_chance))
+    seen, expected, taken_alone = np.mean(errors, axis=0)
+    assert seen == pytest.approx(expected, rel=0.1)
+    assert taken_alone < 0.8 * seen
 
 
 def test_without_decided_pairs_there_is_no_curve() -> None:

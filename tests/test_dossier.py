@@ -10,10 +10,12 @@ import re
 import sys
 import tracemalloc
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,22 +23,30 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from command import evenhand
-from evenhand import Pair, __version__
-from evenhand.dossier import Wishes, compile_dossier, pictures
-from evenhand.dossier.draws import Smallest
+from evenhand import Judge, Pair, ScriptedEngine, __version__
+from evenhand.dossier import ReportOptions, compile_report
 from evenhand.dossier.page import TEXT_LIMIT, write_page
 from evenhand.dossier.passages import LONGEST, code, fenced, table
+from evenhand.people import People
 from evenhand.protocol import ORDERS
+from evenhand.results.bias import biases_of
+from evenhand.results.card import card_of
+from evenhand.results.evidence import gather
+from evenhand.results.examples import LowestRanks
+from evenhand.results.plain import plain
+from evenhand.results.ranking import matches_of
+from evenhand.results.summary import summarise
 from evenhand.store import HumanLabel, Store
+from evenhand.verdict import found_on
 from evenhand.web.text import cut, visible
-from web_server import CANARY, HOSTILE, fill, hostile_pairs, plain_pairs
+from web_server import CANARY, HOSTILE, asks_yes_or_no, fill, hostile_pairs, plain_pairs
 
 CALLS = "@everyone #1 GH-2 owner/repo#3 https://evil.test/x"
 
 
 @pytest.fixture(scope="module")
 def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("dossier") / "evenhand.db"
+    path = tmp_path_factory.mktemp("report") / "evenhand.db"
     odd = Pair("Say something unreadable.", "x", "y", id="odd", model_1="alpha", model_2="beta")
     fill(path, [*plain_pairs(36), odd], ("chained", "overall"))
     with Store(path) as store:
@@ -48,36 +58,59 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("dossier") / "hostile.db"
+    path = tmp_path_factory.mktemp("report") / "hostile.db"
     calls = Pair(CALLS, CALLS, f"{CALLS} again", id=CALLS, model_1=CALLS, model_2="m2")
     fill(path, [*hostile_pairs(), calls])
     return path
 
 
-def written(path: Path, **wishes: Any) -> str:
+def written(path: Path, **options: Any) -> str:
     with Store(path) as store:
         to = io.StringIO()
-        write_page(compile_dossier(store, store.judges(), Wishes(**wishes)), store, to)
+        write_page(compile_report(store, store.judges(), ReportOptions(**options)), store, to)
     return to.getvalue()
 
 
 # -- facts -----------------------------------------------------------------------------------------------------
 
 
-def test_the_numbers_are_those_of_the_other_commands(db: Path) -> None:
+def test_the_numbers_are_those_of_the_results(db: Path) -> None:
     found = json.loads(evenhand("report", "--db", db, "--json").stdout)
-    told = json.loads(evenhand("results", "--db", db, "--json").stdout)
-    for mine, theirs in zip(reversed(found["judges"]), told["judges"], strict=True):
-        assert mine["fingerprint"] == theirs["fingerprint"]
-        for name, numbers in mine["dimensions"].items():
-            assert numbers == {k: v for k, v in theirs["dimensions"][name].items() if k != "agreement"}
-    cards = json.loads(evenhand("card", "--db", db, "--json").stdout)["judges"]
-    for mine, theirs in zip(reversed(found["judges"]), cards, strict=True):
-        for name, card in mine["people"].items():
-            assert card["readings"] == theirs["dimensions"][name]["readings"]
-    ranked = json.loads(evenhand("rank", "--db", db, "--json").stdout)["judges"]
-    for mine, theirs in zip(reversed(found["judges"]), ranked, strict=True):
-        assert mine["ranking"]["models"] == theirs["models"]
+    with Store(db) as store:
+        for mine, row in zip(reversed(found["judges"]), store.judges(), strict=True):
+            assert mine["fingerprint"] == row.fingerprint
+            summary = summarise(store.blocks(row), found_on(row.dimensions))
+            assert mine["sides"] == {"1": "1", "2": "2"}, "three models, so the sides have no names"
+            assert mine["dimensions"] == as_json(summary.dimensions)
+            assert mine["effects"] == as_json({n: biases_of(d) for n, d in summary.dimensions.items()})
+            cards = {name: card_of(e) for name, e in gather(store, row, People(store)).items() if len(e.labelled)}
+            assert mine["people"].keys() == cards.keys()
+            for name, card in mine["people"].items():
+                theirs = as_json(cards[name])
+                assert theirs["people"].pop("kappas")
+                assert card["people"].pop("kappas") == {}
+                assert card == theirs
+            assert mine["ranking"] == as_json(matches_of(store.blocks(row), mine["decides"]).ranking())
+
+
+def as_json(results: Any) -> Any:
+    return json.loads(json.dumps(plain(results)))
+
+
+def test_a_judge_that_always_says_yes_has_no_position_bias(tmp_path: Path) -> None:
+    """Yes/no questions are about one response: there is no place to favour, and nothing that can flip."""
+    path = tmp_path / "yes.db"
+    engine = ScriptedEngine(lambda prompt: "yes" if asks_yes_or_no(prompt) else "tie", name="yes")
+    labelled = [replace(pair, labels={"alone": "1", "overall": "2"}) for pair in plain_pairs(12)]
+    with Judge(engine, "weighed", db=path) as judge:
+        assert {judgment["alone"].side for judgment in judge.judge(labelled)} == {"tie"}
+    [told] = json.loads(evenhand("report", "--db", path, "--json", "-o", tmp_path / "r.html").stdout)["judges"]
+    found, effects, card = (told[part]["alone"] for part in ("dimensions", "effects", "people"))
+    assert (found["n"], found["ties"], found["position_bias"], found["inconsistent"]) == (12, 12, None, 0)
+    for part, name in ((effects, "position_bias"), (card["biases"], "position_lift")):
+        assert (part[name]["value"], part["flips"]["value"]) == (None, None)
+    assert told["effects"]["overall"]["position_bias"]["value"] == 0, "a judge that always says tie"
+    assert "orders differ" not in (tmp_path / "r.html").read_text("utf-8")
 
 
 def test_provenance_is_whole(db: Path) -> None:
@@ -89,7 +122,7 @@ def test_provenance_is_whole(db: Path) -> None:
     assert part["identity"] == dict(row.identity)
     assert part["runs"][0]["settings"] == {"orders": "both", "seed": 0, "evenhand": __version__}
     assert part["runs"][0]["ended"] >= part["runs"][0]["started"] > 1e9
-    assert part["effects"]["overall"]["position_lift"]["n"] == 36
+    assert part["effects"]["overall"]["position_bias"]["n"] == 36
 
 
 def test_what_each_order_said_is_told_word_for_word(db: Path, tmp_path: Path) -> None:
@@ -124,30 +157,36 @@ def test_no_person_is_named(db: Path, tmp_path: Path) -> None:
 
 def test_examples_are_of_their_kind(db: Path) -> None:
     with Store(db) as store:
-        [part] = [p for p in compile_dossier(store, store.judges()).judges if p.row.protocol == "overall"]
+        [part] = [p for p in compile_report(store, store.judges()).judges if p.protocol == "overall"]
     few = part.examples
-    assert all(e.side is None for e in few["invalid"])
-    assert [e.name[0] for e in few["invalid"]] == ["odd"]
+    assert [(e.id, e.verdict) for e in few["invalid"]] == [("odd", "invalid")]
     assert few["against_people"]
-    assert all(e.known not in (None, e.side) for e in few["against_people"])
+    assert all(e.people not in (None, e.verdict) for e in few["against_people"])
     gaps = [abs(e.p["1"] - e.p["2"]) for e in few["near_tie"] if e.p]
+    assert len(gaps) == 5
     assert gaps == sorted(gaps)
-    sure = [e.p[e.side] for e in few["clear"] if e.p and e.side]
+    sure = [max(e.p.values()) for e in few["clear"] if e.p]
+    assert len(sure) == 5
     assert sure == sorted(sure, reverse=True)
-    assert part.counts["inconsistent"] == part.dimensions["overall"]["inconsistent"]
+    found = part.dimensions["overall"]
+    assert part.counts["inconsistent"] == found.inconsistent
+    assert part.counts["invalid"] == found.invalid == 1
+    assert found.agreement is not None
+    assert part.counts["against_people"] == round(found.agreement.n * (1 - found.agreement.three_way))
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.text(max_size=2))), st.integers(0, 6))
-def test_the_smallest_are_those_of_a_sorted_list(entries: list[tuple[int, str]], size: int) -> None:
-    first: dict[str, int] = {}
-    for rank, name in entries:
-        first.setdefault(name, rank)
-    few = Smallest(size)
-    for name, rank in first.items():
-        few.offer(rank, (name, ""), None)
-        few.offer(rank, (name, ""), None)  # a second judge has heard the same pair
-    expected = sorted((rank, name) for name, rank in first.items())[:size]
-    assert [name for (name, _), _ in few] == [name for _, name in expected]
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9))), st.integers(0, 6), st.integers(1, 4))
+def test_the_lowest_are_those_of_a_sorted_list(entries: list[tuple[int, int]], size: int, at_once: int) -> None:
+    first: dict[int, int] = {}
+    for rank, number in entries:
+        first.setdefault(number, rank)
+    few, given = LowestRanks(size), list(first.items())
+    for _ in range(2):  # a second judge has judged the same pairs
+        for begin in range(0, len(given), at_once):
+            some = given[begin : begin + at_once]
+            few.add(np.array([float(rank) for _, rank in some]), np.array([number for number, _ in some]))
+    expected = sorted((rank, number) for number, rank in first.items())[:size]
+    assert few.numbers == [number for _, number in expected]
 
 
 # -- the HTML file -------------------------------------------------------------------------------------------
@@ -206,14 +245,11 @@ def test_the_policy_names_what_is_there(db: Path) -> None:
     assert policy.startswith("default-src &#39;none&#39;;")
 
 
-def test_without_the_extra_for_plots_the_file_says_so(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert '<svg class="plot"' in written(db, pairs=0)
-    monkeypatch.setattr(pictures, "can_draw", lambda: False)
+def test_pictures_need_no_extra(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
     html = written(db, pairs=0)
-    assert "without the extra evenhand[plot]" in html
-    assert '<svg class="plot' not in html
-    assert 'class="reliability"' in html
-    assert 'class="interval"' in html
+    for kind in ("interval", "bar", "reliability"):
+        assert f'<svg class="{kind}"' in html
 
 
 def test_without_the_extra_for_pages_the_pip_command_is_told(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +271,7 @@ def test_memory_does_not_grow_with_the_texts(tmp_path: Path) -> None:
     with Store(tmp_path / "big.db") as store, (tmp_path / "r.html").open("w", encoding="utf-8") as to:
         written(tmp_path / "big.db", pairs=1)  # what is loaded once is not counted
         tracemalloc.start()
-        write_page(compile_dossier(store, store.judges()), store, to)
+        write_page(compile_report(store, store.judges()), store, to)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert text > 20_000_000

@@ -16,7 +16,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from evenhand import Pair
-from evenhand.dossier import compile_dossier
+from evenhand.dossier import compile_report
 from evenhand.dossier.page import write_page
 from evenhand.store import Store
 from web_server import CANARY, HOSTILE, fill, hostile_pairs, plain_pairs
@@ -27,7 +27,7 @@ FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-backgroun
 def write(folder: Path, pairs: list[Pair], protocols: tuple[str, ...]) -> Path:
     fill(folder / "evenhand.db", pairs, protocols)
     with Store(folder / "evenhand.db") as store, (folder / "report.html").open("w", encoding="utf-8") as to:
-        write_page(compile_dossier(store, store.judges()), store, to)
+        write_page(compile_report(store, store.judges()), store, to)
     return folder / "report.html"
 
 

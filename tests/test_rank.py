@@ -182,7 +182,7 @@ def test_an_order_that_is_invalid_makes_no_half_win() -> None:
 def test_pairs_of_one_instruction_are_one_cluster() -> None:
     some = [judged("a", "b", "A", f"Task {number % 3}") for number in range(9)]
     found = matches_of(blocks_of(some), "overall").ranking()
-    assert (found.n, found.clusters) == (9, 3)
+    assert (found.n, found.instructions) == (9, 3)
 
 
 def test_why_nothing_can_be_ranked() -> None:
@@ -197,4 +197,4 @@ def test_why_nothing_can_be_ranked() -> None:
 def test_facts_are_json_also_where_nothing_is_known() -> None:
     matches = matches_of(blocks_of([judged("a", "b", "A")]), "overall")
     facts = json.loads(json.dumps(plain(matches.ranking()), allow_nan=False))
-    assert [model["strength"] for model in facts["models"]] == [None, None]
+    assert [model["strength"] for model in facts["models"]] == pytest.approx([math.log(3) / 2, -math.log(3) / 2])

@@ -208,7 +208,6 @@ def test_the_keyboard_alone_is_enough(server: WebServer, opened: Opener) -> None
 
 def test_ten_pairs_by_key_with_a_reload_in_the_middle(server: WebServer, plain: Path, opened: Opener) -> None:
     owner = enter(opened(server), server)
-    server.absorb()
     known, agreed = agreement(owner, server)
     page = opened(server)
     page.goto(invite(owner, server, "ann", count=12))
@@ -303,8 +302,8 @@ def test_a_dead_connection_loses_nothing_and_labels_once(server: WebServer, plai
 def test_a_server_that_dies_and_comes_back_has_lost_nothing(plain: Path, opened: Opener) -> None:
     """Labelled, killed, labelled with a note while it is dead, started again: both verdicts are kept, each once."""
     with Store(plain) as store:
-        secret = store.desk.invite("survivor", dimensions=["overall"], seed=4)
-        store.desk.assign("survivor", count=4, shared=0)
+        secret = store.annotation.invite("survivor", dimensions=["overall"], seed=4)
+        store.annotation.assign("survivor", count=4, shared=0)
     with WebServer(plain) as server:
         page = opened(server)
         page.goto(f"{server.base}/a/{secret}")
@@ -362,7 +361,7 @@ def test_nothing_of_theirs_runs_and_every_page_stays_usable(
     addresses = ["/", "/pairs", "/pairs?gap=1&longer=2", "/pairs/all", "/people", "/card"]
     addresses += [f"/pairs?q={quote(CANARY)}", f"/pairs/all?q={quote(HOSTILE['script'])}"]
     for show in shows:
-        addresses += [f"/pair/{number}?heard=forward&show={show}" for number in range(1, len(HOSTILE) + 2)]
+        addresses += [f"/pair/{number}?order=forward&show={show}" for number in range(1, len(HOSTILE) + 2)]
     for address in addresses:
         page.goto(hostile.base + address)
         assert page.evaluate("window.canary") == 0, address
@@ -411,11 +410,10 @@ def test_the_canary_does_fire_where_it_can(browser: Browser, hostile: WebServer)
 def labelled(plain: Path, server: WebServer) -> str:
     """A link of somebody who has said something already."""
     with Store(plain) as store:
-        secret = store.desk.invite("axe", dimensions=["format", "overall"], seed=2, rubric=RUBRIC)
-        store.desk.assign("axe", count=5, shared=5)
-        store.desk.say("axe", 1, "format", "A", note="a note")
-        store.desk.say("axe", 1, "overall", "B")
-    server.absorb()
+        secret = store.annotation.invite("axe", dimensions=["format", "overall"], seed=2, rubric=RUBRIC)
+        store.annotation.assign("axe", count=5, shared=5)
+        store.annotation.say("axe", 1, "format", "A", note="a note")
+        store.annotation.say("axe", 1, "overall", "B")
     return f"/a/{secret}"
 
 
@@ -424,7 +422,7 @@ PAGES = (
     "/",
     "/pairs/all",
     "/pairs?only=inconsistent",
-    "/pair/1?heard=forward",
+    "/pair/1?order=forward",
     "/pair/2?show=differences",
     "/people",
     "/card",

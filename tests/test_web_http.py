@@ -195,12 +195,12 @@ def test_every_answer_has_the_headers_that_keep_it_to_itself(owner: Client, path
 
 def test_a_fault_of_ours_goes_out_with_the_same_headers(server: WebServer, owner: Client) -> None:
     with server.site.store() as store:
-        store._db.execute("ALTER TABLE findings RENAME TO elsewhere")
+        store._db.execute("ALTER TABLE outcomes RENAME TO elsewhere")
     try:
         answer = owner.get("/pairs")
     finally:
         with server.site.store() as store:
-            store._db.execute("ALTER TABLE elsewhere RENAME TO findings")
+            store._db.execute("ALTER TABLE elsewhere RENAME TO outcomes")
     assert answer.status == 500
     assert "Traceback" not in answer.text
     assert answer.headers["content-security-policy"] == HEADERS["Content-Security-Policy"]
@@ -238,13 +238,23 @@ def test_a_wrong_query_is_said_in_a_sentence(owner: Client, query: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/pair/999", "/pair/999/text/output_1", "/pair/1/text/labels", "/find/x", "/nowhere"]
+    "path",
+    [
+        "/pair/999",
+        "/pair/" + "9" * 5000,
+        "/pair/-1",
+        "/pair/x",
+        "/pair/999/text/output_1",
+        "/pair/1/text/labels",
+        "/find/x",
+        "/nowhere",
+    ],
 )
 def test_what_is_not_there_is_not_found(owner: Client, path: str) -> None:
     assert owner.get(path).status == 404
 
 
-@pytest.mark.parametrize("path", ["/pair/1?show=x", "/pair/1?heard=x", "/pair/x", "/pair/-1", f"/pair/{'9' * 30}"])
+@pytest.mark.parametrize("path", ["/pair/1?show=x", "/pair/1?order=x", "/pair/x", "/pair/-1", f"/pair/{'9' * 30}"])
 def test_a_wrong_address_is_refused(owner: Client, path: str) -> None:
     assert owner.get(path).status in (400, 404)
 
@@ -285,7 +295,7 @@ def test_a_body_that_is_no_form_of_ours_is_refused(owner: Client, body: bytes, k
 def test_a_wrong_invitation_is_refused_and_invites_nobody(owner: Client, db: Path, fields: dict[str, str]) -> None:
     assert owner.post("/people/invite", fields).status == 400
     with Store(db) as store:
-        assert not {"n", ""} & {who.name for who in store.desk.annotators()}
+        assert not {"n", ""} & {who.name for who in store.annotation.annotators()}
 
 
 @pytest.mark.parametrize(
@@ -443,7 +453,7 @@ def test_more_pairs_can_be_given(server: WebServer, owner: Client, db: Path) -> 
     assert owner.post("/people/more", {"name": "more", "count": 4}).status == 303
     assert owner.post("/people/more", {"name": "nobody", "count": 4}).status == 404
     with Store(db) as store:
-        who = store.desk.annotator("more")
+        who = store.annotation.annotator("more")
         assert who is not None
         assert who.tasks == 7
 
@@ -485,7 +495,7 @@ def test_an_address_shows_the_same_view_again(owner: Client) -> None:
 def test_a_pair_shows_the_very_conversation(owner: Client, db: Path) -> None:
     with Store(db) as store:
         judge = next(judge for judge in store.judges() if judge.protocol == "chained")
-    page = owner.get(f"/pair/3?judge={judge.id}&dimension=overall&heard=swapped").text
+    page = owner.get(f"/pair/3?judge={judge.id}&dimension=overall&order=swapped").text
     told = page[page.index('id="conversation"') :]
     assert '<span class="theirs">Question number 2' in told
     assert told.index("Six, I think") < told.index("A spider has"), "swapped: output 2 is Response A"
@@ -546,7 +556,6 @@ def test_figures_of_a_moment_ago_are_shown_while_a_run_goes_on(tmp_path: Path) -
         for address in ("/", "/card"):
             assert "Newer" not in owner.get(address).text
         fill(path, plain_pairs(9))
-        server.absorb()
         server.site.patience = 0.2
         with server.site._one_figure:  # somebody else is counting
             for address in ("/", "/card"):
@@ -573,7 +582,6 @@ def test_a_search_asks_the_index_and_finds_the_same(tmp_path: Path) -> None:
         assert "<b>1</b> pair" in found
         assert "pair-0007" in found
         fill(path, plain_pairs(18))
-        server.absorb()
         assert "pair-0017" in owner.get("/pairs?q=number+17").text, "what came later is found, too"
 
 
@@ -586,7 +594,7 @@ def test_pairs_that_teach_most_come_first_on_request(tmp_path: Path) -> None:
     with WebServer(path) as server:
         annotator(server, "ivo", count=4, shared=0, suggested="1")
     with Store(path) as store:
-        tasks = [store.desk.task("ivo", place) for place in range(1, 5)]
+        tasks = [store.annotation.task("ivo", place) for place in range(1, 5)]
     assert [task.pair for task in tasks if task] == [suggestion.pair.key for suggestion in found.pairs[:4]]
 
 
@@ -601,7 +609,7 @@ def test_an_empty_database_says_so(tmp_path: Path) -> None:
         assert "Nothing to label yet" in annotator(server, "ann").get("/annotate").text
 
 
-def test_people_label_pairs_that_no_judge_has_heard(tmp_path: Path) -> None:
+def test_people_label_pairs_that_no_judge_has_seen(tmp_path: Path) -> None:
     """Bare pairs first, then two people, then a judge: the card has both, and no label is lost."""
     path = tmp_path / "bare.db"
     pairs = plain_pairs(6)
@@ -619,7 +627,7 @@ def test_people_label_pairs_that_no_judge_has_heard(tmp_path: Path) -> None:
         assert "pair-0005" not in found
         page = owner.get("/pair/3").text
         assert "3 of 6" in page
-        assert "No judge has heard this pair" in page
+        assert "No judge has seen this pair" in page
         assert 'rel="next" href="/pair/4?all=1"' in page
         for seed, name in enumerate(("una", "vic"), 1):
             client = annotator(server, name, count=6, shared=6, seed=seed)
@@ -627,17 +635,16 @@ def test_people_label_pairs_that_no_judge_has_heard(tmp_path: Path) -> None:
                 client.post("/annotate/say", {**task(client), "label": "A" if number else "tie"})
         card = owner.get("/card").text
         assert re.search(r'<th scope="row">overall</th><td class="right">6</td>', card), "two votes on each pair"
-        assert "a pair that a judge has heard" in card
+        assert "a pair that a judge has judged" in card
         fill(path, pairs[:4])
-        server.absorb()
         card = owner.get("/card").text
         assert "scripted" in card
-        assert re.search(r'<th scope="row">overall</th><td class="right">6</td>', card), "heard or not"
+        assert re.search(r'<th scope="row">overall</th><td class="right">6</td>', card), "judged or not"
         judge = card[card.index("scripted") :]
         assert int(re.findall(r'<td class="right">(\d+)</td>', judge)[0]) <= 4
         listed = owner.get("/pairs/all").text
-        assert listed.count("<td>heard</td>") == 4
-        assert "all 6, heard or not" in owner.get("/pairs").text
+        assert listed.count("<td>judged</td>") == 4
+        assert "all 6, judged or not" in owner.get("/pairs").text
         assert "5 of 6" in owner.get("/pair/5?all=1").text
         assert "not in this list" in owner.get("/pair/5").text
 
@@ -649,7 +656,6 @@ def test_the_page_follows_a_run_that_goes_on(tmp_path: Path) -> None:
         client = server.owner()
         assert "<b>3</b> pairs" in client.get("/pairs").text
         fill(path, plain_pairs(9))
-        server.absorb()
         assert "<b>9</b> pairs" in client.get("/pairs").text
 
 
@@ -694,7 +700,7 @@ OUR_TAGS = {
 def test_no_tag_of_theirs_reaches_a_page(hostile: WebServer, show: str) -> None:
     owner = hostile.owner()
     pages = [owner.get("/"), owner.get("/pairs"), owner.get("/people"), owner.get("/card")]
-    pages += [owner.get(f"/pair/{n}?show={show}&heard=forward") for n in range(1, len(HOSTILE) + 1)]
+    pages += [owner.get(f"/pair/{n}?show={show}&order=forward") for n in range(1, len(HOSTILE) + 1)]
     for page in pages:
         assert page.status == 200
         seen = Seen(page.text)
@@ -713,7 +719,7 @@ def test_ten_megabytes_are_cut_and_can_be_had_whole(tmp_path: Path) -> None:
     with WebServer(path) as server:
         owner = server.owner()
         for show in ("markdown", "text", "differences"):
-            page = owner.get(f"/pair/1?show={show}&heard=forward")
+            page = owner.get(f"/pair/1?show={show}&order=forward")
             assert page.status == 200
             assert len(page.text) < 500_000
             assert "more characters" in page.text

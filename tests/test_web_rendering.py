@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from evenhand import Pair, Protocol
 from evenhand.engines.base import Answer
 from evenhand.protocol import ORDERS, built_in_names
+from evenhand.stats.calibration import Bin, Reliability
+from evenhand.stats.clustered import Estimate
 from evenhand.web import charts
 from evenhand.web.code import highlight
 from evenhand.web.conversation import retell
@@ -240,7 +242,7 @@ def test_people_are_not_asked_what_is_asked_of_one_response() -> None:
     assert "alone" not in rubric["questions"]
 
 
-def test_a_hearing_without_an_answer_is_told_up_to_its_question() -> None:
+def test_a_conversation_without_an_answer_is_told_up_to_its_question() -> None:
     told = retell(Protocol.load("chained"), Pair("Hi", "x", "y"), "forward", [], raw=False)
     assert told.turns[-1].role == "user"
     assert not told.verdicts
@@ -262,12 +264,14 @@ def test_bars_fill_their_width(shares: list[float]) -> None:
 
 
 def test_charts_carry_no_style_and_say_what_they_show() -> None:
+    known = Estimate(0.7, 0.5, 0.9, 3, 3)
     made = [
         charts.bar({"1": 0.5, "2": 0.3, "tie": 0.2}, names=("<b>", "\u202ex")),
         charts.interval(0.6, 0.4, 0.8),
         charts.interval(None, None, None),
         charts.span(1.0, 0.5, 1.5, -2.0, 2.0),
-        charts.reliability([(0.6, 0.7, 3)]),
+        charts.leaning(Estimate(-0.2, -0.3, -0.1, 9, 9)),
+        charts.reliability(Reliability((Bin(0.5, 0.7, 0.6, known),), known, None, None)),
     ]
     for svg in made:
         assert "style" not in svg
@@ -276,3 +280,11 @@ def test_charts_carry_no_style_and_say_what_they_show() -> None:
         assert 'aria-label="' in svg
     assert "60.0%, between 40% and 80%" in made[1]
     assert "no data" in made[2]
+    assert "-0.20, between -0.30 and -0.10" in made[4]
+    assert '<line class="range two" x1="35" y1="10" x2="45" y2="10"/>' in made[4]
+
+
+def test_a_picture_of_nothing_is_nothing() -> None:
+    nothing = Estimate(None, None, None, 0, 0)
+    assert charts.reliability(Reliability((Bin(0.5, 0.7, None, nothing),), nothing, None, None)) == ""
+    assert "no data" in charts.leaning(nothing)

@@ -65,10 +65,15 @@ def script(prompt: Prompt) -> Mapping[str, float] | str:
     return {"A": a / (a + b + tie), "B": b / (a + b + tie), "tie": tie / (a + b + tie)}
 
 
+def asks_yes_or_no(prompt: Prompt) -> bool:
+    """Whether the question is about one response."""
+    return "yes" in prompt.turns[-1].text.lower().splitlines()[-1]
+
+
 def fill(
     path: Path, pairs: Iterable[Pair], protocols: Iterable[str] = ("overall",), name: str = "scripted"
 ) -> None:
-    """Let the scripted judge hear pairs."""
+    """Let the scripted judge judge pairs."""
     kept = list(pairs)
     for protocol in protocols:
         with Judge(ScriptedEngine(script, name=name), protocol, db=path) as judge:
@@ -151,11 +156,6 @@ class WebServer:
         client = self.client()
         assert client.get(self.link).status == 303
         return client
-
-    def absorb(self) -> None:
-        """Wait until the lists hold all that was written."""
-        while self.site.absorb(5.0):
-            pass
 
     def __enter__(self) -> WebServer:
         return self

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.panel import Panel
 from rich.progress import (
@@ -19,6 +19,7 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -42,8 +43,20 @@ _QUIET_SECONDS = 10.0
 # How often a live bar is brought up to date.
 _BAR_SECONDS = 0.05
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+
+class _Calm(Console):
+    """A console whose terminal nothing can steer but rich itself: names and messages come from others."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment(visible(segment.text), segment.style)
+
+
+out = _Calm(highlight=False)
+err = _Calm(stderr=True, highlight=False)
 
 
 def summary_table(summary: Summary, title: str) -> Table:
@@ -93,7 +106,7 @@ def count(number: int, one: str) -> str:
 def plain_table(title: str | None = None) -> Table:
     """The one look that all tables have."""
     return Table(
-        title=title,
+        title=None if title is None else visible(title),
         title_justify="left",
         title_style="bold",
         header_style="bold",
@@ -284,7 +297,7 @@ def visible(text: str) -> str:
     return "".join(
         chr(0x2400 + ord(c))
         if ord(c) < 32 and c not in "\n\t"
-        else ("␡" if c == "\x7f" or 0x80 <= ord(c) < 0xA0 else c)
+        else ("␡" if c == "\x7f" or 0x80 <= ord(c) < 0xA0 else "\ufffd" if 0xD800 <= ord(c) < 0xE000 else c)
         for c in text
     )
 
@@ -348,7 +361,7 @@ class _Bar:
         )
 
     def say(self, text: str) -> None:
-        self._bar.console.print(text, style="dim")
+        self._bar.console.print(visible(text), style="dim", markup=False)
 
 
 class _Lines:
@@ -371,7 +384,7 @@ class _Lines:
             self.say(f"{self._done}/{self._total} pairs, {pace}, {usage.computed:,} tokens, {invalid} invalid")
 
     def say(self, text: str) -> None:
-        err.print(text, soft_wrap=True)
+        err.print(visible(text), soft_wrap=True, markup=False)
 
 
 def _pace(done: float, seconds: float) -> str:

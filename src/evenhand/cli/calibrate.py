@@ -128,11 +128,15 @@ def _cells(scores: Scores) -> list[str]:
 
 def _verdict(found: Calibration) -> Text:
     gain = found.gain
+    if not found.signal:
+        return Text(
+            "No signal: the judge's odds have not been shown to say anything of people's choice here."
+            " Every pair gets the same probabilities, those of the labels.",
+            style="red",
+        )
     if gain is None or gain.value is None or gain.low is None or gain.high is None:
         return Text("How much it helps cannot be told.", style="yellow")
     by = f"log-loss falls by {gain.value:.3f} ({gain.low:+.3f} to {gain.high:+.3f})"
-    if found.slope <= 0:
-        return Text(f"The judge's odds say nothing good of people's choice here: {by}.", style="red")
     if gain.low > 0:
         return Text(f"Calibration helps: {by} on pairs that it had not seen.", style="green")
     return Text(f"Calibration has not been shown to help: {by}.", style="yellow")

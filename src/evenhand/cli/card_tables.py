@@ -11,7 +11,7 @@ from evenhand import console
 from evenhand.results.card import Card, Drag, JudgeComparison
 from evenhand.stats.clustered import Estimate
 
-TRUST = {"yes": "green", "limited": "yellow", "no": "red", "unknown": "yellow"}
+TRUST = {"yes": "green", "limited": "yellow", "no": "red", "unknown": "yellow", "none": "yellow"}
 _READINGS = {"forward_hard": "forward, hard", "both_hard": "both orders, hard", "pooled": "both orders, pooled"}
 _UNLABELLED = "Nobody has labelled these pairs: only biases can be told. evenhand labels import FILE brings labels."
 
@@ -50,6 +50,8 @@ def _against_people(found: Card) -> Table:
     table.add_row("pooled less forward", points(found.gain), "", "", end_section=True)
     table.add_row("longer output", share(found.longer), "", "")
     table.add_row("pooled less longer", points(found.over_longer), "", "")
+    table.add_row("always the same side", share(found.always), "", "")
+    table.add_row("pooled less that", points(found.over_always), "", "")
     if found.people is not None and found.ceiling is not None:
         table.add_row("one person, by the others", share(found.people.decided), share(found.people.three_way), "")
         table.add_row("judge, by the same", share(found.ceiling.judge), "", "")

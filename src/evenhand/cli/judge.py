@@ -131,10 +131,13 @@ def judge(
     ) as judge:
         if given.begin(judge):
             console.err.print(
-                f"all {given.count:,} pairs were judged before: nothing is left to ask, counting them", style="dim"
+                f"all {console.count(given.count, 'pair')} were judged before: nothing is left to ask,"
+                " counting them",
+                style="dim",
             )
         found = run_with_progress(judge, rows, min(given.count, limit or given.count), enough=decider, line=decider)
         given.end(judge, found.summary.pairs)
+        kept = judge.store.judge_book.find(judge.setup.fingerprint) is not None
     decision = decision_of(decider.standing, found.summary.pairs, given.count) if decider else None
     if as_json:
         stopping = {"until_decided": decision} if decision else {}
@@ -145,7 +148,10 @@ def judge(
             show_decision(decision, found.summary.sides)
         if given.bad:
             console.out.print(f"left out: {console.count(len(given.bad), 'broken row')}", style="yellow")
-        console.out.print(f"[dim]kept in {db}; see it again:[/] evenhand results --db {db}", soft_wrap=True)
+        if kept:
+            console.out.print(f"[dim]kept in {db}; see it again:[/] evenhand results --db {db}", soft_wrap=True)
+        else:
+            console.out.print("the judge answered nothing, so nothing is kept", style="yellow")
     raise typer.Exit(WITH_FAILURES if found.summary.invalid or given.bad or found.stopped else DONE)
 
 

@@ -65,7 +65,12 @@ def rank(
         bool, typer.Option("--expected", help="Weigh by the judge's probabilities instead of its verdicts.")
     ] = False,
     scale: Annotated[
-        str, typer.Option("--scale", metavar="|".join(SCALES), help="Of strengths: log-odds, or Elo's.")
+        str,
+        typer.Option(
+            "--scale",
+            metavar="|".join(SCALES),
+            help="Of strengths: log-odds, Elo's, or Chatbot Arena's (a tie is half a win).",
+        ),
     ] = "log-odds",
     anchor: Annotated[
         str,
@@ -145,11 +150,11 @@ def ranking_table(found: JudgeRanking) -> Table:
     table = console.plain_table(escape(console.visible(title)))
     table.add_column("rank", justify="right", no_wrap=True)
     table.add_column("model", overflow="fold")
-    unit = "Elo" if ranking.scale == "elo" else "strength"
+    unit = "strength" if ranking.scale == "log-odds" else "Elo"
     for name in (unit, f"{ranking.level:.0%}\ninterval", "group", "pairs", "won", "tied", "lost", "in-\nvalid"):
         table.add_column(name, justify="left" if name == "group" else "right", no_wrap=name != "group")
     for model in ranking.models:
-        table.add_row(*_cells(model, 0 if ranking.scale == "elo" else 2))
+        table.add_row(*_cells(model, 2 if ranking.scale == "log-odds" else 0))
     return table
 
 
@@ -200,7 +205,9 @@ def notes(ranking: RankingSummary) -> Iterator[str]:
 def draw_ranking(found: JudgeRanking) -> Plot:
     """The ranking as a plot."""
     rows = [{**plain(model), "name": model.model, "value": model.strength} for model in found.ranking.models]
-    axis = {"elo": "Elo", "log-odds": "strength (log-odds)"}[found.ranking.scale]
+    axis = {"elo": "Elo", "arena": "Elo (a tie is half a win)", "log-odds": "strength (log-odds)"}[
+        found.ranking.scale
+    ]
     return ranking_plot(rows, axis=axis, title=f"Ranking: {found.title}")
 
 

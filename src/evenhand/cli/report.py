@@ -17,7 +17,7 @@ from evenhand.errors import InputError
 from evenhand.store import JudgeRow, Records
 
 if TYPE_CHECKING:
-    from evenhand.dossier import Dossier
+    from evenhand.dossier import Report
 
 FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
 PIP = "pip install 'evenhand[web]'"
@@ -68,17 +68,18 @@ def report(
 
     With --json the facts go to standard output, and a file is written only if --out names one.
     """
-    from evenhand.dossier import Wishes, compile_dossier
+    from evenhand.dossier import ReportOptions, compile_report
+    from evenhand.results.plain import plain
 
     kind = _format(form, out)
-    wishes = Wishes(dimension, examples, _PAIRS[kind] if pairs is None else pairs, seed, title, date)
+    options = ReportOptions(dimension, examples, _PAIRS[kind] if pairs is None else pairs, seed, title, date)
     with open_records(db) as store:
-        dossier = compile_dossier(store, _rows(store, db, spec, protocol), wishes)
+        found = compile_report(store, _rows(store, db, spec, protocol), options)
         target = out or (None if as_json else Path(f"report.{kind}"))
         if target is not None:
-            _write(dossier, store, kind, target)
+            _write(found, store, kind, target)
     if as_json:
-        print(console.facts_to_print(dossier.facts()))
+        print(console.facts_to_print(plain(found)))
     elif target is not None and str(target) != "-":
         console.out.print(f"wrote {target}", markup=False, soft_wrap=True)
 
@@ -97,17 +98,17 @@ def _rows(store: Records, db: Path, spec: str, protocol: str) -> list[JudgeRow]:
     return [row for row in rows if row.pairs]
 
 
-def _write(dossier: Dossier, store: Records, kind: str, target: Path) -> None:
+def _write(found: Report, store: Records, kind: str, target: Path) -> None:
     write = _writer(kind)
     if str(target) == "-":
-        write(dossier, store, sys.stdout)
+        write(found, store, sys.stdout)
         return
     # Beside its place first: what fails on the way leaves an older report as it is.
     ordinary = target.is_file() or not target.exists()
     place = target.with_name(f".{target.name}.part") if ordinary else target
     try:
         with place.open("w", encoding="utf-8", errors="replace", newline="\n") as file:
-            write(dossier, store, file)
+            write(found, store, file)
         if ordinary:
             place.replace(target)
     except OSError as fault:
@@ -117,7 +118,7 @@ def _write(dossier: Dossier, store: Records, kind: str, target: Path) -> None:
             place.unlink(missing_ok=True)
 
 
-def _writer(kind: str) -> Callable[[Dossier, Records, IO[str]], None]:
+def _writer(kind: str) -> Callable[[Report, Records, IO[str]], None]:
     if kind == "md":
         from evenhand.dossier.summary import write_markdown
 

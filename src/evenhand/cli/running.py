@@ -11,13 +11,15 @@ from dataclasses import fields
 from typing import Any
 
 from evenhand import console
-from evenhand.api import Judge, Judgments, default_protocol
+from evenhand.api import Judge, Judgments, default_protocol, is_head
 from evenhand.cli.services import full_name
 from evenhand.engines import catalog, open_engine
 from evenhand.engines.base import Engine
 from evenhand.engines.endpoint import EndpointSettings
 from evenhand.engines.llama import Hardware
 from evenhand.errors import InputError, ModelError, SpecError
+from evenhand.heads.engine import PREFIX, HeadEngine, head_protocol
+from evenhand.heads.head import find_head
 from evenhand.judge import Judgment
 from evenhand.pace import BudgetError
 from evenhand.pairs import Pair
@@ -33,6 +35,9 @@ _SECRETS = ("key", "api_key", "apikey", "api-key", "token", "access_token", "aut
 
 def open_judge(spec: str, hardware: Hardware | None = None, endpoint: EndpointSettings | None = None) -> Engine:
     """Open a judge; a model that has to be fetched is announced with its size first."""
+    if is_head(spec):
+        head = find_head(spec.removeprefix(PREFIX))
+        return HeadEngine(head, open_judge(head.model, hardware, endpoint))
     if spec.startswith("hf:") and catalog.find(spec) is None:
         console.err.print(f"{spec} is not here yet: fetching it from Hugging Face", soft_wrap=True)
     if spec in catalog.CATALOG and catalog.find(spec) is None:
@@ -63,6 +68,10 @@ def _note(text: str) -> None:
 
 def load_protocol(name: str | None, spec: str) -> Protocol:
     """The protocol that is named, or the default of a judge; read before a model is fetched for it."""
+    if is_head(spec):
+        if name:
+            raise SpecError("a trained head is not asked anything, so it takes no protocol", hint="leave it out")
+        return head_protocol(find_head(spec.removeprefix(PREFIX)))
     return Protocol.load(name or default_protocol(spec))
 
 
@@ -129,19 +138,23 @@ def run_with_progress(
     collect_seldom()
     counter = counter or Counter(found_on(judge.setup.protocol.dimensions))
     began, stopped = time.monotonic(), ""
-    with console.watching(total, lines=lines) as watch, judge.run(pairs, line=line, words=False) as judgments:
+    with (
+        console.watching(total, lines=lines) as watch,
+        judge.run(pairs, line=line, words=False, on_wait=watch.say) as judgments,
+    ):
         try:
             _take_all(judgments, counter, watch, enough)
         except BudgetError as error:
             stopped = error.message
-            watch.say(f"{error.message}; {counter.pairs:,} of {total:,} pairs are done")
+            watch.say(f"{error.message}; {counter.pairs:,} of {console.count(total, 'pair')} done")
         except KeyboardInterrupt:
             try:  # the second may come at any moment
                 watch.say("stopping after what is under way; press Ctrl-C again to stop at once")
                 judgments.stop()
                 _take_all(judgments, counter, watch)
             finally:
-                watch.say(f"stopped after {counter.pairs:,} of {total:,} pairs; the same command goes on from here")
+                done = f"{counter.pairs:,} of {console.count(total, 'pair')}"
+                watch.say(f"stopped after {done}; the same command goes on from here")
             raise
     totals = judgments.totals
     return RunSummary(

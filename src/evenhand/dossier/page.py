@@ -1,4 +1,4 @@
-"""A dossier as one HTML file: styles, pictures and a small script inside, nothing outside.
+"""A report as one HTML file: styles, pictures and a small script inside, nothing outside.
 
 The Content-Security-Policy of the file names the hashes of its one style sheet and its one script and allows
 nothing else, so that whatever a text might smuggle in would neither run nor be fetched.
@@ -9,31 +9,33 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import IO, Any
+from typing import IO
 
 from markupsafe import Markup
 
-from evenhand.dossier import pictures
-from evenhand.dossier.draws import KINDS
-from evenhand.dossier.facts import EXCERPT, Dossier, JudgePart
+from evenhand.dossier.draws import excerpt_of
+from evenhand.dossier.facts import JudgeReport, Report, short_name
 from evenhand.errors import TemplateError
-from evenhand.judge import Judgment
-from evenhand.pairs import Pair
+from evenhand.pairs import Pair, Side
 from evenhand.people import People
 from evenhand.protocol import ORDERS, Protocol
+from evenhand.results.examples import KINDS
+from evenhand.results.pair_outcome import PairOutcome, pick_outcomes
 from evenhand.store import Records
-from evenhand.verdict import SIDES, Finding
-from evenhand.web.markdown import render
+from evenhand.verdict import SIDES
+from evenhand.votes import label_of
+from evenhand.web.markdown import Rendered, render
+from evenhand.web.outcome_view import OutcomeView, outcome_views
+from evenhand.web.overview import ModelsOverview
 from evenhand.web.templating import make_environment
 from evenhand.web.text import cut
 
 ANSWER_LIMIT = 1_000  # characters of one answer of a judge
 TEXT_LIMIT = 20_000  # characters of one text: the file is to be mailed, and to be opened
-MOST_MODELS = 30  # in a win matrix
 _META_LIMIT, _MOST_META = 200, 20
 KIND_WORDS = {
     "inconsistent": "The two orders contradict each other",
@@ -44,26 +46,23 @@ KIND_WORDS = {
 }
 
 
-def write_page(dossier: Dossier, store: Records, to: IO[str]) -> None:
+def write_page(report: Report, store: Records, to: IO[str]) -> None:
     """Write the file, one pair after the other."""
     style = _own("evenhand.web", "static/style.css") + _own("evenhand.dossier", "static/report.css")
     script = _own("evenhand.dossier", "static/report.js")
-    facts = {
-        "dossier": dossier,
-        "title": dossier.wishes.title or "evenhand report",
+    context = {
+        "report": report,
+        "title": report.options.title or "evenhand report",
         "style": Markup(style),
         "script": Markup(script),
         "policy": policy(style, script),
         "icon": Markup(_own("evenhand.web", "static/icon.svg").strip()),
-        "can_draw": pictures.can_draw(),
-        "pictures": pictures,
         "kinds": KIND_WORDS,
-        "anchors": anchors_of(dossier, store),
-        "shown": _pairs(dossier, store),
-        "matrix": _matrix,
-        "most_models": MOST_MODELS,
+        "shown": _pairs(report, store),
+        "short_name": short_name,
+        "models_of": lambda judge: ModelsOverview(judge.ranking),
     }
-    for piece in make_environment("evenhand.dossier").get_template("report.html").generate(**facts):
+    for piece in make_environment("evenhand.dossier").get_template("report.html").generate(**context):
         to.write(piece)
 
 
@@ -80,13 +79,6 @@ def policy(style: str, script: str) -> str:
     )
 
 
-def anchors_of(dossier: Dossier, store: Records) -> dict[tuple[str, str], int]:
-    """Where in the file a pair of the examples stands: its number."""
-    names = {example.name for part in dossier.judges for few in part.examples.values() for example in few}
-    found = {name: store.archive.number(*name) for name in names}
-    return {name: number for name, number in found.items() if number is not None}
-
-
 def _own(package: str, path: str) -> str:
     return files(package).joinpath(path).read_text("utf-8")
 
@@ -94,86 +86,118 @@ def _own(package: str, path: str) -> str:
 # -- pairs ---------------------------------------------------------------------------------------------------
 
 
-def _pairs(dossier: Dossier, store: Records) -> Iterator[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class JudgedPairReport:
+    """What one judge said of a pair: outcomes, and answers word for word, in each order, by what they are about."""
+
+    judge: JudgeReport
+    outcomes: tuple[OutcomeView, ...]
+    answers: list[tuple[str, list[str]]]
+
+    @property
+    def decided(self) -> PairOutcome | None:
+        """The outcome on the dimension that decides."""
+        return next((view.outcome for view in self.outcomes if view.dimension == self.judge.decides), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PairReport:
+    """One pair as the file shows it."""
+
+    number: int
+    pair: Pair
+    excerpt: str
+    names: tuple[str, str]
+    texts: list[tuple[Rendered, int]]
+    sizes: list[tuple[int, int]]
+    kinds: str
+    judged: list[JudgedPairReport]
+    votes: Mapping[str, Mapping[Side, int]]  # how many people said what
+    notes: list[str]
+    meta: list[tuple[str, str]]
+
+
+def _pairs(report: Report, store: Records) -> Iterator[PairReport]:
     people = People(store)
-    for number in dossier.chosen:
+    stored = {judge.row.id: pick_outcomes(store.blocks(judge.row), report.chosen) for judge in report.judges}
+    for number in report.chosen:
         pair = store.pages.pair(number)
         if pair is None:
             continue
-        heard = [(part, store.judgment(part.row, number, pair)) for part in dossier.judges]
-        yield _pair_facts(number, pair, [(p, j) for p, j in heard if j is not None], people, store)
+        judged = [
+            JudgedPairReport(
+                judge,
+                outcome_views(judgment, stored[judge.row.id].get(number, {})),
+                _answers(judge, number, store),
+            )
+            for judge in report.judges
+            if (judgment := store.judgment(judge.row, number, pair)) is not None
+        ]
+        yield _pair_report(number, pair, judged, people, store)
 
 
-def _pair_facts(
-    number: int, pair: Pair, heard: list[tuple[JudgePart, Judgment]], people: People, store: Records
-) -> dict[str, Any]:
+def _pair_report(
+    number: int, pair: Pair, judged: list[JudgedPairReport], people: People, store: Records
+) -> PairReport:
     votes = people.votes(pair)
-    verdicts = [(part, judgment.findings[part.on]) for part, judgment in heard if part.on in judgment.findings]
-    texts = [_text(text) for text in (pair.instruction, pair.output_1, pair.output_2)]
-    return {
-        "number": number,
-        "pair": pair,
-        "excerpt": cut(pair.instruction, EXCERPT)[0] + ("…" if len(pair.instruction) > EXCERPT else ""),
-        "names": (pair.model_1 or "1", pair.model_2 or "2"),
-        "texts": texts,
-        "sizes": [(len(text), len(text.split())) for text in (pair.output_1, pair.output_2)],
-        "verdicts": verdicts,
-        "kinds": " ".join(kind for kind in KINDS if kind in _kinds(verdicts, people, pair)),
-        "judgments": [
-            (part, [_finding_facts(f) for f in judgment.findings.values()], _answers(part, number, store))
-            for part, judgment in heard
-        ],
-        "votes": {name: Counter(said.values()) for name, said in votes.items()},
-        "notes": [label.note for label in store.labels.of(pair.key) if label.note],
-        "meta": _meta(pair.metadata),
-    }
+    kinds = {kind for item in judged for kind in _kinds(item, label_of(votes, item.judge.decides))}
+    return PairReport(
+        number,
+        pair,
+        excerpt_of(pair),
+        (pair.model_1 or "1", pair.model_2 or "2"),
+        [_text(text) for text in (pair.instruction, pair.output_1, pair.output_2)],
+        [(len(text), len(text.split())) for text in (pair.output_1, pair.output_2)],
+        " ".join(kind for kind in KINDS if kind in kinds),
+        judged,
+        {name: _tallied(list(said.values())) for name, said in votes.items()},
+        [label.note for label in store.labels.of(pair.key) if label.note],
+        _meta(pair.metadata),
+    )
 
 
-def _text(text: str) -> tuple[Any, int]:
+def _tallied(said: list[Side]) -> dict[Side, int]:
+    """How many people said what of this pair."""
+    return {side: said.count(side) for side in SIDES if side in said}
+
+
+def _text(text: str) -> tuple[Rendered, int]:
     shown, left_out = cut(text, TEXT_LIMIT)
     rendered = render(shown)
     return rendered, left_out + rendered.left_out
 
 
-def _kinds(verdicts: list[tuple[JudgePart, Finding]], people: People, pair: Pair) -> set[str]:
-    found = set()
-    for part, finding in verdicts:
-        known = people.label(pair, part.on)
-        found |= {"invalid"} if finding.side is None else set()
-        found |= {"inconsistent"} if finding.inconsistent else set()
-        found |= {"against_people"} if known and finding.side not in (None, known) else set()
-    return found
+def _kinds(item: JudgedPairReport, known: Side | None) -> Iterator[str]:
+    found = item.decided
+    if found is None:
+        return
+    if found.side is None:
+        yield "invalid"
+    if found.inconsistent:
+        yield "inconsistent"
+    if known and found.side not in (None, known):
+        yield "against_people"
 
 
-def _finding_facts(finding: Finding) -> dict[str, Any]:
-    masses = [verdict.mass for verdict in finding.orders.values() if verdict.mass is not None]
-    said = [
-        (order, verdict, finding.heard(order), finding.p_heard(order) or _hard(finding.heard(order)))
-        for order in ORDERS
-        if (verdict := finding.orders.get(order))
-    ]
-    return {"finding": finding, "orders": said, "mass": min(masses, default=None)}
-
-
-def _answers(part: JudgePart, number: int, store: Records) -> list[tuple[str, list[str]]]:
-    """What the judge answered, word for word: for each ask what it was about, and the answer in each order."""
-    said = store.archive.said(part.row.id, number)
-    asked = asked_about(part.row.template)
+def _answers(judge: JudgeReport, number: int, store: Records) -> list[tuple[str, list[str]]]:
+    """What the judge answered, word for word: for each question what it was about, and the answer in each order."""
+    said = store.archive.said(judge.row.id, number)
+    about = asked_about(judge.template)
     most = max((len(answers) for answers in said.values()), default=0)
     return [
         (
-            ", ".join(asked[ask]) if ask < len(asked) else f"ask {ask + 1}",
-            [_short(said[order][ask]) if ask < len(said.get(order, ())) else "" for order in ORDERS],
+            ", ".join(about[question]) if question < len(about) else f"question {question + 1}",
+            [_short(said[order][question]) if question < len(said.get(order, ())) else "" for order in ORDERS],
         )
-        for ask in range(most)
+        for question in range(most)
     ]
 
 
 @cache
 def asked_about(template: str) -> tuple[tuple[str, ...], ...]:
-    """The dimensions of each ask of a template; none of one that today's reader does not understand."""
+    """The dimensions of each question of a template; none of one that today's reader does not understand."""
     try:
-        return tuple(tuple(ask.dimensions) for ask in Protocol.parse(template).asks)
+        return tuple(tuple(question.dimensions) for question in Protocol.parse(template).asks)
     except TemplateError:
         return ()
 
@@ -183,11 +207,7 @@ def _short(text: str) -> str:
     return f"{shown}… ({left_out:,} more characters)" if left_out else shown
 
 
-def _hard(side: str | None) -> dict[str, float] | None:
-    return None if side is None else {name: float(name == side) for name in SIDES}
-
-
-def _meta(metadata: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _meta(metadata: Mapping[str, object]) -> list[tuple[str, str]]:
     """Metadata in a line: the first fields, none of them long."""
     found = []
     for key, value in list(metadata.items())[:_MOST_META]:
@@ -197,12 +217,3 @@ def _meta(metadata: Mapping[str, Any]) -> list[tuple[str, str]]:
         shown, left_out = cut(text, _META_LIMIT)
         found.append((cut(key, _META_LIMIT)[0], shown + ("…" if left_out else "")))
     return found
-
-
-def _matrix(part: JudgePart) -> list[tuple[str, list[tuple[float | None, int]]]]:
-    """The win matrix by rows: a model, and its (rate, pairs) against each."""
-    found = part.ranking["win_matrix"] if part.ranking else {"models": [], "rates": [], "counts": []}
-    return [
-        (name, list(zip(rates, counts, strict=True))[:MOST_MODELS])
-        for name, rates, counts in zip(found["models"], found["rates"], found["counts"], strict=True)
-    ][:MOST_MODELS]

@@ -185,7 +185,7 @@ class _Task:
                         self._write(rows)
                         rows, since = [], time.monotonic()
             except EvenhandError as error:
-                rows += book.unfinished(error)
+                rows += book.broken_off(error)
                 raise
             finally:
                 telling.cancel()
@@ -286,7 +286,7 @@ class Notebook(Store):
         answers = [answer for _, answer in sorted(self._said.get(hearing, {}).items())]
         return Heard(key, verdicts, answers, self._failed.get(hearing) or why)
 
-    def unfinished(self, error: EvenhandError) -> list[Row]:
+    def broken_off(self, error: EvenhandError) -> list[Row]:
         """Pairs that were under way when the run was stopped and have answers: those are paid for."""
         return [
             self._broken_off(case, keys, error)

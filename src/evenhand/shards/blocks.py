@@ -68,9 +68,13 @@ def _block(numbers: Any, batch: Any, dimensions: Sequence[str], where: str) -> I
         np.asarray(numbers),
         leading(batch.column("key")),
         batch.column("cluster").to_numpy(),
-        *(words["model_1"], words["model_2"]),
-        *(batch.column(name).to_numpy().astype(np.int64) for name in ("length_1", "length_2")),
-        *(words["candidate"], words["known"], outcomes),
+        words["model_1"],
+        words["model_2"],
+        batch.column("length_1").to_numpy().astype(np.int64),
+        batch.column("length_2").to_numpy().astype(np.int64),
+        words["candidate"],
+        words["known"],
+        outcomes,
         words_of(batch.column("metadata")) if "metadata" in batch.schema.names else None,
     )
 

@@ -120,7 +120,7 @@ def shard_schema() -> Any:
     verdict = arrow.struct(
         [
             *(("order", text), ("dimension", text), ("label", text), ("p_a", number), ("p_b", number)),
-            *(("p_tie", number), ("mass", number), ("invalid", text)),
+            *(("p_tie", number), ("mass", number), ("invalid", text), ("counted", arrow.bool_())),
         ]
     )
     outcome = arrow.struct(
@@ -231,7 +231,8 @@ def hearings_of(fields: Mapping[str, Any]) -> dict[Order, dict[str, Verdict]]:
     found: dict[Order, dict[str, Verdict]] = {}
     for verdict in fields["verdicts"]:
         columns = [verdict[name] for name in _VERDICT]
-        found.setdefault(verdict["order"], {})[verdict["dimension"]] = verdict_from(*columns)
+        counted = verdict.get("counted") or False  # a folder of the old form does not say
+        found.setdefault(verdict["order"], {})[verdict["dimension"]] = verdict_from(*columns, counted=counted)
     return found
 
 

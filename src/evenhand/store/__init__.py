@@ -23,28 +23,30 @@ annotators, tasks                 who labels on the web page, and which pairs ar
 from evenhand.store.archive import RunGroup, Transcript
 from evenhand.store.calibrations import CalibrationBook
 from evenhand.store.database import Entry, JudgeRow, Store
-from evenhand.store.desk import Annotator, Conflict, Task
+from evenhand.store.desk import AnnotationTask, Annotator, Conflict
 from evenhand.store.docket import Case
+from evenhand.store.judgebook import JudgeEntry
 from evenhand.store.labels import HumanLabel, LabelBook, LabelCount
-from evenhand.store.pages import OutcomeLine, Place, View
+from evenhand.store.pages import ListPosition, OutcomeLine, View
 from evenhand.store.records import Records
 
 __all__ = [
+    "AnnotationTask",
     "Annotator",
     "CalibrationBook",
     "Case",
     "Conflict",
     "Entry",
     "HumanLabel",
+    "JudgeEntry",
     "JudgeRow",
     "LabelBook",
     "LabelCount",
+    "ListPosition",
     "OutcomeLine",
-    "Place",
     "Records",
     "RunGroup",
     "Store",
-    "Task",
     "Transcript",
     "View",
 ]

@@ -1,4 +1,4 @@
-"""The desk at which people label: who labels, which pairs are put before them, and what may be said next.
+"""Annotation by people: who labels, which pairs are put before them, and what may be said next.
 
 The server decides what an annotator is to label; a page only shows it. A verdict is taken for the one question that
 is open, once: another tab, a late click or a repeated request finds the question closed and changes nothing.
@@ -43,7 +43,7 @@ class Annotator:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class AnnotationTask:
     """A pair before an annotator: its place in their list, how it is shown, and what they said of it so far."""
 
     place: int
@@ -60,7 +60,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SavedLabel:
     """What became of a verdict: `fresh` is False where the very same was there already."""
 
     place: int
@@ -72,13 +72,13 @@ class Conflict(InputError):
     """The question is not open: it was answered in another tab, or is not this annotator's to answer."""
 
 
-class Desk:
-    """The desk of one store: `store.desk`.
+class AnnotationBook:
+    """Who labels what in one store: `store.annotation`.
 
     >>> from evenhand.store import Store
     >>> with Store(":memory:") as store:
-    ...     secret = store.desk.invite("ann", dimensions=["overall"], seed=7)
-    ...     store.desk.who(secret).name, store.desk.who("guessed")
+    ...     secret = store.annotation.invite("ann", dimensions=["overall"], seed=7)
+    ...     store.annotation.who(secret).name, store.annotation.who("guessed")
     ('ann', None)
     """
 
@@ -192,15 +192,15 @@ class Desk:
         known = set(keys)
         return [key for key in dict.fromkeys((*first, *keys)) if key in known and key not in without]
 
-    def next(self, name: str) -> Task | None:
+    def next(self, name: str) -> AnnotationTask | None:
         """The pair that an annotator is to label now; None where the list is done."""
         return self._task(name, "done IS NULL ORDER BY place LIMIT 1", ())
 
-    def task(self, name: str, place: int) -> Task | None:
+    def task(self, name: str, place: int) -> AnnotationTask | None:
         """One pair of an annotator's list."""
         return self._task(name, "place = ?", (place,))
 
-    def _task(self, name: str, where: str, values: tuple[int, ...]) -> Task | None:
+    def _task(self, name: str, where: str, values: tuple[int, ...]) -> AnnotationTask | None:
         with clearly(self._path):
             row = self._db.execute(
                 f'SELECT place, pair, "order", shared, done FROM tasks WHERE annotator = ? AND {where}',
@@ -210,9 +210,9 @@ class Desk:
             return None
         place, pair, order, shared, done = row
         said = self._db.execute("SELECT dimension, side FROM labels WHERE pair = ? AND annotator = ?", (pair, name))
-        return Task(place, pair, cast("Order", order), bool(shared), done is not None, dict(said))
+        return AnnotationTask(place, pair, cast("Order", order), bool(shared), done is not None, dict(said))
 
-    def done(self, name: str, page: int = 1, size: int = 50) -> list[Task]:
+    def done(self, name: str, page: int = 1, size: int = 50) -> list[AnnotationTask]:
         """What an annotator has labelled or passed over, the latest first."""
         places = self._db.execute(
             "SELECT place FROM tasks WHERE annotator = ? AND done IS NOT NULL ORDER BY done DESC, place DESC"
@@ -225,7 +225,7 @@ class Desk:
 
     def say(
         self, name: str, place: int, dimension: str, label: Label, *, note: str = "", seconds: float | None = None
-    ) -> Said:
+    ) -> SavedLabel:
         """Keep a verdict, given in the letters of the page; durable when this returns.
 
         The very same verdict again (a request that was repeated) is no harm; another one on a question that is
@@ -238,14 +238,14 @@ class Desk:
                 raise Conflict(f"{dimension} is not asked here")
             if dimension in task.said:
                 if task.said[dimension] == side:
-                    return Said(place, dimension, fresh=False)
+                    return SavedLabel(place, dimension, fresh=False)
                 raise Conflict("this question is answered already", hint="undo takes an answer back")
             current = self.next(name)
             if current is None or current.place != place:
                 raise Conflict("another pair is to be labelled now", hint="it may have been shown in another tab")
             self._enter(name, task, {dimension: side}, note, seconds)
             self._close_if_complete(who, task, {*task.said, dimension})
-        return Said(place, dimension, fresh=True)
+        return SavedLabel(place, dimension, fresh=True)
 
     def skip(self, name: str, place: int, reason: str, *, seconds: float | None = None) -> None:
         """Pass over what is open of a pair, with a reason."""
@@ -258,7 +258,7 @@ class Desk:
             self._enter(name, task, dict.fromkeys(left), reason, seconds)
             self._close_if_complete(who, task, set(who.dimensions))
 
-    def undo(self, name: str, expected: tuple[int, str] | None = None) -> Task | None:
+    def undo(self, name: str, expected: tuple[int, str] | None = None) -> AnnotationTask | None:
         """Take back what an annotator said last; the pair it was said of, which is before them again.
 
         `expected` is the place and dimension that the page believes to be the last; where it is not, nothing
@@ -298,7 +298,7 @@ class Desk:
             self._outcomes.relabel([task.pair])
             self._reopen(name, place)
 
-    def _open(self, name: str, place: int) -> tuple[Annotator, Task]:
+    def _open(self, name: str, place: int) -> tuple[Annotator, AnnotationTask]:
         who, task = self.annotator(name), self.task(name, place)
         if who is None or task is None:
             raise Conflict("there is no such pair on this list")
@@ -308,7 +308,7 @@ class Desk:
         self._db.execute("UPDATE tasks SET done = NULL WHERE annotator = ? AND place = ?", (name, place))
 
     def _enter(
-        self, name: str, task: Task, sides: dict[str, Side | None], note: str, seconds: float | None
+        self, name: str, task: AnnotationTask, sides: dict[str, Side | None], note: str, seconds: float | None
     ) -> None:
         now = self._moment(name)
         self._db.executemany(
@@ -326,7 +326,7 @@ class Desk:
         (latest,) = self._db.execute("SELECT max(created) FROM labels WHERE annotator = ?", (name,)).fetchone()
         return max(time.time(), (latest or 0.0) + 1e-6)
 
-    def _close_if_complete(self, who: Annotator, task: Task, said: set[str]) -> None:
+    def _close_if_complete(self, who: Annotator, task: AnnotationTask, said: set[str]) -> None:
         if said >= set(who.dimensions):
             self._db.execute(
                 "UPDATE tasks SET done = ? WHERE annotator = ? AND place = ?", (time.time(), who.name, task.place)

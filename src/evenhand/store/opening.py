@@ -35,11 +35,11 @@ def open_to_write(path: str) -> sqlite3.Connection:
 
 
 def open_to_read(path: str) -> sqlite3.Connection:
-    """A connection through which nothing can be changed, also where the file or its folder cannot be written to."""
+    """A connection through which nothing can be changed; the file and its folder may be read-only."""
     if path == MEMORY:
         return _connect(path)
     _check(Path(path))
-    # Where it may be written to, SQLite can put away what a killed run has left.
+    # Where that is possible SQLite may put away what a killed run has left.
     db = _connect(path) if _writable(Path(path)) else _connect_locked(Path(path))
     db.execute("PRAGMA query_only = ON")
     return db

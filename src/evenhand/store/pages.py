@@ -1,4 +1,4 @@
-"""What the web page asks of the database: lists by filter and order, one pair, counts over all.
+"""What the web page asks of the database: lists by filter and order, one pair, totals.
 
 Every list query runs over `outcomes`, whose key begins with judge and dimension, so that 100,000 pairs take
 milliseconds; texts are read for the rows of one page alone.
@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
-from evenhand.pairs import Pair, Side
+from evenhand.outcome import OutcomeRow
+from evenhand.pairs import COMBINED, Pair, Side
 from evenhand.protocol import Order
 from evenhand.store.schema import clearly
 from evenhand.store.words import WordIndex
@@ -92,11 +93,11 @@ class PairLine(Listed):
     """One pair as a list shows it that knows of no judge."""
 
     people: int  # who have said something of it, beside what its file says
-    heard: int  # 1, if any judge has
+    judged: int  # 1, if it was given to any judge
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ListPosition:
     """Where a pair stands in a view: its number from 1 (None, if it is not in it), and its neighbours."""
 
     number: int | None
@@ -147,7 +148,7 @@ class PageBook:
         return [_row(*row) for row in found]
 
     def all_pairs(self, text: str = "", page: int = 1, size: int = PAGE_SIZE) -> tuple[int, list[PairLine]]:
-        """Every pair, heard by a judge or not, as they came: how many there are, and one page of them."""
+        """Every pair, judged or not, as they came: how many there are, and one page of them."""
         with clearly(self._path):
             if text:
                 self._seek(text)
@@ -163,7 +164,7 @@ class PageBook:
             ).fetchall()
         return int(count), [PairLine(*row) for row in rows]
 
-    def place_among_all(self, pair: int) -> Place:
+    def place_among_all(self, pair: int) -> ListPosition:
         """Where a pair stands among all, as they came."""
         with clearly(self._path):
             row = self._db.execute(
@@ -171,9 +172,9 @@ class PageBook:
                 " (SELECT max(id) FROM pairs WHERE id < ?), (SELECT min(id) FROM pairs WHERE id > ?)",
                 (pair, pair, pair),
             ).fetchone()
-        return Place(*row)
+        return ListPosition(*row)
 
-    def place(self, view: View, pair: int) -> Place:
+    def place(self, view: View, pair: int) -> ListPosition:
         """Where a pair stands in a view."""
         where, values = self._where(view)
         key, falls = _SORT_SQL[view.sort]
@@ -183,7 +184,7 @@ class PageBook:
                 (view.judge, view.dimension, pair),
             ).fetchone()
             if here is None:
-                return Place(None, self.count(view), None, None)
+                return ListPosition(None, self.count(view), None, None)
             total, upto, there = self._db.execute(
                 f"SELECT count(*), sum(({key}, f.pair) {'>=' if falls else '<='} (?, ?)), max(f.pair = ?)"
                 f" FROM outcomes f WHERE {where}",
@@ -198,7 +199,7 @@ class PageBook:
                 for down in (not falls, falls)
             ]
         before, after = (None if row is None else int(row[0]) for row in near)
-        return Place(int(upto) if there else None, int(total), before, after)
+        return ListPosition(int(upto) if there else None, int(total), before, after)
 
     def fields(self, most: int = 24) -> dict[str, list[str]]:
         """Metadata fields with their values, those with too many different values left empty."""
@@ -291,8 +292,19 @@ class PageBook:
         row = self._db.execute("SELECT min(id) FROM pairs WHERE key = ?", (key,)).fetchone()
         return cast("int | None", row[0])
 
-    def hearing(self, judge: int, pair: int, order: Order) -> int | None:
-        """The hearing of a pair in one order."""
+    def outcomes(self, judge: int, pair: int) -> list[OutcomeRow]:
+        """The outcomes of one pair as they are kept; none where it is not finished."""
+        with clearly(self._path):
+            rows = self._db.execute(
+                "SELECT o.dimension, said, p_1, p_2, p_tie, mass, reason"
+                " FROM (SELECT value AS name FROM json_each((SELECT dimensions FROM judges WHERE id = ?))"
+                " UNION SELECT ?) CROSS JOIN outcomes o ON o.judge = ? AND o.dimension = name AND o.pair = ?",
+                (judge, COMBINED, judge, pair),
+            ).fetchall()
+        return [OutcomeRow(*row) for row in rows]
+
+    def conversation(self, judge: int, pair: int, order: Order) -> int | None:
+        """The number of the conversation on a pair in one order."""
         row = self._db.execute(
             'SELECT hearing FROM docket WHERE judge = ? AND pair = ? AND "order" = ?', (judge, pair, order)
         ).fetchone()
@@ -312,13 +324,10 @@ class PageBook:
         one, two = names[0] if len(names) == 1 else ("", "")
         return one or "1", two or "2"
 
-    def state(self) -> tuple[Any, ...]:
-        """What changes when something was written that figures stand on; an answer to an old question may wait."""
-        row: tuple[Any, ...] = self._db.execute(
-            "SELECT (SELECT max(id) FROM hearings), (SELECT count(*) FROM docket), (SELECT count(*) FROM failures),"
-            " (SELECT count(*) FROM labels), (SELECT max(created) FROM labels), (SELECT max(ended) FROM runs)"
-        ).fetchone()
-        return row
+    def version(self) -> int:
+        """Another number whenever somebody else has written to the file since this connection asked last."""
+        (number,) = self._db.execute("PRAGMA data_version").fetchone()
+        return int(number)
 
     def totals(self) -> dict[str, int]:
         """How much there is of everything."""

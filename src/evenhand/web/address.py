@@ -19,7 +19,7 @@ MOST_TEXT = 500
 
 
 def read_view(query: Sequence[tuple[str, str]], judges: Sequence[JudgeRow]) -> View:
-    """The view that a query names; what it does not name is the newest judge, its headline, the doubtful first."""
+    """The view that a query names; what it does not name is the newest judge, its headline, the uncertain first."""
     asked = {name: value for name, value in query if value}
     judge = _judge(asked.get("judge", ""), judges)
     known = dimensions_of(judge)
@@ -41,12 +41,12 @@ def read_view(query: Sequence[tuple[str, str]], judges: Sequence[JudgeRow]) -> V
         fields=tuple(
             (name.removeprefix(FIELD), value) for name, value in query if name.startswith(FIELD) and value
         ),
-        sort=cast("Sort", _one_of("sort", asked.get("sort", "doubt"), SORTS)),
+        sort=cast("Sort", _one_of("sort", asked.get("sort", "uncertain"), SORTS)),
     )
 
 
 def dimensions_of(judge: JudgeRow) -> tuple[str, ...]:
-    """The dimensions of a judge's findings: those that it was asked, and what its parts say together."""
+    """The dimensions of a judge's outcomes: those that it was asked, and what its parts say together."""
     return found_on(judge.dimensions)
 
 
@@ -65,7 +65,7 @@ def write_view(view: View, **more: Any) -> str:
         ("longer", view.longer),
         ("gap", view.gap or ""),
         *((FIELD + name, value) for name, value in view.fields),
-        ("sort", view.sort if view.sort != "doubt" else ""),
+        ("sort", view.sort if view.sort != "uncertain" else ""),
     ]
     kept = [(name, value) for name, value in fields if name not in more and value != ""]
     return urlencode([*kept, *((name, value) for name, value in more.items() if value not in ("", None))])
@@ -103,3 +103,14 @@ def _one_of(name: str, value: str, choices: Iterable[str]) -> str:
     if value not in choices:
         raise InputError(f"{name} is {value[:40]!r}", hint=f"one of {', '.join(c for c in choices if c)}")
     return value
+
+
+def path_number(text: str) -> int | None:
+    """A number in a path; None where it is none, or more than a database can count to.
+
+    >>> path_number("12"), path_number("9" * 5000), path_number("x")
+    (12, None, None)
+    """
+    if not text.isascii() or not text.isdecimal() or len(text) > 18:
+        return None
+    return int(text)

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
-from evenhand.card import Card, card_of
-from evenhand.evidence import gather, people_with_each_other
 from evenhand.people import People
-from evenhand.stats.agreement import People as Among
+from evenhand.results.card import Card, card_of
+from evenhand.results.evidence import gather, people_with_each_other
+from evenhand.stats.agreement import People as AmongPeople
 from evenhand.store import JudgeRow, Store
-from evenhand.web import charts
 from evenhand.web.site import Figure, Site
-
-TRUST = {"yes": "ok", "limited": "warn", "no": "bad", "unknown": "quiet"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,32 +29,24 @@ class Agreement:
     """All that is known of agreement: each judge with people, and people with each other, by dimension."""
 
     judges: tuple[JudgeCards, ...]
-    among: Mapping[str, Among]
+    among: Mapping[str, AmongPeople]
 
 
 def show_card(site: Site, request: Request) -> Response:
-    """The owner's page of agreement; counted aside, because it looks at every judgment."""
+    """The owner's page of agreement; counted aside, because it looks at every outcome."""
     session = site.owner(request)
-    with site.store() as store:
-        found = cards(site, store)
-    facts: dict[str, Any] = {
+    found = cards(site)
+    context = {
         "judges": None if found.value is None else found.value.judges,
         "fresh": found.fresh,
         "among": found.value.among if found.value else {},
-        "trust": TRUST,
-        "reliability": reliability,
     }
-    return site.page("card.html", request, facts, session=session)
+    return site.page("card.html", request, context, session=session)
 
 
-def cards(site: Site, store: Store, *, patience: float | None = None) -> Figure[Agreement]:
+def cards(site: Site, *, patience: float | None = None) -> Figure[Agreement]:
     """The cards of all judges, or those of a moment ago."""
-    return site.figure(("card",), store.pages.state(), _agreement, patience=patience)
-
-
-def reliability(card: Card) -> Markup:
-    """How sure a judge was against how often it was right, as a picture."""
-    return charts.reliability([(point["predicted"], point["observed"], point["n"]) for point in card.curve()])
+    return site.figure(("card",), _agreement, patience=patience)
 
 
 def _agreement(store: Store) -> Agreement:

@@ -1,15 +1,21 @@
-"""Numbers as small pictures: SVG without a word of style in it, coloured by the page's classes.
+"""Numbers as small pictures: the only module that makes SVG for pages, those of the server and the report alike.
 
-Each is one row of a table that says the same in figures, so that the picture needs no axis labels of its own and
-grows with its column. Colours: blue is side 1, orange side 2, grey a tie, red what is invalid.
+A page wants pictures that are part of it: a few hundred bytes each, without a word of style, coloured by the page's
+classes in light and in dark, and there without an extra package. Each is one cell of a table that says the same in
+figures, so it needs no axis labels of its own and grows with its column. A file that stands by itself
+(`--plot FILE.svg` or `.png`) wants axes, legends and fonts; `evenhand.plots` draws those, and nothing else.
+
+Colours: blue is side 1, orange side 2, grey a tie, red what is invalid.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from markupsafe import Markup
 
+from evenhand.stats.calibration import Reliability
+from evenhand.stats.clustered import Estimate
 from evenhand.web.text import visible
 
 _SEGMENTS = (("1", "one"), ("tie", "tie"), ("2", "two"))
@@ -54,10 +60,23 @@ def interval(value: float | None, low: float | None, high: float | None, *, midd
         said = f"{100 * value:.1f}%, between {100 * low:.0f}% and {100 * high:.0f}%"
     else:
         said = "no data"
-    return Markup(
-        '<svg class="interval" viewBox="0 0 100 20" preserveAspectRatio="none" role="img" aria-label="{}">'
-        "<title>{}</title>{}</svg>"
-    ).format(said, said, Markup("").join(marks))
+    return _wide(said, marks)
+
+
+def leaning(found: Estimate) -> Markup:
+    """A leaning between -1 and 1 with its interval: a dot on a line, and zero as a thin mark.
+
+    >>> leaning(Estimate(0.2, 0.1, 0.3, 9, 9)).count("<line")
+    4
+    """
+    marks = [_line("grid", 0, 0, 0, 20), _line("grid middle", 50, 0, 50, 20)]
+    said = "no data"
+    if found.value is not None and found.low is not None and found.high is not None:
+        tone = "one" if found.low > 0 else "two" if found.high < 0 else "tie"
+        low, high, value = (50 + 50 * x for x in (found.low, found.high, found.value))
+        marks += [_line(f"range {tone}", low, 10, high, 10), _line(f"dot {tone}", value, 10, value, 10)]
+        said = f"{found.value:+.2f}, between {found.low:+.2f} and {found.high:+.2f}"
+    return _wide(said, marks)
 
 
 def span(value: float, low: float, high: float, least: float, most: float) -> Markup:
@@ -68,40 +87,56 @@ def span(value: float, low: float, high: float, least: float, most: float) -> Ma
     """
     width = (most - least) or 1.0
     at = [100 * (x - least) / width for x in (low, high, value)]
-    said = f"{value:.2f}, between {low:.2f} and {high:.2f}"
     marks = [_line("range one", at[0], 10, at[1], 10), _line("dot one", at[2], 10, at[2], 10)]
-    return Markup(
-        '<svg class="interval" viewBox="-2 0 104 20" preserveAspectRatio="none" role="img" aria-label="{}">'
-        "<title>{}</title>{}</svg>"
-    ).format(said, said, Markup("").join(marks))
+    return _wide(f"{value:.2f}, between {low:.2f} and {high:.2f}", marks, left=-2, width=104)
 
 
-def reliability(bins: Sequence[tuple[float, float, int]]) -> Markup:
-    """How often a judge is right, by how sure it said it was: (said, was right, pairs) for each bin.
+def reliability(found: Reliability) -> Markup:
+    """How often a judge is right, by how sure it said it was; a larger dot is more pairs.
 
-    >>> reliability([(0.6, 0.5, 10), (0.9, 0.8, 30)]).count("<circle")
-    2
+    >>> from evenhand.stats.calibration import Bin
+    >>> known, unknown = Estimate(0.5, 0.3, 0.7, 10, 10), Estimate(None, None, None, 0, 0)
+    >>> bins = (Bin(0.5, 0.7, 0.6, known), Bin(0.7, 1, None, unknown))
+    >>> reliability(Reliability(bins, unknown, None, None)).count("<circle")
+    1
     """
-    most = max((n for _, _, n in bins), default=1) or 1
+    points = [(part.confidence, part.right) for part in found.bins]
+    told = [(sure, right.value, right) for sure, right in points if sure is not None and right.value is not None]
+    if not told:
+        return Markup("")
+    most = max(right.n for *_, right in told)
+    ranges = [
+        _line("range", 100 * sure, 100 - 100 * right.low, 100 * sure, 100 - 100 * right.high)
+        for sure, _, right in told
+        if right.low is not None and right.high is not None
+    ]
     dots = [
         Markup('<circle class="one" cx="{}" cy="{}" r="{}"><title>{}</title></circle>').format(
-            _n(100 * said),
-            _n(100 - 100 * right),
-            _n(2 + 4 * (n / most) ** 0.5),
-            f"said {100 * said:.0f}%, right {100 * right:.0f}%, {n} pairs",
+            _n(100 * sure),
+            _n(100 - 100 * share),
+            _n(2 + 4 * (right.n / most) ** 0.5),
+            f"said {100 * sure:.0f}%, right {100 * share:.0f}%, {right.n} pairs",
         )
-        for said, right, n in bins
+        for sure, share, right in told
     ]
-    way = " ".join(f"{_n(100 * said)},{_n(100 - 100 * right)}" for said, right, _ in bins)
+    way = " ".join(f"{_n(100 * sure)},{_n(100 - 100 * share)}" for sure, share, _ in told)
     return Markup(
         '<svg class="reliability" viewBox="-2 -2 104 104" role="img" aria-label="calibration">'
         '<rect class="frame" x="0" y="0" width="100" height="100"/>'
-        '<line class="grid" x1="0" y1="100" x2="100" y2="0"/><polyline class="way" points="{}"/>{}</svg>'
-    ).format(way, Markup("").join(dots))
+        '<line class="grid" x1="0" y1="100" x2="100" y2="0"/>{}<polyline class="way" points="{}"/>{}</svg>'
+    ).format(Markup("").join(ranges), way, Markup("").join(dots))
+
+
+def _wide(said: str, marks: list[Markup], left: int = 0, width: int = 100) -> Markup:
+    """Marks in a strip as wide as its column, with the words for it."""
+    return Markup(
+        '<svg class="interval" viewBox="{} 0 {} 20" preserveAspectRatio="none" role="img" aria-label="{}">'
+        "<title>{}</title>{}</svg>"
+    ).format(left, width, said, said, Markup("").join(marks))
 
 
 def _line(kind: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
-    return Markup('<line class="{}" x1="{}" y1="{}" x2="{}" y2="{}"/>').format(kind, _n(x1), y1, _n(x2), y2)
+    return Markup('<line class="{}" x1="{}" y1="{}" x2="{}" y2="{}"/>').format(kind, _n(x1), _n(y1), _n(x2), _n(y2))
 
 
 def _said(p: Mapping[str, float], names: tuple[str, str]) -> str:

@@ -13,7 +13,7 @@ from evenhand.protocol import Order, Protocol
 from evenhand.verdict import Verdict, read_answer
 from evenhand.web.text import cut
 
-Kind = Literal["ours", "theirs", "answer"]
+PieceKind = Literal["ours", "theirs", "answer"]
 PIECE_LIMIT = 20_000  # characters that a page shows of one piece
 # Stand around an earlier answer while it is put in its place; no template and no answer holds these.
 _OPEN, _CLOSE = "\ue0f0", "\ue0f1"
@@ -23,7 +23,7 @@ _OPEN, _CLOSE = "\ue0f0", "\ue0f1"
 class Piece:
     """A piece of a turn; `left_out` characters of it are not shown."""
 
-    kind: Kind
+    kind: PieceKind
     text: str
     left_out: int = 0
 
@@ -38,7 +38,7 @@ class ShownTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class ConversationView:
     """All turns up to the last answer, the verdicts read off it, and what was done to the prompt on its way."""
 
     turns: tuple[ShownTurn, ...]
@@ -46,8 +46,10 @@ class Conversation:
     notes: tuple[str, ...]
 
 
-def retell(protocol: Protocol, pair: Pair, order: Order, answers: Sequence[Answer], *, raw: bool) -> Conversation:
-    """The conversation of one hearing, up to its last answer, or up to the first question if there is none.
+def retell(
+    protocol: Protocol, pair: Pair, order: Order, answers: Sequence[Answer], *, raw: bool
+) -> ConversationView:
+    """One conversation up to its last answer, or up to the first question if there is none.
 
     >>> protocol = Protocol.load("overall")
     >>> told = retell(protocol, Pair("Hi", "Hello.", "Yo."), "forward", [Answer("A")], raw=False)
@@ -57,7 +59,7 @@ def retell(protocol: Protocol, pair: Pair, order: Order, answers: Sequence[Answe
     ['Hi', 'Hello.', 'Yo.']
     """
     asked = zip(answers, protocol.asks, strict=False)
-    read = [read_answer(answer, ask.dimensions, pair.texts) for answer, ask in asked]
+    read = [read_answer(answer, question.dimensions, pair.texts) for answer, question in asked]
     said = [_OPEN + ", ".join(v.word for v in verdicts) + _CLOSE for verdicts in read]
     turns: list[ShownTurn] = []
     for last in protocol.last_asks(len(answers)):
@@ -70,7 +72,7 @@ def retell(protocol: Protocol, pair: Pair, order: Order, answers: Sequence[Answe
         if answers:
             turns.append(ShownTurn("assistant", (_piece("answer", answers[last].text),)))
     notes = tuple(dict.fromkeys(note for answer in answers for note in answer.notes))
-    return Conversation(tuple(turns), tuple(v for verdicts in read for v in verdicts), notes)
+    return ConversationView(tuple(turns), tuple(v for verdicts in read for v in verdicts), notes)
 
 
 def _mark_common(turns: Sequence[ShownTurn]) -> list[ShownTurn]:
@@ -91,5 +93,5 @@ def _pieces(spans: Sequence[Span]) -> Iterator[Piece]:
                 yield Piece("ours", ours)
 
 
-def _piece(kind: Kind, text: str) -> Piece:
+def _piece(kind: PieceKind, text: str) -> Piece:
     return Piece(kind, *cut(text, PIECE_LIMIT))

@@ -1,7 +1,7 @@
 """The page on which people judge blind, and the owner's page that invites them.
 
 An annotator is told neither the models nor the pair's id nor any verdict; what is A and what is B is decided by
-their own seed. The page only shows what the desk says is open, and the desk alone decides what is taken.
+their own seed. The page only shows what `store.annotation` says is open, which alone decides what is taken.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from evenhand.errors import InputError, TemplateError
 from evenhand.pairs import BY_ITSELF, Pair
 from evenhand.people import People
 from evenhand.protocol import Protocol, built_in_names
-from evenhand.store import Annotator, Store, Task
+from evenhand.store import AnnotationTask, Annotator, Store
 from evenhand.suggest import OtherJudges, suggest
 from evenhand.verdict import LABELS
 from evenhand.votes import votes_on
-from evenhand.web.address import read_number
+from evenhand.web.address import path_number, read_number
 from evenhand.web.guard import Refusal, check_token, cookie
 from evenhand.web.markdown import How, render
 from evenhand.web.site import Site
@@ -50,7 +50,7 @@ def come_in(site: Site, request: Request) -> Response:
     """An annotator's link: it may be used again, until the owner makes another."""
     secret = request.path_params["secret"]
     with site.store() as store:
-        if store.desk.who(secret) is None:
+        if store.annotation.who(secret) is None:
             raise Refusal(403, "This link leads nowhere.", "ask whoever invited you for a new one")
     return cookie(RedirectResponse("/annotate", 303), site.annotator_cookie, secret, days=_KEEP_DAYS)
 
@@ -59,21 +59,21 @@ def show_task(site: Site, request: Request) -> Response:
     """The pair that is to be labelled now."""
     with site.store() as store:
         who, session = site.annotator(request, store)
-        task = store.desk.next(who.name)
-        facts: dict[str, Any] = {
+        task, show = store.annotation.next(who.name), _how(request)
+        context: dict[str, object] = {
             "who": who,
-            "last": store.desk.last(who.name),
+            "last": store.annotation.last(who.name),
             "is_owner": site.is_owner(request),
             "reasons": REASONS,
-            "show": _how(request),
+            "show": show,
         }
         if task is None:
-            return site.page("finished.html", request, facts, session=session)
-        facts |= _task_facts(store, who, task, facts["show"])
-    return site.page("annotate.html", request, facts, session=session)
+            return site.page("finished.html", request, context, session=session)
+        context |= _task_context(store, who, task, show)
+    return site.page("annotate.html", request, context, session=session)
 
 
-def _task_facts(store: Store, who: Annotator, task: Task, how: str) -> dict[str, Any]:
+def _task_context(store: Store, who: Annotator, task: AnnotationTask, how: str) -> dict[str, object]:
     pair = _pair_of(store, task)
     rubric = {"text": "", "questions": {}, **json.loads(who.rubric)}
     open_now = next(name for name in who.dimensions if name not in task.said)
@@ -89,7 +89,7 @@ def _task_facts(store: Store, who: Annotator, task: Task, how: str) -> dict[str,
     }
 
 
-def _pair_of(store: Store, task: Task) -> Pair:
+def _pair_of(store: Store, task: AnnotationTask) -> Pair:
     number = store.pages.number(task.pair)
     pair = store.pages.pair(number) if number is not None else None
     if pair is None:
@@ -108,7 +108,8 @@ def show_task_text(site: Site, request: Request) -> Response:
     """One text of a pair on the annotator's list, whole and as it is."""
     with site.store() as store:
         who, _ = site.annotator(request, store)
-        task = store.desk.task(who.name, min(int(request.path_params["place"]), 2**63 - 1))
+        place = path_number(request.path_params["place"])
+        task = None if place is None else store.annotation.task(who.name, place)
         if task is None:
             raise Refusal(404, "There is no such pair on this list.")
         pair = _pair_of(store, task)
@@ -121,10 +122,10 @@ def show_said(site: Site, request: Request) -> Response:
     with site.store() as store:
         who, session = site.annotator(request, store)
         page = read_number("page", request.query_params.get("page", ""), 1, least=1, most=10**6)
-        tasks = store.desk.done(who.name, page)
+        tasks = store.annotation.done(who.name, page)
         rows = [(task, _pair_of(store, task).instruction[:160]) for task in tasks]
-    facts = {"who": who, "rows": rows, "page": page, "is_owner": site.is_owner(request)}
-    return site.page("said.html", request, facts, session=session)
+    context = {"who": who, "rows": rows, "page": page, "is_owner": site.is_owner(request)}
+    return site.page("said.html", request, context, session=session)
 
 
 def say(site: Site, request: Request, form: Form) -> Response:
@@ -136,7 +137,7 @@ def say(site: Site, request: Request, form: Form) -> Response:
         if label not in LABELS:
             raise InputError(f"the verdict is {label[:40]!r}", hint="A, B or tie")
         place = read_number("place", _field(form, "place"), 0)
-        said = store.desk.say(
+        said = store.annotation.say(
             who.name,
             place,
             _field(form, "dimension"),
@@ -157,7 +158,7 @@ def skip(site: Site, request: Request, form: Form) -> Response:
             raise InputError("a pair is passed over for a reason", hint=f"one of: {', '.join(REASONS)}")
         note = _note(form)
         place = read_number("place", _field(form, "place"), 0)
-        store.desk.skip(who.name, place, f"{reason}: {note}" if note else reason, seconds=_seconds(form))
+        store.annotation.skip(who.name, place, f"{reason}: {note}" if note else reason, seconds=_seconds(form))
     return _answer(request, {"saved": True})
 
 
@@ -167,7 +168,7 @@ def undo(site: Site, request: Request, form: Form) -> Response:
         who, session = site.annotator(request, store)
         check_token(session, dict(form))
         expected = (read_number("place", _field(form, "place"), 0), _field(form, "dimension"))
-        if store.desk.undo(who.name, expected) is None:
+        if store.annotation.undo(who.name, expected) is None:
             raise InputError("there is nothing to take back")
     return _answer(request, {"saved": True})
 
@@ -177,14 +178,14 @@ def again(site: Site, request: Request, form: Form) -> Response:
     with site.store() as store:
         who, session = site.annotator(request, store)
         check_token(session, dict(form))
-        store.desk.again(who.name, read_number("place", _field(form, "place"), 0))
+        store.annotation.again(who.name, read_number("place", _field(form, "place"), 0))
     return _answer(request, {"saved": True})
 
 
-def _answer(request: Request, facts: Mapping[str, Any]) -> Response:
+def _answer(request: Request, told: Mapping[str, bool]) -> Response:
     """For our script in JSON; for a browser without it, the page with what is open now."""
     if "application/json" in request.headers.get("accept", ""):
-        return JSONResponse(dict(facts))
+        return JSONResponse(dict(told))
     return RedirectResponse("/annotate", 303)
 
 
@@ -221,15 +222,15 @@ def show_people(site: Site, request: Request) -> Response:
 def _people_page(
     site: Site, request: Request, store: Store, session: str, *, link: str = "", name: str = ""
 ) -> Response:
-    facts = {
-        "annotators": store.desk.annotators(),
+    context = {
+        "annotators": store.annotation.annotators(),
         "spoken": store.labels.annotators(),
         "choices": [(key, about) for key, (about, _, _) in _choices(store).items()],
         "pairs": store.pages.totals()["pairs"],
         "link": link,
         "name": name,
     }
-    return site.page("people.html", request, facts, session=session)
+    return site.page("people.html", request, context, session=session)
 
 
 def invite(site: Site, request: Request, form: Form) -> Response:
@@ -246,10 +247,10 @@ def invite(site: Site, request: Request, form: Form) -> Response:
         count = read_number("pairs", _field(form, "count"), 50, least=1, most=100_000)
         shared = read_number("shared pairs", _field(form, "shared"), 0)
         seed = read_number("seed", _field(form, "seed"), secrets.randbelow(1_000_000))
-        secret = store.desk.invite(
+        secret = store.annotation.invite(
             name, dimensions=dimensions, seed=seed, protocol=asked, rubric=json.dumps(rubric)
         )
-        store.desk.assign(name, count=count, shared=shared, first=_suggested(store, form, count))
+        store.annotation.assign(name, count=count, shared=shared, first=_suggested(store, form, count))
         if _field(form, "here"):
             return cookie(RedirectResponse("/annotate", 303), site.annotator_cookie, secret, days=_KEEP_DAYS)
         return _people_page(site, request, store, session, link=f"{site.base}/a/{secret}", name=name)
@@ -261,7 +262,7 @@ def renew(site: Site, request: Request, form: Form) -> Response:
     check_token(session, dict(form))
     with site.store() as store:
         who = _annotator(store, _field(form, "name"))
-        secret = store.desk.renew(who.name)
+        secret = store.annotation.renew(who.name)
         if _field(form, "here"):
             return cookie(RedirectResponse("/annotate", 303), site.annotator_cookie, secret, days=_KEEP_DAYS)
         return _people_page(site, request, store, session, link=f"{site.base}/a/{secret}", name=who.name)
@@ -274,12 +275,12 @@ def give_more(site: Site, request: Request, form: Form) -> Response:
     with site.store() as store:
         who = _annotator(store, _field(form, "name"))
         count = read_number("pairs", _field(form, "count"), 20, least=1, most=100_000)
-        store.desk.assign(who.name, count=count, shared=count if _field(form, "shared") else 0)
+        store.annotation.assign(who.name, count=count, shared=count if _field(form, "shared") else 0)
     return RedirectResponse("/people", 303)
 
 
 def _annotator(store: Store, name: str) -> Annotator:
-    who = store.desk.annotator(name)
+    who = store.annotation.annotator(name)
     if who is None:
         raise Refusal(404, "Nobody of that name was invited.")
     return who
@@ -312,18 +313,20 @@ def rubric_of(protocol: Protocol) -> dict[str, Any]:
     >>> rubric_of(Protocol.load("chained"))["questions"]["format"]
     'Best on format: A, B, or tie?'
     """
-    compared = [ask for ask in protocol.asks if ask.dimensions[0] not in BY_ITSELF]
-    before = dict.fromkeys(turn for ask in compared for turn in protocol.turns[ask.start : ask.turns])
+    compared = [question for question in protocol.asks if question.dimensions[0] not in BY_ITSELF]
+    before = dict.fromkeys(
+        turn for question in compared for turn in protocol.turns[question.start : question.turns]
+    )
     said = [
         "".join(piece for piece in turn.pieces if isinstance(piece, str))
         for turn in before
         if turn.role == "system"
     ]
     questions: dict[str, str] = {}
-    for ask in compared:
-        closing = protocol.turns[ask.turns - 1].pieces[-1]
+    for question in compared:
+        closing = protocol.turns[question.turns - 1].pieces[-1]
         line = closing.rstrip().rsplit("\n", 1)[-1] if isinstance(closing, str) else ""
-        questions |= {name: line for name in ask.dimensions if line and len(ask.dimensions) == 1}
+        questions |= {name: line for name in question.dimensions if line and len(question.dimensions) == 1}
     return {"text": "\n\n".join(said), "questions": questions}
 
 

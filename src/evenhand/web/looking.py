@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlencode
 
@@ -11,26 +12,25 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from evenhand.errors import InputError, TemplateError
-from evenhand.judge import Judgment
-from evenhand.pairs import Pair
+from evenhand.pairs import Pair, Side
 from evenhand.people import People
 from evenhand.protocol import ORDERS, Order, Protocol
-from evenhand.rankings import bouts_of, ranking_facts
-from evenhand.store import JudgeRow, Store, View
+from evenhand.results.pair_outcome import outcomes_from
+from evenhand.store import HumanLabel, JudgeRow, Store, View
 from evenhand.store.pages import ONLY, PAGE_SIZE, SORTS
-from evenhand.verdict import SIDES, Finding
-from evenhand.web.address import MOST_TEXT, dimensions_of, narrowed, read_number, read_view, write_view
-from evenhand.web.agreeing import TRUST, cards, reliability
-from evenhand.web.conversation import Conversation, retell
+from evenhand.web.address import MOST_TEXT, dimensions_of, narrowed, path_number, read_number, read_view, write_view
+from evenhand.web.agreeing import cards
+from evenhand.web.conversation import ConversationView, retell
 from evenhand.web.differences import mark_differences
 from evenhand.web.guard import Refusal
 from evenhand.web.markdown import How, render
-from evenhand.web.overview import JudgeFacts, overview, win_matrix
+from evenhand.web.outcome_view import OutcomeView, outcome_views
+from evenhand.web.overview import JudgeOverview, ModelsOverview, models_overview, overview
 from evenhand.web.site import Site
 
 SHOWS = ("markdown", "text", "differences")
 _SORT_WORDS = {
-    "doubt": "most doubtful first",
+    "uncertain": "most uncertain first",
     "sure": "surest first",
     "gap": "largest difference in length first",
     "entry": "as they came",
@@ -45,74 +45,56 @@ _ONLY_WORDS = {
 
 
 def show_overview(site: Site, request: Request) -> Response:
-    """Judges, win rates, models, effects."""
+    """Judges, win rates, models, biases."""
     session = site.owner(request)
-    found = site.figure(
-        ("overview",), site.generation, lambda own: (overview(own, site.clusters), own.pages.models())
-    )
+    found = site.figure(("overview",), lambda own: (overview(own), own.pages.models()))
     judges, models = found.value or ([], [])
     with site.store() as store:
-        facts: dict[str, Any] = {
-            "judges": judges,
-            "counting": found.value is None,
-            "fresh": found.fresh,
-            "totals": store.pages.totals(),
-            "waiting": store.findings.waiting(),
-            "models": models,
-            "write_view": write_view,
-            "View": View,
-            "meeting": None,
-            **_beside_people(site, store, judges),
-        }
-        if judges and len(models) > 2:
-            facts["meeting"] = _meeting(site, store, request, [item.judge for item in judges])
-    return site.page("overview.html", request, facts, session=session)
-
-
-def _beside_people(site: Site, store: Store, judges: list[JudgeFacts]) -> dict[str, Any]:
-    """The cards by judge, where people have labelled; counted aside, and this page does not wait for them."""
-    spoken = [item.judge.id for item in judges if any(row.counts.known for row in item.dimensions)]
-    found = cards(site, store, patience=site.patience / 3) if spoken else None
-    known = {item.judge.id: item.cards for item in found.value.judges} if found and found.value else {}
-    return {
-        "cards": known,
-        "uncounted": [number for number in spoken if number not in known],
-        "trust": TRUST,
-        "reliability": reliability,
+        totals = store.pages.totals()
+    context: dict[str, object] = {
+        "judges": judges,
+        "counting": found.value is None,
+        "fresh": found.fresh,
+        "totals": totals,
+        "models": models,
+        "write_view": write_view,
+        "View": View,
+        "compared": _compared(site, request, judges) if judges and len(models) > 2 else None,
+        **_beside_people(site, judges),
     }
+    return site.page("overview.html", request, context, session=session)
 
 
-def _meeting(site: Site, store: Store, request: Request, judges: list[JudgeRow]) -> dict[str, Any]:
-    """Win matrix and ranking of the judge and dimension that the address names."""
-    view = read_view(request.query_params.multi_items(), judges[::-1])
-    models, cells = win_matrix(store.pages.matches(view.judge, view.dimension))
-    row = _named(judges, view.judge)
-    ranking = site.figure(
+def _beside_people(site: Site, judges: list[JudgeOverview]) -> dict[str, object]:
+    """The cards by judge, where people have labelled; counted aside, and this page does not wait for them."""
+    labelled = [
+        item.judge.id for item in judges if any(found.agreement for found in item.summary.dimensions.values())
+    ]
+    found = cards(site, patience=site.patience / 3) if labelled else None
+    known = {item.judge.id: item.cards for item in found.value.judges} if found and found.value else {}
+    return {"cards": known, "uncounted": [number for number in labelled if number not in known]}
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedModels:
+    """The part of the overview that compares models: what was chosen, what may be chosen, and what came out."""
+
+    view: View
+    choices: list[tuple[JudgeRow, str]]
+    found: ModelsOverview | None  # None while it is being counted
+
+
+def _compared(site: Site, request: Request, judges: list[JudgeOverview]) -> ComparedModels:
+    """The models by the judge and dimension that the address names."""
+    rows = [item.judge for item in judges]
+    view = read_view(request.query_params.multi_items(), rows[::-1])
+    row = _named(rows, view.judge)
+    found = site.figure(
         ("ranking", view.judge, view.dimension),
-        store.pages.state(),
-        lambda own: _ranking(own, row, view.dimension),
+        lambda own: models_overview(own, row, view.dimension),
         patience=site.patience / 3,
     )
-    return {
-        "ranking": ranking.value,
-        "view": view,
-        "models": models[:30],
-        "left_out": max(0, len(models) - 30),
-        "cells": cells,
-        "choices": [(judge, name) for judge in judges for name in dimensions_of(judge)],
-    }
-
-
-def _ranking(store: Store, judge: JudgeRow, dimension: str) -> dict[str, Any]:
-    """Strengths with intervals and groups, or the sentence that says why there are none."""
-    try:
-        facts = ranking_facts(bouts_of(store.judgments(judge), dimension).ranking())
-    except InputError as fault:
-        return {"models": [], "why": str(fault), "warnings": []}
-    ends = [
-        x for model in facts["models"] for x in (model["low"], model["high"], model["strength"]) if x is not None
-    ]
-    return {**facts, "why": "", "least": min(ends, default=0.0), "most": max(ends, default=1.0)}
+    return ComparedModels(view, [(judge, name) for judge in rows for name in dimensions_of(judge)], found.value)
 
 
 def show_pairs(site: Site, request: Request) -> Response:
@@ -126,7 +108,7 @@ def show_pairs(site: Site, request: Request) -> Response:
         count = store.pages.count(view)
         pages = max(1, -(-count // PAGE_SIZE))
         page = min(read_number("page", request.query_params.get("page", ""), 1, least=1), pages)
-        facts = {
+        context = {
             "view": view,
             "judges": judges,
             "judge": _named(judges, view.judge),
@@ -136,7 +118,7 @@ def show_pairs(site: Site, request: Request) -> Response:
             "page": page,
             "pages": pages,
             "fields": store.pages.fields(),
-            "waiting": store.findings.waiting(),
+            "unfinished": store.unfinished(_named(judges, view.judge)),
             "sorts": [(name, _SORT_WORDS[name]) for name in SORTS],
             "only": [(name, _ONLY_WORDS[name]) for name in ONLY],
             "sides": store.pages.sides(),
@@ -144,11 +126,11 @@ def show_pairs(site: Site, request: Request) -> Response:
             "write_view": write_view,
             "narrowed": narrowed,
         }
-    return site.page("pairs.html", request, facts, session=session)
+    return site.page("pairs.html", request, context, session=session)
 
 
 def show_all_pairs(site: Site, request: Request) -> Response:
-    """Every pair, heard by a judge or not."""
+    """Every pair, judged or not."""
     session = site.owner(request)
     with site.store() as store:
         return _all_pairs(site, request, store, session)
@@ -159,9 +141,16 @@ def _all_pairs(site: Site, request: Request, store: Store, session: str) -> Resp
     wanted = read_number("page", request.query_params.get("page", ""), 1, least=1)
     count, rows = store.pages.all_pairs(text, wanted)
     pages = max(1, -(-count // PAGE_SIZE))
-    facts = {"text": text, "rows": rows, "count": count, "page": min(wanted, pages), "pages": pages}
-    facts |= {"judges": store.judges(counted=False), "query": lambda **more: urlencode({"q": text, **more})}
-    return site.page("all_pairs.html", request, facts, session=session)
+    context = {
+        "text": text,
+        "rows": rows,
+        "count": count,
+        "page": min(wanted, pages),
+        "pages": pages,
+        "judges": store.judges(counted=False),
+        "query": lambda **more: urlencode({"q": text, **more}),
+    }
+    return site.page("all_pairs.html", request, context, session=session)
 
 
 def show_pair(site: Site, request: Request) -> Response:
@@ -173,22 +162,18 @@ def show_pair(site: Site, request: Request) -> Response:
         judges = store.judges(counted=False)
         bare = not judges or "all" in request.query_params  # from the list that knows of no judge
         view = read_view(request.query_params.multi_items(), judges) if judges else View(0, "")
-        heard = [
-            (judge, judgment) for judge in reversed(judges) if (judgment := store.judgment(judge, number, pair))
-        ]
-        heard.sort(key=lambda item: item[0].id != view.judge)  # the judge of the list stands first
-        facts = {
+        context = {
             "number": number,
             "pair": pair,
             "place": store.pages.place_among_all(number) if bare else store.pages.place(view, number),
             "list": "/pairs/all" if bare else f"/pairs?{write_view(view)}",
             "query": lambda **more: _same_list(view, bare, more),
-            "judgments": [_judgment_facts(judge, judgment) for judge, judgment in heard],
+            "judged": _judged(store, judges, view.judge, number, pair),
             "people": _people(store, pair),
             **_texts(pair, request.query_params.get("show", "markdown")),
-            **_conversation(store, judges, view.judge, number, pair, request.query_params.get("heard", "")),
+            **_conversation(store, judges, view.judge, number, pair, request.query_params.get("order", "")),
         }
-    return site.page("pair.html", request, facts, session=session)
+    return site.page("pair.html", request, context, session=session)
 
 
 def show_text(site: Site, request: Request) -> Response:
@@ -210,8 +195,8 @@ def find_pair(site: Site, request: Request) -> Response:
 
 
 def _number(request: Request) -> int:
-    number = int(request.path_params["number"])
-    if number >= 2**63:  # more than a database can count to
+    number = path_number(request.path_params["number"])
+    if number is None:
         raise Refusal(404, "There is no such pair.")
     return number
 
@@ -227,7 +212,7 @@ def _named(judges: list[JudgeRow], number: int) -> JudgeRow:
     return next(judge for judge in judges if judge.id == number)
 
 
-def _texts(pair: Pair, show: str) -> dict[str, Any]:
+def _texts(pair: Pair, show: str) -> dict[str, object]:
     """The three texts as the address wants them."""
     if show not in SHOWS:
         raise InputError(f"show is {show[:40]!r}", hint=f"one of {', '.join(SHOWS)}")
@@ -244,38 +229,42 @@ def _texts(pair: Pair, show: str) -> dict[str, Any]:
     }
 
 
-def _judgment_facts(judge: JudgeRow, judgment: Judgment) -> dict[str, Any]:
-    return {"judge": judge, "rows": [_finding_facts(finding) for finding in judgment.findings.values()]}
+@dataclass(frozen=True, slots=True)
+class JudgedPair:
+    """What one judge said of a pair."""
+
+    judge: JudgeRow
+    outcomes: tuple[OutcomeView, ...]
 
 
-def _finding_facts(finding: Finding) -> dict[str, Any]:
-    masses = [verdict.mass for verdict in finding.orders.values() if verdict.mass is not None]
-    return {
-        "finding": finding,
-        "orders": [
-            (order, verdict, finding.heard(order), finding.p_heard(order) or _hard(finding.heard(order)))
-            for order in ORDERS
-            if (verdict := finding.orders.get(order))
-        ],
-        "mass": min(masses, default=None),
-    }
+def _judged(store: Store, judges: list[JudgeRow], first: int, number: int, pair: Pair) -> list[JudgedPair]:
+    """What each judge said of a pair; the judge of the list stands first, then the newest."""
+    found = [
+        JudgedPair(judge, outcome_views(judgment, outcomes_from(store.pages.outcomes(judge.id, number))))
+        for judge in reversed(judges)
+        if (judgment := store.judgment(judge, number, pair))
+    ]
+    return sorted(found, key=lambda item: item.judge.id != first)
 
 
-def _hard(side: str | None) -> dict[str, float] | None:
-    return None if side is None else {name: float(name == side) for name in SIDES}
+@dataclass(frozen=True, slots=True)
+class PairVotes:
+    """Who said what of a pair, by dimension; their notes, and who passed over it."""
+
+    votes: Mapping[str, Mapping[str, Side]]
+    names: list[str]
+    notes: list[HumanLabel]
+    skipped: list[str]
 
 
-def _people(store: Store, pair: Pair) -> dict[str, Any]:
-    """Who said what of this pair, by dimension; and their notes."""
-    votes = People(store).votes(pair)
-    kept = store.labels.of(pair.key)
-    return {
-        "dimensions": list(votes),
-        "names": sorted({who for said in votes.values() for who in said}),
-        "votes": votes,
-        "notes": [label for label in kept if label.note],
-        "skipped": sorted({label.annotator for label in kept if label.side is None}),
-    }
+def _people(store: Store, pair: Pair) -> PairVotes:
+    votes, kept = People(store).votes(pair), store.labels.of(pair.key)
+    return PairVotes(
+        votes,
+        sorted({who for said in votes.values() for who in said}),
+        [label for label in kept if label.note],
+        sorted({label.annotator for label in kept if label.side is None}),
+    )
 
 
 def _same_list(view: View, bare: bool, more: Mapping[str, Any]) -> str:
@@ -286,22 +275,20 @@ def _same_list(view: View, bare: bool, more: Mapping[str, Any]) -> str:
 
 
 def _conversation(
-    store: Store, judges: list[JudgeRow], wanted: int, number: int, pair: Pair, heard: str
-) -> dict[str, Any]:
+    store: Store, judges: list[JudgeRow], wanted: int, number: int, pair: Pair, chosen: str
+) -> dict[str, object]:
     """What the judge of the list saw and said, in the order that the address wants."""
-    if heard not in ("", *ORDERS):
-        raise InputError(f"heard is {heard[:40]!r}", hint=f"one of {', '.join(ORDERS)}")
+    if chosen not in ("", *ORDERS):
+        raise InputError(f"order is {chosen[:40]!r}", hint=f"one of {', '.join(ORDERS)}")
     if not judges:
         return {"told": None, "opened": False, "order": ""}
     judge = _named(judges, wanted)
-    there = [order for order in ORDERS if store.pages.hearing(judge.id, number, order) is not None]
-    order = cast("Order", heard or (there[0] if there else ORDERS[0]))
-    hearing = store.pages.hearing(judge.id, number, order)
-    told: Conversation | None = None
-    if hearing is not None:
-        with suppress(
-            TemplateError
-        ):  # of a template that today's reader does not understand there is nothing to tell
+    there = [order for order in ORDERS if store.pages.conversation(judge.id, number, order) is not None]
+    order = cast("Order", chosen or (there[0] if there else ORDERS[0]))
+    conversation = store.pages.conversation(judge.id, number, order)
+    told: ConversationView | None = None
+    if conversation is not None:
+        with suppress(TemplateError):  # a template that today's reader does not understand cannot be retold
             protocol = Protocol.parse(judge.template, name=judge.protocol)
-            told = retell(protocol, pair, order, store.answers(hearing), raw=judge.raw_markup)
-    return {"told": told, "order": order, "orders": there, "opened": bool(heard), "judge": judge}
+            told = retell(protocol, pair, order, store.answers(conversation), raw=judge.raw_markup)
+    return {"told": told, "order": order, "orders": there, "opened": bool(chosen), "judge": judge}

@@ -15,7 +15,6 @@ from evenhand.web.app import make_app
 from evenhand.web.guard import Door, own_hosts
 from evenhand.web.site import Site
 
-_FIRST_LOOK_SECONDS = 3.0
 _SHORTEST_PASSWORD = 8
 
 
@@ -65,15 +64,15 @@ def serve(
 def open_site(
     db: Path, address: Address, port: int, password: str = "", ready: Callable[[str, bool], None] | None = None
 ) -> Site:
-    """The site of a database, its lists brought up to date as far as a few seconds reach."""
+    """The site of a database; one of an older version is brought up to date first."""
     host = f"[{address.host}]" if ":" in address.host else address.host
     shown = address.names[0] if address.names else host
     base = f"http://{shown}:{port}"
     door = Door(password, (lambda link: ready(f"{base}/enter/{link}", False)) if ready is not None else None)
     names = address.names if address.is_local else (*address.names, host)
     site = Site(db, port, door, base, own_hosts(port, names))
-    site.absorb(_FIRST_LOOK_SECONDS)
-    return site
+    with site.store():  # opened once now, so that a fault is told before anybody looks
+        return site
 
 
 def listen(address: Address) -> socket.socket:

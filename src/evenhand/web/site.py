@@ -1,8 +1,7 @@
-"""What all pages share: the database, the templates, the owner's door, and the one who keeps the lists fresh."""
+"""What all pages share: the database, the templates, the owner's door, and results that are counted aside."""
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 import time
@@ -18,18 +17,12 @@ from starlette.responses import HTMLResponse, Response
 
 from evenhand import __version__
 from evenhand.errors import EvenhandError
-from evenhand.pairs import Pair, Side
-from evenhand.people import People
 from evenhand.store import Annotator, Store
 from evenhand.store.words import WordIndex
-from evenhand.votes import label_of
 from evenhand.web.guard import Door, Refusal, form_token
-from evenhand.web.overview import Clusters
 from evenhand.web.templating import make_environment
 
 _IDLE_SECONDS = 0.5
-_AFTER_FAULT_SECONDS = 10.0
-log = logging.getLogger(__name__)
 _MOST_STORES = 8
 T = TypeVar("T")
 
@@ -71,9 +64,8 @@ class Site:
     _stop: threading.Event = field(default_factory=threading.Event)
     patience: float = 1.5  # seconds that a page waits for a figure before it says that it is being counted
     words: WordIndex | None = None  # made when the server starts
-    clusters: Clusters = field(default_factory=Clusters)  # figures are counted one at a time, and share it
-    generation: int = 0  # of the lists: another number whenever they have changed
-    _keepers: list[threading.Thread] = field(default_factory=list)
+    _watcher: Store | None = None  # a connection that never writes, and so notices all that is written
+    _indexing: threading.Thread | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _figures: dict[Hashable, _Count] = field(default_factory=dict)
     _one_figure: threading.Lock = field(default_factory=threading.Lock)  # counting takes a core
@@ -108,32 +100,18 @@ class Site:
             finally:
                 self._stores.put(store)
 
-    def absorb(self, seconds: float) -> int:
-        """Bring the lists up to date, for so many seconds at most; how many hearings are left."""
-        end = time.monotonic() + seconds
-        with self.store() as store:
-            while time.monotonic() < end and store.findings.absorb(known=known(store)):
-                self.generation += 1
-                time.sleep(0.002)  # a run that waits for the lock gets it
-            return store.findings.waiting()
+    def version(self) -> int:
+        """Another number whenever something was written to the file, by this server or anybody else."""
+        with self._lock:
+            if self._watcher is None:
+                self._watcher = Store(self.db)
+            return self._watcher.pages.version()
 
     def start(self) -> None:
-        """Keep the lists and the index fresh in the background, while runs write to the same file."""
+        """Keep the index of words fresh in the background, while runs write to the same file."""
         self.words = words = WordIndex()
-        for work, name in ((self._keep, "lists"), (lambda: self._learn(words), "words")):
-            thread = threading.Thread(target=work, name=name, daemon=True)
-            thread.start()
-            self._keepers.append(thread)
-
-    def _keep(self) -> None:
-        pause = _IDLE_SECONDS
-        while not self._stop.wait(pause):
-            pause = _IDLE_SECONDS
-            try:
-                self.absorb(5.0)
-            except EvenhandError as fault:  # a full disk, say: the pages go on with what is there
-                log.warning("the lists cannot be brought up to date: %s", fault)
-                pause = _AFTER_FAULT_SECONDS
+        self._indexing = threading.Thread(target=lambda: self._learn(words), name="words", daemon=True)
+        self._indexing.start()
 
     def _learn(self, words: WordIndex) -> None:
         """Take new pairs into the index that searches ask; it rests as long as it works: others come first."""
@@ -149,21 +127,22 @@ class Site:
     def close(self) -> None:
         """Stop, and close the database."""
         self._stop.set()
-        for thread in self._keepers:
-            thread.join()
+        if self._indexing is not None:
+            self._indexing.join()
         if self.words is not None:
             self.words.close()
+        if self._watcher is not None:
+            self._watcher.close()
         while not self._stores.empty():
             self._stores.get_nowait().close()
 
-    def figure(
-        self, name: Hashable, state: Hashable, make: Callable[[Store], T], *, patience: float | None = None
-    ) -> Figure[T]:
+    def figure(self, name: Hashable, make: Callable[[Store], T], *, patience: float | None = None) -> Figure[T]:
         """Something that looks at all there is: counted once for each state of the file, in a thread of its own.
 
         Whoever asks waits a moment for it. After that they have what was counted before, while a run goes on
         writing; or nothing yet, and the page says so.
         """
+        state = self.version()
         with self._lock:
             count = self._figures.get(name, _Count())
             if count.made.done() and count.state != state:  # never two counts of one thing at once
@@ -204,7 +183,7 @@ class Site:
     def annotator(self, request: Request, store: Store) -> tuple[Annotator, str]:
         """Who labels, and their session; or a refusal."""
         secret = request.cookies.get(self.annotator_cookie, "")
-        who = store.desk.who(secret) if secret else None
+        who = store.annotation.who(secret) if secret else None
         if who is None:
             raise Refusal(403, "This page needs an annotator's link.", "ask whoever invited you for a new one")
         return who, secret
@@ -212,24 +191,10 @@ class Site:
     # -- pages -----------------------------------------------------------------------------------
 
     def page(
-        self, name: str, request: Request, facts: Mapping[str, Any], *, session: str = "", status: int = 200
+        self, name: str, request: Request, context: Mapping[str, object], *, session: str = "", status: int = 200
     ) -> Response:
-        """A page made of a template and facts."""
+        """A page made of a template and what it shows."""
         html = self.templates.get_template(name).render(
-            **facts, token=form_token(session) if session else "", path=request.url.path, version=__version__
+            **context, token=form_token(session) if session else "", path=request.url.path, version=__version__
         )
         return HTMLResponse(html, status)
-
-
-def known(store: Store) -> Callable[[Pair, str], Side | None]:
-    """What people say of a pair's dimension; the votes are looked up once for all its dimensions."""
-    people = People(store)
-    last: tuple[str, dict[str, dict[str, Side]]] = ("", {})
-
-    def say(pair: Pair, dimension: str) -> Side | None:
-        nonlocal last
-        if last[0] != pair.key:
-            last = (pair.key, people.votes(pair))
-        return label_of(last[1], dimension)
-
-    return say

@@ -34,7 +34,8 @@ def make_environment(*packages: str) -> Environment:
         "plural": lambda n, one, many="": one if n == 1 else many or f"{one}s",
     }
     environment.filters.update(filters)
-    environment.globals.update(bar=charts.bar, interval=charts.interval, span=charts.span)
+    drawn = (charts.bar, charts.interval, charts.leaning, charts.span, charts.reliability)
+    environment.globals.update({chart.__name__: chart for chart in drawn})
     return environment
 
 

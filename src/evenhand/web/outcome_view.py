@@ -1,0 +1,54 @@
+"""The outcome of a pair as it is kept, beside what the judge said in each order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from evenhand.judge import Judgment
+from evenhand.pairs import Side
+from evenhand.protocol import ORDERS, Order
+from evenhand.results.pair_outcome import PairOutcome
+from evenhand.verdict import SIDES, Finding
+
+
+@dataclass(frozen=True, slots=True)
+class OrderView:
+    """One order: the word that was said, the side it stands for, how sure the judge was."""
+
+    order: Order
+    word: str
+    side: Side | None
+    p: Mapping[Side, float] | None
+    mass: float | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeView:
+    """One dimension of a pair; `outcome` is None while its conversations go on."""
+
+    dimension: str
+    outcome: PairOutcome | None
+    orders: Mapping[Order, OrderView]
+
+
+def outcome_views(judgment: Judgment, stored: Mapping[str, PairOutcome]) -> tuple[OutcomeView, ...]:
+    """Every dimension of a pair: what is stored of it, and what was said."""
+    return tuple(
+        OutcomeView(name, stored.get(name), dict(_orders(said))) for name, said in judgment.findings.items()
+    )
+
+
+def _orders(said: Finding) -> Iterator[tuple[Order, OrderView]]:
+    for order in ORDERS:
+        verdict = said.orders.get(order)
+        if verdict is not None:
+            side = said.heard(order)
+            p = said.p_heard(order) or _certain(side)
+            reason = None if side else verdict.invalid or "invalid"
+            yield order, OrderView(order, verdict.word, side, p, verdict.mass, reason)
+
+
+def _certain(side: Side | None) -> dict[Side, float] | None:
+    return None if side is None else {name: float(name == side) for name in SIDES}
