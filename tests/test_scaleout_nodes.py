@@ -1,4 +1,4 @@
-"""A cluster of two nodes, one of which is killed in the middle of a run: no outcome is missing, and none counts twice."""
+"""Two nodes, one of which is killed in the middle of a run: no outcome is missing, and none counts twice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.ray
 
 PAIRS = 600
 TIME_LIMIT = 120.0
-# On loopback alone, and not giving way to whatever else runs here; a node that is gone is missed within a second or two.
+# On loopback alone, and not giving way to whatever else runs here. A node that is gone is missed within seconds.
 SETTINGS = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 HEALTH = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 300, "health_check_failure_threshold": 3}
 
