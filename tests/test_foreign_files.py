@@ -61,11 +61,11 @@ def test_a_database_of_another_program_is_refused_and_left_as_it_is(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     db = make(tmp_path / "shop.db")
-    before, files = db.read_bytes(), sorted(os.listdir(tmp_path))
+    before, files = db.read_bytes(), sorted(tmp_path.iterdir())
     done = evenhand(*command.split(), "--db", db, code=4 if command == "gate" else 1)
     assert "a database of another program" in done.stderr + done.stdout
     assert db.read_bytes() == before
-    assert sorted(os.listdir(tmp_path)) == files
+    assert sorted(tmp_path.iterdir()) == files
 
 
 def test_a_foreign_database_that_is_open_elsewhere_is_left_alone(tmp_path: Path) -> None:

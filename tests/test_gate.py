@@ -20,14 +20,15 @@ from hypothesis import strategies as st
 
 from conftest import LoopThread
 from evenhand import Judge, Pair, ScriptedEngine
-from evenhand.decision import Decider, Standing, replay
+from evenhand.columns import blocks_of
 from evenhand.engines.base import Answer
 from evenhand.engines.catalog import ModelFile
 from evenhand.errors import InputError
-from evenhand.gate import HOPELESS, Gate, GateResult
 from evenhand.judge import Judgment
 from evenhand.pairs import pair_from
 from evenhand.protocol import Prompt
+from evenhand.results.decision import Decider, RunningRate, replay
+from evenhand.results.gate import HOPELESS, Gate, GateResult
 from evenhand.shuffle import Shuffle
 from evenhand.stats.sequence import Bounds
 from misbehaving_server import Behaviour, Body, Server, fails, says
@@ -350,7 +351,7 @@ def cases(sizes: Sequence[int], sides: Sequence[str]) -> tuple[list[Pair], dict[
     return pairs, said
 
 
-def standing_of(pairs: Sequence[Pair], judgments: Sequence[Judgment]) -> Standing:
+def standing_of(pairs: Sequence[Pair], judgments: Sequence[Judgment]) -> RunningRate:
     decider = Decider("overall")
     list(decider.watch(pairs))
     for judgment in judgments:
@@ -415,7 +416,7 @@ def test_a_replay_in_any_order_of_rows_is_the_same() -> None:
     found = []
     for rows in (judgments, judgments[::-1]):
         decider = Decider("overall")
-        replay(rows, decider, seed=3)
+        replay(blocks_of(rows), decider, seed=3)
         found.append(decider.standing)
     assert found[0] == found[1]
     assert (found[0].pairs, found[0].instructions) == (8, 5)
@@ -424,7 +425,7 @@ def test_a_replay_in_any_order_of_rows_is_the_same() -> None:
 def test_a_margin_is_a_share_below_one_half() -> None:
     with pytest.raises(InputError):
         Gate(0.5)
-    result = GateResult(Gate(0.0), Standing("overall", Bounds(None, 0, 1, 0), 0, 0), ("1", "2"), 5, 0)
+    result = GateResult(Gate(0.0), RunningRate("overall", Bounds(None, 0, 1, 0), 0, 0), ("1", "2"), 5, 0)
     assert (result.outcome, result.value, result.saved) == ("undecided", None, 0)
 
 

@@ -186,3 +186,31 @@ def test_a_large_vocabulary_is_quick(tmp_path: Path) -> None:
     start = time.process_time()
     assert gguf.control_tokens(path) == {"word0": 0}
     assert time.process_time() - start < 1
+
+
+def test_a_tensor_of_four_thousand_million_dimensions_is_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "x.gguf"
+    head = struct.pack("<4sIQQ", b"GGUF", 3, 1, 0) + text("t") + struct.pack("<I", 2**32 - 1)
+    path.write_bytes(head + b"\xff" * 2**21)
+    began = time.process_time()
+    with pytest.raises(ModelError, match="4294967295 dimensions"):
+        gguf.read_header(path)
+    assert time.process_time() - began < 0.5
+
+
+@pytest.mark.parametrize("depth", [20, 100_000])
+def test_arrays_in_arrays_without_end_are_refused(tmp_path: Path, depth: int) -> None:
+    path = tmp_path / "x.gguf"
+    nested = struct.pack("<IQ", ARRAY, 1) * depth + struct.pack("<IQ", U32, 0)
+    path.write_bytes(gguf_bytes({"nested": (ARRAY, nested)}))
+    with pytest.raises(ModelError, match="arrays in arrays"):
+        gguf.read_header(path)
+
+
+def test_a_text_of_a_gigabyte_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "x.gguf"
+    head = struct.pack("<4sIQQ", b"GGUF", 3, 0, 1) + struct.pack("<Q", 2**30)
+    path.write_bytes(head)
+    os.truncate(path, 2**30 + 100)  # a hole that takes no room
+    with pytest.raises(ModelError, match="a text of 1073741824 bytes"):
+        gguf.read_header(path)

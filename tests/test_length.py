@@ -86,6 +86,22 @@ def test_length_that_decides_everything_still_has_a_finite_fit() -> None:
     assert found.effect_low > 0
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_the_fit_always_comes_to_rest_at_the_best(seed: int) -> None:
+    """Rare wins, lengths that are far apart, clusters of very different size: what made plain Newton steps wander."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(60, 400))
+    longer = np.where(rng.random(n) < 0.1, rng.normal(50, 30, n), rng.normal(-3000, 1500, n)).round()
+    values = np.where(rng.random(n) < 0.04, 1.0, rng.random(n) * 1e-6)
+    cluster = np.minimum(np.arange(n), rng.integers(45, n))
+    found = length_controlled(values, longer, cluster)
+    if not found.reason:
+        value, low, high = ends(found)
+        assert 0 <= low <= value <= high <= 1
+        assert all(x is not None and np.isfinite(x) for x in (found.effect, found.effect_low, found.effect_high))
+    assert "rest" not in found.reason
+
+
 def test_it_takes_out_what_length_alone_decides() -> None:
     rng = np.random.default_rng(5)
     longer = rng.normal(100, 80, 600)
@@ -103,6 +119,10 @@ def test_it_takes_out_what_length_alone_decides() -> None:
         ([1] * 40, list(range(40)), "all verdicts are the same"),
         ([1, 0] * 20, [7] * 40, "by the same"),
         ([1, 0] * 20, [0] * 40, "by nothing"),
+        ([1, 0] * 20, list(range(1, 41)), "side 1 is longer in all pairs"),
+        ([1, 0] * 20, [-d for d in range(1, 41)], "side 1 is shorter in all pairs"),
+        ([1, 0] * 20, [-5, -1, *range(1, 39)], "longer in 95% of the pairs"),
+        ([1, 0] * 100, [*range(-8, 0), *range(1, 193)], "longer in 96% of the pairs"),
     ],
 )
 def test_it_says_why_there_is_none(values: list[float], longer: list[float], reason: str) -> None:

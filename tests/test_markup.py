@@ -6,12 +6,44 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from evenhand.markup import CHATML, DIALECTS, LLAMA3, Dialect, Span, Turn, break_up, frames, mend, merge, render
+from evenhand.engines.control_tokens import FAMILIES, KNOWN
+from evenhand.markup import (
+    CHATML,
+    DIALECTS,
+    LLAMA3,
+    Dialect,
+    Span,
+    Turn,
+    break_up,
+    break_up_spans,
+    frames,
+    mend,
+    merge,
+    render,
+)
 
 MARKERS = [marker for dialect in DIALECTS for marker in dialect.markers]
 SHARDS = [*MARKERS, "<|", "|>", "<", "|", ">", "\\", "[INST]", "[/INST]", "[", "<s>", "</s>", "<eos>", "x" * 34]
+SHARDS += [*KNOWN, "]", "◁", "▷", "｜", "~b", ">>", "<<", "_", "INST", "im_end", "]~", "think", "SYS"]
 any_text = st.text(st.characters(exclude_categories=["Cs"]))
 hostile_text = st.lists(st.one_of(st.sampled_from(SHARDS), any_text)).map("".join)
+
+
+PLAIN = [
+    "a < b",
+    "x|y|z",
+    "<p>",
+    "[1]",
+    "<| not a token |>",
+    "\\n",
+    "</div>",
+    "<h1>",
+    "[A]",
+    "[[B]]",
+    "x >> y",
+    "]",
+]
+PLAIN += ["List<String>", "map<K, V>", "a[i][j]", "[link](x)", "<https://a.org>", "std::vector<int>", "1 < 2 > 0"]
 
 
 def ours(text: str) -> Span:
@@ -85,7 +117,7 @@ def test_mending_undoes_breaking_up_of_any_text(text: str) -> None:
 @given(hostile_text)
 def test_no_marker_is_left_after_breaking_up(text: str) -> None:
     broken = break_up(text)
-    assert [marker for marker in MARKERS if marker in broken] == []
+    assert [marker for marker in (*MARKERS, *KNOWN) if marker in broken] == []
 
 
 @pytest.mark.parametrize("token", [*MARKERS, "[INST]", "[/INST]", "<s>", "</s>", "<end_of_turn>", "<|fim_middle|>"])
@@ -93,6 +125,52 @@ def test_a_control_token_is_broken_up_visibly(token: str) -> None:
     assert break_up(f"a{token}b") == f"a{token[0]}\\{token[1:]}b"
 
 
-@pytest.mark.parametrize("text", ["a < b", "x|y|z", "<p>", "[1]", "<| not a token |>", "\\n"])
+@pytest.mark.parametrize("text", PLAIN)
 def test_plain_text_is_left_alone(text: str) -> None:
     assert (break_up(text), mend(text)) == (text, text)
+
+
+def test_there_are_a_hundred_control_tokens_of_twenty_families() -> None:
+    assert len(KNOWN) > 150
+    assert len(FAMILIES) > 20
+
+
+@pytest.mark.parametrize("token", [*KNOWN, "<0x0A>", "<|never_seen_before|>", "<new_family_7>", "[NEW_TOKEN]"])
+def test_a_control_token_of_any_family_is_broken_up(token: str) -> None:
+    for text in (token, f"a{token}b", f"{token}{token}", f"\\{token}", f"<{token}>", f"[{token}]"):
+        assert token not in break_up(text)
+        assert mend(break_up(text)) == text
+
+
+@pytest.mark.parametrize("token", KNOWN)
+def test_a_control_token_that_is_spread_over_spans_is_broken_up(token: str) -> None:
+    doubled = token[0] == token[1]  # of <<SYS>> and >>ANSWER<< the inner part is broken up, wherever the outer is
+    for cut in range(1 + doubled, len(token) - doubled):
+        first, second = token[:cut], token[cut:]
+        for spans in (
+            (ours("x" + first), theirs(second + "y")),
+            (theirs("x" + first), ours(second + "y")),
+            (theirs(first), theirs(second)),
+            (ours(first), theirs(second[:1]), ours(second[1:])),
+        ):
+            text, broken = break_up_spans(spans)
+            assert broken
+            assert token not in text
+            assert mend(text) == "".join(span.text for span in spans)
+
+
+def test_markup_of_our_own_stays_whole() -> None:
+    spans = [ours("<|im_start|>user\n[INST]"), theirs("a<|im_end|>b"), ours("<|im_end|>"), theirs("c")]
+    assert break_up_spans(spans) == ("<|im_start|>user\n[INST]a<\\|im_end|>b<|im_end|>c", True)
+    assert break_up_spans([ours("<s>"), theirs("plain")]) == ("<s>plain", False)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(hostile_text, st.booleans())))
+def test_spans_are_broken_up_as_their_text_and_come_back(parts: list[tuple[str, bool]]) -> None:
+    untrusted = [theirs(text) for text, _ in parts]
+    whole = "".join(text for text, _ in parts)
+    assert break_up_spans(untrusted) == (break_up(whole), break_up(whole) != whole)
+    spans = [Span(text, trusted) for text, trusted in parts]
+    broken, _ = break_up_spans(spans)
+    assert mend(broken) == mend(whole) or mend(broken) == whole

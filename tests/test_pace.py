@@ -226,3 +226,33 @@ def test_a_budget_does_not_wait_for_prompts_that_a_limit_holds_back() -> None:
     with pytest.raises(ExceptionGroup):
         asyncio.run(main())
     assert time.monotonic() - began < 5, "not the minute and a half that the last would wait"
+
+
+def test_what_was_asked_before_a_failure_for_all_is_waited_for() -> None:
+    """A key that is withdrawn in the middle of a run costs nothing that is paid for already."""
+
+    class Withdrawn(Server):
+        async def answer(self, prompt: Prompt) -> Answer:
+            if self.served + self.busy == 3:
+                raise EngineError("the key is withdrawn", reason="wrong_key", fatal=True)
+            return await super().answer(prompt)
+
+    server = Withdrawn(room=10, concurrency=4, seconds=0.05)
+    pace = Pace(server)
+
+    async def main() -> list[Answer | BaseException]:
+        return await asyncio.gather(*(pace.ask(PROMPT) for _ in range(4)), return_exceptions=True)
+
+    kinds = [type(found) for found in asyncio.run(main())]
+    assert kinds.count(Answer) == 3
+    assert kinds.count(EngineError) == 1
+
+    async def stopped_by_the_first() -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(4):
+                group.create_task(pace.ask(PROMPT))
+
+    server.served = 0
+    with pytest.raises(ExceptionGroup):
+        asyncio.run(stopped_by_the_first())
+    assert server.served == 3

@@ -227,7 +227,7 @@ def test_the_command_imports_lists_and_names_what_it_cannot_place(tmp_path: Path
     ]
     file = write(tmp_path / "labels.csv", rows)
     done = evenhand("labels", "import", file, "--db", db, "--rename", "style=format", code=3)
-    assert "1 labels of 1 pairs by 1 person on format" in done.stdout
+    assert "1 label of 1 pair by 1 person on format" in done.stdout
     assert "[red]gone" in done.stdout
     listed = evenhand("labels", "--db", db).stdout
     assert "␛[31m[bold]ann" in listed

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from evenhand import Judge, Pair, ScriptedEngine
+from evenhand.columns import blocks_of
 from evenhand.errors import InputError
 from evenhand.judge import Hearing, Judgment
-from evenhand.rankings import Bouts, bouts_of, ranking_facts
+from evenhand.results.plain import plain
+from evenhand.results.ranking import matches_of
 from evenhand.verdict import Verdict, invalid, pool
 
 MODELS = ("ant", "bee", "[red]cat\x1b[31m", "<b>dog</b>")
@@ -173,26 +175,26 @@ def test_an_order_that_is_invalid_makes_no_half_win() -> None:
     pair = Pair("Hi", "x", "y", model_1="a", model_2="b")
     half = Judgment(pair, {"overall": pool("overall", {"forward": forward, "swapped": broken})})
     for reading in ("hard", "expected"):
-        bouts = bouts_of([half, judged("a", "b", "A")], reading=reading)
-        assert (bouts.ranking().n, bouts.ranking().invalid) == (1, 1)
+        matches = matches_of(blocks_of([half, judged("a", "b", "A")]), "overall", reading)
+        assert (matches.ranking().n, matches.ranking().invalid) == (1, 1)
 
 
 def test_pairs_of_one_instruction_are_one_cluster() -> None:
-    found = bouts_of([judged("a", "b", "A", f"Task {number % 3}") for number in range(9)]).ranking()
-    assert (found.n, found.clusters) == (9, 3)
+    some = [judged("a", "b", "A", f"Task {number % 3}") for number in range(9)]
+    found = matches_of(blocks_of(some), "overall").ranking()
+    assert (found.n, found.instructions) == (9, 3)
 
 
 def test_why_nothing_can_be_ranked() -> None:
     with pytest.raises(InputError, match="none of 2 pairs names two different models"):
-        bouts_of([judged("", "b", "A"), judged("a", "a", "A")]).ranking()
+        matches_of(blocks_of([judged("", "b", "A"), judged("a", "a", "A")]), "overall").ranking()
     with pytest.raises(InputError, match="every verdict on overall is invalid"):
-        bouts_of([judged("a", "b", None)]).ranking()
+        matches_of(blocks_of([judged("a", "b", None)]), "overall").ranking()
     with pytest.raises(InputError, match="no verdicts on format"):
-        bouts_of([judged("a", "b", "A")], "format").ranking()
+        matches_of(blocks_of([judged("a", "b", "A")]), "format").ranking()
 
 
 def test_facts_are_json_also_where_nothing_is_known() -> None:
-    bouts = Bouts("overall")
-    bouts.add(judged("a", "b", "A"))
-    facts = json.loads(json.dumps(ranking_facts(bouts.ranking(), bouts), allow_nan=False))
-    assert [model["strength"] for model in facts["models"]] == [None, None]
+    matches = matches_of(blocks_of([judged("a", "b", "A")]), "overall")
+    facts = json.loads(json.dumps(plain(matches.ranking()), allow_nan=False))
+    assert [model["strength"] for model in facts["models"]] == pytest.approx([math.log(3) / 2, -math.log(3) / 2])

@@ -13,11 +13,15 @@ import numpy as np
 import pytest
 
 from evenhand import Judge, Pair, ScriptedEngine
-from evenhand.analysis import columns_of, compare_columns, field_of, group_by, hear_people, human_facts
+from evenhand.columns import blocks_of
 from evenhand.errors import InputError
 from evenhand.judge import Judgment
 from evenhand.pairs import Side
 from evenhand.people import People
+from evenhand.results.comparison import compare, values_of
+from evenhand.results.evidence import gather
+from evenhand.results.groups import group_by
+from evenhand.results.human import human_rate
 from evenhand.stats.ppi import powered_rate
 from evenhand.stats.winrate import mean_rate, paired_difference
 from evenhand.store import HumanLabel, JudgeRow, Store
@@ -152,10 +156,11 @@ def test_pairs_without_the_field_stand_last() -> None:
     pairs = [Pair("a", "x", "y"), Pair("b", "x", "y", metadata={"kind": "z"}), Pair("c", "x", "y", model_1="m")]
     with Judge(ScriptedEngine(lambda _: "A"), "overall") as judge:
         found = list(judge.judge(pairs))
-    assert {key: group.pairs for key, group in group_by(found, ["overall"], "kind").items()} == {"z": 1, None: 2}
-    assert field_of(pairs[2], "model_1") == "m"
+    groups = group_by(blocks_of(found), ["overall"], "kind")
+    assert [(group.value, group.summary.pairs) for group in groups] == [("z", 1), (None, 2)]
+    assert [group.value for group in group_by(blocks_of(found), ["overall"], "model_1")] == ["m", None]
     with pytest.raises(InputError, match="no pair has a field"):
-        group_by(found, ["overall"], "model_2")
+        group_by(blocks_of(found), ["overall"], "model_2")
 
 
 # -- differences -------------------------------------------------------------------------------------------------
@@ -184,9 +189,9 @@ def test_the_difference_to_another_database(database: Path, tmp_path: Path) -> N
 def test_two_dimensions_of_one_judge(database: Path) -> None:
     facts = json.loads(run(database, "--protocol", "chained", "--between", "precision,format", "--json"))
     [found] = facts["between"]
-    columns = columns_of(judgments(database, "chained"))
-    expected = compare_columns(columns["precision"], columns["format"])
-    assert (found["difference"], found["n"]) == (expected.value, COUNT)
+    values = values_of(blocks_of(judgments(database, "chained")))
+    expected = compare(values["precision"], values["format"], "precision", "format")
+    assert (found["difference"], found["n"]) == (expected.difference, COUNT)
     assert found["expected"]["difference"] != found["difference"]
     assert "difference" in run(database, "--protocol", "chained", "--between", "precision,format")
 
@@ -226,13 +231,13 @@ def test_people_and_judge_together(database: Path) -> None:
 def test_labels_of_several_people_are_averaged() -> None:
     pairs = [Pair(f"Task {n}", "x", "y") for n in range(12)]
     with Judge(ScriptedEngine(lambda _: {"A": 0.5, "B": 0.3, "tie": 0.2}), "overall") as judge:
-        found = list(judge.judge(pairs))
+        list(judge.judge(pairs))
         votes: list[tuple[str, Side]] = [("a", "1"), ("b", "1"), ("c", "tie")]
         judge.store.labels.add(HumanLabel(pairs[0].key, "overall", who, side) for who, side in votes)
-        heard = hear_people(found, People(judge.store))["overall"]
-    assert heard.people == 3
-    assert heard.labels[0] == pytest.approx(5 / 6)
-    assert np.isnan(np.array(heard.labels[1:])).all()
+        evidence = gather(judge.store, judge.store.judges()[0], People(judge.store))["overall"]
+    found = human_rate(evidence)
+    assert (found.labels, found.labelled) == (3, 1)
+    assert found.labels_alone.win_rate_1 == pytest.approx(5 / 6)
 
 
 def test_without_labels_it_says_so(database: Path) -> None:
@@ -243,9 +248,10 @@ def test_without_labels_it_says_so(database: Path) -> None:
 
 def test_a_pair_without_a_verdict_is_one_half_and_counts() -> None:
     with Judge(ScriptedEngine(lambda _: "What?"), "overall") as judge:
-        heard = hear_people(list(judge.judge([Pair("Hi", "x", "y", labels={"overall": "1"})])), People(judge.store))
-    assert list(heard["overall"].verdicts) == [0.5]
-    assert human_facts(heard["overall"])["labels_alone"]["win_rate_1"] == 1
+        list(judge.judge([Pair("Hi", "x", "y", labels={"overall": "1"})]))
+        found = human_rate(gather(judge.store, judge.store.judges()[0], People(judge.store))["overall"])
+    assert (found.pairs, found.judge_alone.win_rate_1) == (1, 0.5)
+    assert found.labels_alone.win_rate_1 == 1
 
 
 def test_the_same_database_gives_the_same_bytes(database: Path) -> None:

@@ -76,13 +76,18 @@ def test_a_file_without_roles_does_not_take_them_away(outputs: tuple[Path, Path]
 
 
 def test_a_gate_takes_two_models_and_one_candidate(db: Path, tmp_path: Path) -> None:
-    three = [Pair(f"Q{n}?", GOOD, BAD, model_1=a, model_2=b) for n, (a, b) in enumerate(("ab", "ac", "bc"))]
+    three = [
+        Pair(f"Q{n}?", GOOD, BAD, model_1=a, model_2=b)
+        for n, (a, b) in enumerate([("a", "b"), ("a", "c"), ("b", "c")])
+    ]
     judge_into(db, three)
     refused = evenhand("gate", "--db", db, code=2).stderr
     assert "compares 3 models" in refused
     assert "--candidate NEW --baseline OLD" in refused
     other = tmp_path / "other.db"
-    judge_into(other, [Pair(f"{a}?", GOOD, BAD, model_1=a, model_2=b, candidate="1") for a, b in ("ab", "ba")])
+    judge_into(
+        other, [Pair(f"{a}?", GOOD, BAD, model_1=a, model_2=b, candidate="1") for a, b in [("a", "b"), ("b", "a")]]
+    )
     assert "which model is the candidate" in evenhand("gate", "--db", other, code=2).stderr
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import pickle
 import socket
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -473,25 +474,38 @@ def pairs_file(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--ray"], "--ray without --out"),
-        (["--out", "d"], "--out without --ray"),
-        (["--workers", "2"], "--workers without --ray"),
-        (["--ray", "--out", "d", "--dry-run"], "--dry-run does not go together with --ray"),
-        (["--ray", "--out", "d", "--until-decided"], "--until-decided does not go together with --ray"),
-        (["--ray", "--out", "d", "--db", "x.db"], "--db does not go together with --ray"),
-        (["--ray", "--out", "d", "--protocol", "none"], "none"),
-        (["--ray=nonsense", "--out", "{tmp}/d"], "--ray nonsense is no address"),
-        (["--ray", "ray://head:10001", "--out", "{tmp}/d"], "Ray Client"),
-        (["--ray", "127.0.0.1:1", "--out", "{tmp}/d"], "nobody answers at 127.0.0.1:1"),
-        (["--ray", "--out", "/proc/none"], "/proc/none cannot be used"),
-        (["--ray", "--out", "{tmp}/d", "--max-cost", "1"], "no price is known"),
+        ([], "Missing option '--out'"),
+        (["--out", "d", "--dry-run"], "No such option: --dry-run"),
+        (["--out", "d", "--db", "x.db"], "No such option: --db"),
+        (["--out", "d", "--protocol", "none"], "none"),
+        (["--address", "nonsense", "--out", "{tmp}/d"], "--address nonsense is no address"),
+        (["--address", "ray://head:10001", "--out", "{tmp}/d"], "Ray Client"),
+        (["--address", "127.0.0.1:1", "--out", "{tmp}/d"], "nobody answers at 127.0.0.1:1"),
+        (["--out", "/proc/none"], "/proc/none cannot be used"),
+        (["--out", "{tmp}/d", "--max-cost", "1"], "no price is known"),
     ],
     ids=lambda value: value if isinstance(value, str) else "_".join(value).replace("/", "_"),
 )
 def test_what_cannot_be_meant_is_refused(pairs_file: Path, tmp_path: Path, words: list[str], said: str) -> None:
     filled = [word.format(tmp=tmp_path) for word in words]
-    done = evenhand("judge", pairs_file, "--judge", "http://127.0.0.1:9/v1#m", *filled, code=2)
+    done = evenhand("ray", "judge", pairs_file, "--judge", "http://127.0.0.1:9/v1#m", *filled, code=2)
     assert said in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["--ray", "head:6379", "--out", "d"], "--address head:6379 --out d"),
+        (["--ray", "--out=d", "--workers", "2"], "--out=d --workers 2"),
+        (["--ray=auto"], "--address auto --out DIR"),
+        (["--workers", "2"], "--workers 2 --out DIR"),
+    ],
+)
+def test_the_old_flags_of_judge_name_the_command_of_today(words: list[str], meant: str) -> None:
+    command = [sys.executable, "-m", "evenhand", "judge", "pairs.parquet", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 2
+    assert f"evenhand ray judge pairs.parquet {meant}\n" in done.stderr
 
 
 def test_without_the_extra_the_command_to_install_it_is_said(
@@ -499,7 +513,7 @@ def test_without_the_extra_the_command_to_install_it_is_said(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     out = tmp_path / "d"
-    done = evenhand("judge", pairs_file, "--judge", "http://127.0.0.1:9/v1#m", "--ray", "--out", out, code=2)
+    done = evenhand("ray", "judge", pairs_file, "--judge", "http://127.0.0.1:9/v1#m", "--out", out, code=2)
     assert "pip install 'evenhand[ray]'" in done.stderr
     assert not out.exists()
 
@@ -507,7 +521,7 @@ def test_without_the_extra_the_command_to_install_it_is_said(
 def test_a_folder_of_another_judge_or_of_other_orders_is_refused(pairs_file: Path, tmp_path: Path) -> None:
     engine = ScriptedEngine(lambda prompt: "A")
     begin_shards(tmp_path / "d", Setup(engine, PROTOCOL))
-    words = ("judge", pairs_file, "--judge", "http://127.0.0.1:9/v1#m", "--ray", "--out", tmp_path / "d")
+    words = ("ray", "judge", pairs_file, "--judge", "http://127.0.0.1:9/v1#m", "--out", tmp_path / "d")
     assert "holds verdicts of another judge" in " ".join(evenhand(*words, code=2).stderr.split())
 
 

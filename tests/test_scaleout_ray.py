@@ -122,7 +122,7 @@ class Work:
         ]
         pq.write_table(pa.Table.from_pylist(rows), self.file)
         self.judge = ("judge", str(self.file), "--judge", judge, "--protocol", protocol, "--json")
-        self.words = (*self.judge, "--ray", address, "--out", str(self.out))
+        self.words = ("ray", *self.judge, "--address", address, "--out", str(self.out))
 
     def start(self, *more: str) -> subprocess.Popen[str]:
         return subprocess.Popen(

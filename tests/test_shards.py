@@ -264,7 +264,7 @@ def test_a_judge_that_cannot_be_read(folder: Path, content: str, said: str) -> N
 
 def test_a_newer_form(folder: Path) -> None:
     facts = json.loads((folder / "judge.json").read_text())
-    (folder / "judge.json").write_text(json.dumps(facts | {"form": "2"}))
+    (folder / "judge.json").write_text(json.dumps(facts | {"form": "3"}))
     assert "newer evenhand" in refusal(folder)
 
 

@@ -4,33 +4,40 @@ from __future__ import annotations
 
 import json
 import random
-import re
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from command import evenhand
 from evenhand import Judge, Pair, ScriptedEngine
-from evenhand.analysis import columns_of, group_by
-from evenhand.counting import bouts_of_blocks, columns_of_blocks, group_blocks, summarise
+from evenhand.columns import Block, Words
 from evenhand.errors import EngineError, InputError
+from evenhand.outcome import cluster_number
 from evenhand.pairs import Side
+from evenhand.people import People
 from evenhand.protocol import ORDERS
-from evenhand.rankings import Bouts
-from evenhand.report import Summary
-from evenhand.shards import Heard, Row, open_shards, write_shard, writing
-from evenhand.shards.blocks import blocks
+from evenhand.results.comparison import compare, values_of
+from evenhand.results.evidence import gather
+from evenhand.results.groups import group_by
+from evenhand.results.human import human_rates
+from evenhand.results.plain import plain as plain_data
+from evenhand.results.ranking import matches_of
+from evenhand.results.summary import summarise
+from evenhand.shards import Failure, Heard, Row, open_shards, write_shard, writing
 from evenhand.shards.copying import copy_store, rows_of_store
 from evenhand.shards.writing import begin_folder
-from evenhand.store import Store
-from evenhand.verdict import LABELS, Verdict
+from evenhand.store import JudgeRow, Records, Store
+from evenhand.verdict import LABELS, Verdict, found_on
 from test_shards import plain
 
+OLD = Path(__file__).parent / "fixtures" / "shards_form_1"
 COUNT = 120
 MODELS = ("ann", "ben", "cid")
 SIDES: tuple[Side, ...] = ("1", "2", "tie")
@@ -235,49 +242,183 @@ def rows(draw: st.DrawFn, dimensions: tuple[str, ...]) -> list[Row]:
         words = [draw(st.sampled_from(["x", "longer", ""])) for _ in "12"]
         about: dict[str, Any] = draw(st.sampled_from([{}, {"topic": "sums"}, {"topic": ["a", 1]}]))
         pair = Pair(f"Task {number // 2}", words[0], words[1], f"p{number}", *models, labels, about)
-        found.append(Row(pair, heard, 1.0))
+        ended = draw(st.integers(0, 4)) > 0
+        if not ended:  # a run was stopped in the middle of it
+            heard = {order: replace(each, failure=Failure(1, "stopped")) for order, each in heard.items()}
+        found.append(Row(pair, heard, 1.0, ended))
     return found
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     data=st.data(),
-    dimensions=st.sampled_from([("overall",), ("format", "overall"), ("precision", "format", "overall")]),
+    dimensions=st.sampled_from(
+        [("overall",), ("format", "overall"), ("precision", "format", "overall"), ("alone", "beside", "overall")]
+    ),
 )
-def test_blocks_count_as_one_pair_after_the_other(
+def test_blocks_are_what_the_judgments_say(
     data: st.DataObject, dimensions: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     every = data.draw(rows(dimensions))
     place = begin_folder(tmp_path_factory.mktemp("blocks"), {**JUDGE, "dimensions": dimensions})
     write_shard(place, "0", every, fingerprint="f")
-    summary, bouts = Summary(dimensions), Bouts(dimensions[-1])
-    for row in every:
-        summary.add(row.judgment())
-        bouts.add(row.judgment())
+    ended = [row.judgment() for row in every if row.ended]
     with open_shards(place) as shards:
-        assert same(summarise(blocks(shards), dimensions).facts(), summary.facts())
-        judgments = [row.judgment() for row in every]
-        slow, fast = columns_of(judgments), columns_of_blocks(blocks(shards, keys=True))
-        assert {name: sorted(column.keys) for name, column in fast.items()} == {
-            name: sorted(column.keys) for name, column in slow.items()
-        }
-        found = bouts_of_blocks(blocks(shards), dimensions[-1])
-        assert (len(found), found.unnamed, found.seen) == (len(bouts), bouts.unnamed, bouts.seen)
-        for name in ("topic", "model_1"):
-            try:
-                one = {value: group.facts() for value, group in group_by(judgments, dimensions, name).items()}
-            except InputError as fault:
-                with pytest.raises(InputError, match=re.escape(fault.message)):
-                    group_blocks(blocks(shards, metadata=True), dimensions, name)
-            else:
-                two = group_blocks(blocks(shards, metadata=True), dimensions, name)
-                assert list(two) == list(one)
-                assert all(same(group.facts(), one[value]) for value, group in two.items())
+        [judge] = shards.judges()
+        assert shards.unfinished(judge) == len(every) - len(ended)
+        found = list(shards.blocks(judge, metadata=True))
+        numbers = [number for number, row in enumerate(every, 1) if row.ended]
+        assert [number for block in found for number in block.number] == numbers
+        assert len(found) == bool(ended)
+        for block in found:
+            same_block(block, replace(Block.of(ended), number=block.number))
+        assert list(shards.judgments(judge)) == ended
 
 
-def test_a_shard_without_a_verdict_on_each_dimension_is_refused(tmp_path: Path) -> None:
+def same_block(one: Block, two: Block) -> None:
+    """Equal in every column, to the last digit."""
+    for name in ("number", "key", "cluster", "length_1", "length_2"):
+        assert getattr(one, name).tolist() == getattr(two, name).tolist(), name
+    for name in ("model_1", "model_2", "candidate", "labels", "metadata"):
+        assert spelled(getattr(one, name)) == spelled(getattr(two, name)), name
+    assert list(one.outcomes) == list(two.outcomes)
+    for name, found in one.outcomes.items():
+        other = two.outcomes[name]
+        for column in ("side", "p", "forward", "swapped", "asked", "mass", "masses", "inconsistent"):
+            mine, theirs = getattr(found, column), getattr(other, column)
+            assert np.array_equal(mine, theirs, equal_nan=column == "p"), (name, column)
+        assert (spelled(found.reason), found.pointwise) == (spelled(other.reason), other.pointwise)
+
+
+def spelled(column: Words | None) -> list[Any]:
+    """The words of a column; of JSON, what it says."""
+    assert column is not None
+    words = [None if code < 0 else column.words[code] for code in column.codes]
+    return [json.loads(word) if word and word[0] == "{" else word for word in words]
+
+
+def test_a_shard_without_an_outcome_on_each_dimension_is_refused(tmp_path: Path) -> None:
     row = Row(Pair("Hi", "x", "y"), {"forward": Heard("k", {"format": Verdict("format", "A")})})
     place = begin_folder(tmp_path, {**JUDGE, "dimensions": ("format", "overall")})
     write_shard(place, "0", [row], fingerprint="f")
-    with open_shards(place) as shards, pytest.raises(InputError, match="no verdict on each of format, overall"):
-        list(blocks(shards))
+    with open_shards(place) as shards, pytest.raises(InputError, match="no outcome on each of format, overall"):
+        list(shards.blocks(shards.judges()[0]))
+
+
+# -- results of a database and of its folder ---------------------------------------------------------------------
+
+
+def counted(store: Records, judge: JudgeRow) -> str:
+    """All that is counted of a judge, to the last digit."""
+    people, dimensions = People(store), found_on(judge.dimensions)
+    values, readings = values_of(store.blocks(judge)), ("hard", "expected")
+    found = {
+        "summary": replace(summarise(store.blocks(judge), dimensions), unfinished=store.unfinished(judge)),
+        "groups": {
+            name: group_by(store.blocks(judge, metadata=True), dimensions, name) for name in ("topic", "model_1")
+        },
+        "ranking": [matches_of(store.blocks(judge), "overall", how).ranking() for how in readings],  # type: ignore[arg-type]
+        "compare": [compare(values[dimensions[0]], values[name], name, "x") for name in dimensions],
+        "human": human_rates(store, judge, people, width=0.1),
+        "evidence": {
+            name: {column: value for column, value in vars(each).items() if column != "keys"}
+            for name, each in gather(store, judge, people).items()
+        },
+    }
+    return json.dumps(spread(found), indent=1, sort_keys=True)
+
+
+def spread(value: Any) -> Any:
+    """Plain data, arrays as lists."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {str(name): spread(item) for name, item in value.items()}
+    return value if isinstance(value, (str, int, float)) else plain_data(value)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_results_of_a_folder_are_those_of_a_database_to_the_last_digit(
+    kept: tuple[Path, Path], protocol: str
+) -> None:
+    db, home = kept
+    with Store(db) as store, open_shards(home / protocol) as shards:
+        [row] = [row for row in store.judges() if row.protocol == protocol]
+        [mine] = shards.judges()
+        one, two = counted(store, row), counted(shards, mine)
+    assert two == one
+    found = json.loads(one)
+    assert found["summary"]["dimensions"]["overall"]["agreement"]["n"] > COUNT / 3
+    assert 0 < found["human"]["overall"]["labelled"] < COUNT
+
+
+def test_pairs_that_were_not_brought_to_an_end_are_copied_and_not_counted(tmp_path: Path) -> None:
+    asked = 0
+
+    def stop(_: Any) -> str:
+        nonlocal asked
+        asked += 1
+        if asked > 11:
+            raise EngineError("no more", reason="budget", fatal=True)
+        return "A"
+
+    db = tmp_path / "e.db"
+    with Judge(ScriptedEngine(stop), "chained", db=db) as judge, pytest.raises(EngineError):
+        list(judge.judge(make_pairs()[:6]))
+    with Store(db) as store:
+        [row] = store.judges()
+        given = copy_store(store, row, tmp_path / "folder")
+        with open_shards(tmp_path / "folder") as shards:
+            assert shards.unfinished(row) == store.unfinished(row) > 0
+            assert shards.judges()[0].pairs == row.pairs == given
+            assert list(shards.judgments(row)) == list(store.judgments(row))
+            every = list(shards.heard())
+            assert sum(len(heard.answers) for each in every for heard in each.orders.values()) == 11
+            assert all(each.ended or not each.finished for each in every)
+
+
+# -- folders of the old form -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["chained", "weighed"])
+def test_a_folder_of_the_old_form_counts_as_one_of_today(name: str, tmp_path: Path) -> None:
+    notes: list[str] = []
+    with open_shards(OLD / name, notes.append) as old:
+        assert {part.form for part in old.parts} == {"1"}
+        place = begin_folder(tmp_path, {key: old.facts[key] for key in old.facts if key != "form"})
+        write_shard(place, "0", list(old.heard()), fingerprint=old.facts["fingerprint"])
+        with open_shards(place) as new:
+            [one], [two] = old.judges(), new.judges()
+            assert {part.form for part in new.parts} == {"2"}
+            assert counted(old, one) == counted(new, two)
+            assert list(old.voted()) == list(new.voted()) != []
+            assert old.unfinished(one) == new.unfinished(two) == (1 if name == "chained" else 0)
+            mine, theirs = old.blocks(one), new.blocks(two)
+            assert [n for block in mine for n in block.number] == [n for block in theirs for n in block.number]
+    assert len(notes) == 1
+    assert "older evenhand" in notes[0]
+
+
+def test_a_run_goes_on_in_a_folder_of_the_old_form(tmp_path: Path) -> None:
+    shutil.copytree(OLD / "chained", tmp_path / "run")
+    with open_shards(tmp_path / "run") as old:
+        [judge] = old.judges()
+        [*_, last] = old.heard()
+        assert not last.ended
+        before = summarise(old.blocks(judge))
+        verdicts = {name: Verdict(name, "A") for name in judge.dimensions}
+        done = {order: Heard(heard.key, verdicts) for order, heard in last.orders.items()}
+        begin_folder(tmp_path / "run", {key: old.facts[key] for key in old.facts if key != "form"})
+        write_shard(tmp_path / "run", "more", [Row(last.pair, done)], fingerprint=judge.fingerprint)
+    with open_shards(tmp_path / "run") as mixed:
+        assert {part.form for part in mixed.parts} == {"1", "2"}
+        after = summarise(mixed.blocks(judge))
+        assert (after.pairs, mixed.unfinished(judge)) == (before.pairs + 1, 0)
+        clusters = {int(c) for block in mixed.blocks(judge) for c in block.cluster}
+        assert clusters == {cluster_number(row.pair.instruction) for row in mixed.heard()}
+
+
+def test_commands_read_the_old_form_and_say_so() -> None:
+    done = evenhand("results", "--db", OLD / "chained", "--json")
+    assert done.stderr.count("note:") == 1
+    assert json.loads(done.stdout)["judges"][0]["pairs"] == 10

@@ -11,9 +11,11 @@ import orjson
 import pytest
 
 from evenhand import spool as spool_module
+from evenhand.columns import Block, Outcomes, Words
 from evenhand.errors import PairError
 from evenhand.pairs import check_pairs, short_hash
-from evenhand.report import Tally
+from evenhand.results.plain import plain
+from evenhand.results.summary import DimensionCounter
 from evenhand.spool import HELD, Spool
 
 
@@ -59,12 +61,28 @@ def test_parts_can_be_read_again_and_rows_added_between() -> None:
     assert sorted(spool.all()["value"].tolist()) == sorted([*(value for _, value in rows), 0.25, 0.5])
 
 
-def tally_of(rows: list[tuple[int, int, int, float]]) -> Tally:
-    tally = Tally()
-    for cluster, longer, hard, expected in rows:
-        tally.rows.append(cluster, longer, hard, expected)
-        tally.sides[["2", "tie", "1"][hard]] += 1
-    return tally
+def counter_of(rows: list[tuple[int, int, int, float]]) -> DimensionCounter:
+    """Rows of cluster, difference in length, twice the value of side 1, and what it can expect."""
+    counter = DimensionCounter()
+    cluster, longer, hard, expected = (np.array(column) for column in zip(*rows, strict=True))
+    take(counter, cluster.astype(np.uint64), longer, hard, expected)
+    return counter
+
+
+def take(counter: DimensionCounter, cluster: Any, longer: Any, hard: Any, expected: Any) -> None:
+    n = len(cluster)
+    p = np.column_stack([expected, 1 - expected, np.zeros(n)])
+    nothing = Words((), np.full(n, -1))
+    said = np.array([2, 3, 1])[hard]  # 0 lost, 1 tie, 2 won
+    found = Outcomes.of(said, p, np.zeros(n), nothing)
+    zeros = np.zeros(n, dtype=np.int64)
+    words = (nothing, nothing)
+    block = Block(zeros, zeros.astype(np.uint64), cluster, *words, longer, zeros, *words, {"overall": found})
+    counter.add(block, found, np.full(n, -1, dtype=np.int8))
+
+
+def facts_of(counter: DimensionCounter) -> Any:
+    return plain(counter.summary())
 
 
 def verdicts(n: int, instructions: int, seed: int = 0) -> list[tuple[int, int, int, float]]:
@@ -86,20 +104,21 @@ def test_statistics_in_parts_are_those_of_all_rows_at_once(
     instructions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = verdicts(3_000, instructions)
-    whole = tally_of(rows).facts()
+    whole = facts_of(counter_of(rows))
     monkeypatch.setattr(spool_module, "HELD", 100)
-    tally = tally_of(rows)
-    assert len(list(tally.rows.parts())) == 32
-    assert tally.facts()["length_controlled"]["win_rate_1"] is not None
-    assert numbers(tally.facts()) == pytest.approx(numbers(whole), rel=1e-9)
+    counter = counter_of(rows)
+    assert len(list(counter.rows.parts())) == 32
+    facts = facts_of(counter)
+    assert facts["length_controlled"]["win_rate_1"] is not None
+    assert numbers(facts) == pytest.approx(numbers(whole), rel=1e-9)
 
 
 @pytest.mark.usefixtures("few_held")
 def test_in_parts_too_the_order_of_rows_changes_no_digit_and_exchanged_sides_mirror_all() -> None:
     rows = verdicts(2_000, 300)
-    facts = tally_of(rows).facts()
-    assert tally_of(random.Random(1).sample(rows, len(rows))).facts() == facts
-    mirrored = tally_of([(cluster, -longer, 2 - hard, 1 - p) for cluster, longer, hard, p in rows]).facts()
+    facts = facts_of(counter_of(rows))
+    assert facts_of(counter_of(random.Random(1).sample(rows, len(rows)))) == facts
+    mirrored = facts_of(counter_of([(cluster, -longer, 2 - hard, 1 - p) for cluster, longer, hard, p in rows]))
     for name in ("win_rate_1", "ci"):
         assert numbers(mirrored[name])[::-1] == pytest.approx([1 - x for x in numbers(facts[name])], abs=1e-12)
     assert mirrored["length_controlled"]["length_effect"] == pytest.approx(
@@ -110,19 +129,17 @@ def test_in_parts_too_the_order_of_rows_changes_no_digit_and_exchanged_sides_mir
 def test_a_million_rows_need_no_more_memory_than_a_tenth_of_them() -> None:
     def peak(n: int) -> int:
         rng = np.random.default_rng(0)
-        tally = Tally()
+        counter = DimensionCounter()
         tracemalloc.start()
         for _ in range(n // 10_000):
-            hard = rng.integers(0, 3, 10_000)
-            for code, side in enumerate(["2", "tie", "1"]):
-                tally.sides[side] += int((hard == code).sum())
-            tally.rows.extend(
-                cluster=rng.integers(0, 2**64, 10_000, dtype=np.uint64),
-                longer=rng.integers(-2_000, 2_000, 10_000),
-                hard=hard,
-                expected=rng.random(10_000),
+            take(
+                counter,
+                rng.integers(0, 2**64, 10_000, dtype=np.uint64),
+                rng.integers(-2_000, 2_000, 10_000),
+                rng.integers(0, 3, 10_000),
+                rng.random(10_000),
             )
-        assert tally.facts()["clusters"] == n
+        assert counter.summary().clusters == n
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return most

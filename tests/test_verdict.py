@@ -575,3 +575,46 @@ def test_one_order_has_the_same_findings_as_both(dimensions: list[str]) -> None:
     pair = Pair("Hi", "x", "y")
     for hearings in ({"forward": heard}, {"forward": heard, "swapped": heard}):
         assert tuple(Judgment.of(pair, hearings).findings) == found_on(dimensions)  # type: ignore[arg-type]
+
+
+# -- counts and hard verdicts are no surer than the votes -------------------------------------------------
+
+
+def voted(votes: str) -> Verdict:
+    """A verdict out of several answers: "ABt" is A, B and tie."""
+    words = {"A": "A", "B": "B", "t": "tie"}
+    (verdict,) = read_answer(Answer("", samples=tuple(words[vote] for vote in votes)), ["overall"])
+    return verdict
+
+
+def test_a_share_of_zero_is_not_a_certainty() -> None:
+    outcome = pool("overall", {"forward": voted("Atttt"), "swapped": voted("AAAAB")})
+    assert outcome.p == pytest.approx({"1": 0.2, "2": 0.4, "tie": 0.4})
+    assert outcome.side == "tie"
+
+
+@given(
+    st.lists(st.sampled_from("ABt"), min_size=9, max_size=9),
+    st.lists(st.sampled_from("ABt"), min_size=9, max_size=9),
+)
+def test_pooled_samples_are_the_votes(forward: list[str], swapped: list[str]) -> None:
+    outcome = pool("overall", {"forward": voted("".join(forward)), "swapped": voted("".join(swapped))})
+    votes = {
+        "1": forward.count("A") + swapped.count("B"),
+        "2": forward.count("B") + swapped.count("A"),
+        "tie": forward.count("t") + swapped.count("t"),
+    }
+    assert outcome.p == pytest.approx({side: count / 18 for side, count in votes.items()})
+    best = [side for side, count in votes.items() if count == max(votes.values())]
+    assert outcome.side == (best[0] if len(best) == 1 else "tie")
+
+
+def test_combined_hard_parts_are_no_surer_than_their_votes() -> None:
+    parts = {
+        name: Verdict(name, "A" if name != "format" else "B") for name in ("precision", "correctness", "format")
+    }
+    together = combine(parts)
+    assert together is not None
+    outcome = pool("combined", {"forward": together, "swapped": together})
+    assert outcome.p == pytest.approx({"1": 0.5, "2": 0.5, "tie": 0})
+    assert outcome.side == "tie"

@@ -238,7 +238,17 @@ def test_a_wrong_query_is_said_in_a_sentence(owner: Client, query: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/pair/999", "/pair/999/text/output_1", "/pair/1/text/labels", "/find/x", "/nowhere"]
+    "path",
+    [
+        "/pair/999",
+        "/pair/" + "9" * 5000,
+        "/pair/-1",
+        "/pair/x",
+        "/pair/999/text/output_1",
+        "/pair/1/text/labels",
+        "/find/x",
+        "/nowhere",
+    ],
 )
 def test_what_is_not_there_is_not_found(owner: Client, path: str) -> None:
     assert owner.get(path).status == 404

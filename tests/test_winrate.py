@@ -11,7 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.stats.winrate import Difference, Rate, mean_rate, missing_bounds, paired_difference, win_rate
+from evenhand.stats.clusters import gather
+from evenhand.stats.winrate import (
+    Difference,
+    Rate,
+    mean_rate,
+    mean_rate_over,
+    missing_bounds,
+    paired_difference,
+    weighted_rate,
+    win_rate,
+)
 
 counts = st.integers(min_value=0, max_value=400)
 verdicts = st.sampled_from([0.0, 0.5, 1.0])
@@ -310,3 +320,83 @@ def test_pairing_is_narrower_than_two_intervals() -> None:
 
 def test_no_pairs_in_common_say_none() -> None:
     assert paired_difference([], []) == Difference(None, None, None, None, None, 0)
+
+
+# -- each instruction the same -----------------------------------------------------------------------------------
+
+
+def test_more_pairs_on_one_instruction_do_not_make_the_interval_wider() -> None:
+    """67 single pairs, then 33 more on one instruction: by pairs the answer hangs on that one."""
+    values, clusters = [0.0, 1.0] * 33 + [1.0], list(range(67))
+    before = mean_rate(values, clusters, weighting="instructions")
+    more = [*values, *[1.0] * 33], [*clusters, *[99] * 33]
+    after, by_pairs = mean_rate(*more, weighting="instructions"), mean_rate(*more)
+    assert np.ptp(bounds(after)) <= np.ptp(bounds(before)) + 1e-12
+    assert np.ptp(bounds(by_pairs)) > 0.9
+    assert (after.n, after.clusters, after.weighting) == (100, 68, "instructions")
+
+
+@given(clustered)
+def test_an_instruction_weighs_as_the_mean_of_its_pairs(rows: list[tuple[float, int]]) -> None:
+    values, clusters = split(rows)
+    means = [np.mean([v for v, c in rows if c == name]) for name in sorted(set(clusters))]
+    rate = mean_rate(values, clusters, weighting="instructions")
+    assert rate.value == pytest.approx(np.mean(means), abs=1e-8)
+    low, high = bounds(rate)
+    assert rate.value is not None
+    assert 0 <= low <= rate.value <= high <= 1
+
+
+@given(clustered)
+def test_by_instruction_swapping_the_sides_mirrors_everything_too(rows: list[tuple[float, int]]) -> None:
+    values, clusters = split(rows)
+    low, high = bounds(mean_rate(values, clusters, weighting="instructions"))
+    back = mean_rate([1 - v for v in values], clusters, weighting="instructions")
+    assert bounds(back) == pytest.approx((1 - high, 1 - low), abs=1e-15)
+
+
+@given(st.lists(verdicts, min_size=1, max_size=30))
+def test_single_pairs_weigh_the_same_either_way(values: list[float]) -> None:
+    assert bounds(mean_rate(values, weighting="instructions")) == bounds(mean_rate(values))
+
+
+@given(clustered)
+def test_parts_give_what_the_whole_gives(rows: list[tuple[float, int]]) -> None:
+    whole = mean_rate(*split(rows), weighting="instructions")
+    halves = [[row for row in rows if row[1] % 2 == odd] for odd in (0, 1)]
+    groups = [gather([2 * v - 1 for v, _ in half], [c for _, c in half], "instructions") for half in halves]
+    found = mean_rate_over(lambda: groups, weighting="instructions")
+    assert found.n == whole.n
+    assert bounds(found) == pytest.approx(bounds(whole), abs=1e-12)
+
+
+@given(clustered)
+def test_weights_of_one_over_the_size_are_the_same_as_instructions(rows: list[tuple[float, int]]) -> None:
+    values, clusters = split(rows)
+    rate = mean_rate(values, clusters, weighting="instructions")
+    by_weight = weighted_rate(values, [1 / clusters.count(c) for c in clusters], clusters)
+    assert bounds(by_weight) == pytest.approx(bounds(rate), abs=1e-6)
+    plain = weighted_rate(values, [3.0] * len(values), clusters)
+    assert bounds(plain) == pytest.approx(bounds(mean_rate(values, clusters)), abs=1e-6)
+
+
+def test_differences_by_instruction() -> None:
+    found = paired_difference([1, 1, 1, 0], [0, 1, 1, 0], [0, 1, 1, 1], weighting="instructions")
+    assert found.value == 0.5
+    assert (found.first, found.second) == pytest.approx((5 / 6, 1 / 3))
+    assert (found.n, found.clusters) == (4, 2)
+
+
+def test_both_weightings_hold_their_own_truth_where_large_instructions_differ() -> None:
+    """Instructions with eight pairs are won in 30%, those with one in 70%: the two rates differ."""
+    rng = np.random.default_rng(5)
+    held = {"pairs": 0, "instructions": 0}
+    for _ in range(300):
+        sizes = np.where(rng.random(80) < 0.25, 8, 1)
+        cluster = np.repeat(np.arange(80), sizes)
+        u = np.where(rng.random(len(cluster)) < 0.7, rng.random(80)[cluster], rng.random(len(cluster)))
+        values = (u < np.where(sizes == 8, 0.3, 0.7)[cluster]).astype(float)
+        for weighting, truth in (("pairs", (2 * 0.3 + 0.75 * 0.7) / 2.75), ("instructions", 0.6)):
+            low, high = bounds(mean_rate(values, cluster, weighting=weighting))  # type: ignore[arg-type]
+            held[weighting] += low <= truth <= high
+    assert min(held.values()) >= 276

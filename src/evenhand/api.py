@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +19,8 @@ from evenhand.engines.base import Engine
 from evenhand.engines.catalog import DEFAULT_MODEL
 from evenhand.engines.llama import LlamaEngine
 from evenhand.engines.presets import find_address
+from evenhand.errors import SpecError
+from evenhand.heads.engine import PREFIX, HeadEngine, open_head
 from evenhand.judge import Judgment, Orders, Setup
 from evenhand.pace import Limits
 from evenhand.pairs import Pair
@@ -43,6 +45,27 @@ def default_protocol(judge: str | Engine) -> str:
     """
     here = isinstance(judge, LlamaEngine) if isinstance(judge, Engine) else find_address(judge) is None
     return "weighed" if here else "chained"
+
+
+def is_head(judge: str) -> bool:
+    """Whether a judge's name stands for a trained head: "head:NAME" or "head:PATH".
+
+    >>> is_head("head:mine.json"), is_head("smollm2-135m")
+    (True, False)
+    """
+    return judge.startswith(PREFIX)
+
+
+def protocol_for(engine: Engine, protocol: str | Path | Protocol | None) -> Protocol:
+    """The protocol that is named, or the engine's default; a head has one of its own and answers no other."""
+    if isinstance(engine, HeadEngine):
+        if protocol is None or (isinstance(protocol, Protocol) and protocol.text == engine.protocol.text):
+            return engine.protocol
+        raise SpecError(
+            "a trained head is not asked anything, so it takes no protocol", hint="leave --protocol out"
+        )
+    named = default_protocol(engine) if protocol is None else protocol
+    return named if isinstance(named, Protocol) else Protocol.load(named)
 
 
 class Judge:
@@ -72,9 +95,8 @@ class Judge:
         limits: Limits | None = None,
         price: Price | None = None,
     ) -> None:
-        engine = judge if isinstance(judge, Engine) else open_engine(judge)
-        named = default_protocol(engine) if protocol is None else protocol
-        template = named if isinstance(named, Protocol) else Protocol.load(named)
+        engine = judge if isinstance(judge, Engine) else open_head(judge) if is_head(judge) else open_engine(judge)
+        template = protocol_for(engine, protocol)
         self.setup = Setup(engine, template, raw_markup)
         self.orders, self.seed, self.limits = orders, seed, limits
         self.price = price
@@ -116,16 +138,29 @@ class Judge:
         finally:
             await judgments.aclose()
 
-    def run(self, pairs: Iterable[Pair], *, line: Line | None = None, words: bool = True) -> Judgments:
+    def run(
+        self,
+        pairs: Iterable[Pair],
+        *,
+        line: Line | None = None,
+        words: bool = True,
+        on_wait: Callable[[str], None] | None = None,
+    ) -> Judgments:
         """Begin a run; what comes back is iterated over, and `close` stops it early without losing anything.
 
         With a `line`, such as a Decider that watches the pairs, little is asked that may turn out not to be needed.
         Without `words`, a judgment that was kept comes with its verdicts alone and without what the judge said,
-        which is most of what there is to read.
+        which is most of what there is to read. `on_wait` is told for which other process the run has to wait.
         """
-        return Judgments(self._run(pairs, line, words), self._loop)
+        return Judgments(self._run(pairs, line, words, on_wait), self._loop)
 
-    def _run(self, pairs: Iterable[Pair], line: Line | None = None, words: bool = True) -> Run:
+    def _run(
+        self,
+        pairs: Iterable[Pair],
+        line: Line | None = None,
+        words: bool = True,
+        on_wait: Callable[[str], None] | None = None,
+    ) -> Run:
         return Run(
             self.setup,
             pairs,
@@ -136,6 +171,7 @@ class Judge:
             price=self.price,
             line=line,
             words=words,
+            on_wait=on_wait,
         )
 
     def close(self) -> None:

@@ -53,6 +53,10 @@ class Words:
         """Some of the rows."""
         return Words(self.words, self.codes[rows])
 
+    def text(self) -> NDArray[np.str_]:
+        """The word of each row; empty where there is none."""
+        return np.asarray(np.array([*self.words, ""])[self.codes])
+
     @classmethod
     def of(cls, values: Iterable[str | None]) -> Words:
         """A column out of its values.
@@ -196,13 +200,11 @@ class Block:
 
     def take(self, rows: NDArray[Any]) -> Block:
         """Some of the pairs."""
-        return Block(
-            *(column[rows] for column in (self.number, self.key, self.cluster)),
-            *(words.take(rows) for words in (self.model_1, self.model_2)),
-            *(self.length_1[rows], self.length_2[rows], self.candidate.take(rows), self.labels.take(rows)),
-            {name: outcomes.take(rows) for name, outcomes in self.outcomes.items()},
-            None if self.metadata is None else self.metadata.take(rows),
-        )
+        arrays = {name: getattr(self, name)[rows] for name in ("number", "key", "cluster", "length_1", "length_2")}
+        words = {name: getattr(self, name).take(rows) for name in ("model_1", "model_2", "candidate", "labels")}
+        outcomes = {name: found.take(rows) for name, found in self.outcomes.items()}
+        metadata = None if self.metadata is None else self.metadata.take(rows)
+        return replace(self, **arrays, **words, outcomes=outcomes, metadata=metadata)
 
     def turned(self) -> Block:
         """The same pairs with their sides exchanged."""

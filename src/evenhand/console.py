@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.panel import Panel
 from rich.progress import (
@@ -20,6 +19,7 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -27,11 +27,13 @@ from evenhand.engines.base import Usage
 from evenhand.engines.catalog import Status
 from evenhand.judge import Judgment
 from evenhand.markup import Span
-from evenhand.pairs import COMBINED
 from evenhand.protocol import ORDERS, Order
 from evenhand.protocol import Protocol as Template
-from evenhand.report import Summary, Tally
+from evenhand.results.plain import to_json
 from evenhand.verdict import SIDES, Finding, known_label
+
+if TYPE_CHECKING:  # with numpy, which takes a third of a second
+    from evenhand.results.summary import DimensionSummary, Summary
 
 # Blue and orange keep apart for every kind of colour blindness; grey is a tie, red is what went wrong.
 COLOURS = {"1": "dodger_blue1", "2": "dark_orange", "tie": "grey62", "invalid": "red"}
@@ -41,8 +43,20 @@ _QUIET_SECONDS = 10.0
 # How often a live bar is brought up to date.
 _BAR_SECONDS = 0.05
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+
+class _Calm(Console):
+    """A console whose terminal nothing can steer but rich itself: names and messages come from others."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment(visible(segment.text), segment.style)
+
+
+out = _Calm(highlight=False)
+err = _Calm(stderr=True, highlight=False)
 
 
 def summary_table(summary: Summary, title: str) -> Table:
@@ -59,11 +73,11 @@ def summary_table(summary: Summary, title: str) -> Table:
         f"win rate\nof {one}",
         "95%\nCI",
         "label\nmass",
-        "place\nlift",
+        "position\nbias",
     ):
         table.add_column(name, justify="right", no_wrap=True)
-    for dimension, tally in summary.tallies.items():
-        table.add_row(dimension, *_cells(tally))
+    for name, found in summary.dimensions.items():
+        table.add_row(name, *_cells(found))
     return table
 
 
@@ -92,7 +106,7 @@ def count(number: int, one: str) -> str:
 def plain_table(title: str | None = None) -> Table:
     """The one look that all tables have."""
     return Table(
-        title=title,
+        title=None if title is None else visible(title),
         title_justify="left",
         title_style="bold",
         header_style="bold",
@@ -102,60 +116,59 @@ def plain_table(title: str | None = None) -> Table:
     )
 
 
-def _cells(tally: Tally) -> list[str | Text]:
-    facts = tally.facts()
-    ci = facts["ci"]
-    mass = facts["label_mass"]
+def _cells(found: DimensionSummary) -> list[str | Text]:
+    mass = found.label_mass
     return [
-        str(facts["wins_1"]),
-        str(facts["ties"]),
-        str(facts["wins_2"]),
-        Text(str(facts["inconsistent"]), style="yellow" if facts["inconsistent"] else ""),
-        Text(str(facts["invalid"]), style=COLOURS["invalid"] if facts["invalid"] else ""),
-        percent(facts["win_rate_1"]),
-        f"{100 * ci[0]:.0f}–{percent(ci[1], 0)}" if ci else "–",
+        f"{found.wins_1:,}",
+        f"{found.ties:,}",
+        f"{found.wins_2:,}",
+        Text(f"{found.inconsistent:,}", style="yellow" if found.inconsistent else ""),
+        Text(f"{found.invalid:,}", style=COLOURS["invalid"] if found.invalid else ""),
+        percent(found.win_rate_1),
+        span(found.ci),
         Text(percent(mass, 0), style=COLOURS["invalid"] if mass is not None and mass < LOW_MASS else ""),
-        f"{facts['position_lift']:+.2f}" if facts["position_lift"] is not None else "–",
+        f"{found.position_bias:+.2f}" if found.position_bias is not None else "–",
     ]
+
+
+def span(ci: tuple[float, float] | None) -> str:
+    """An interval for a table.
+
+    >>> span((0.444, 0.975)), span(None)
+    ('44–98%', '–')
+    """
+    return f"{100 * ci[0]:.0f}–{percent(ci[1], 0)}" if ci else "–"
 
 
 def notes(summary: Summary) -> Iterator[str]:
     """What a reader of the table should know about these very numbers."""
-    reasons: dict[str, int] = {}
-    for name, tally in summary.tallies.items():
-        for reason, count in tally.reasons.items() if name != COMBINED else ():
-            reasons[reason] = reasons.get(reason, 0) + count
-    if reasons:
-        said = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
+    if summary.reasons:
+        said = ", ".join(f"{reason} {count:,}" for reason, count in sorted(summary.reasons.items()))
         yield f"[red]invalid[/]: {said}. Invalid verdicts are in no win rate; the next run tries failures again."
-    masses = [t.mass / t.masses for t in summary.tallies.values() if t.masses]
+    if summary.unfinished:
+        yield f"not asked yet, or only in part: {count(summary.unfinished, 'pair')}. They are in no number here."
+    masses = [found.label_mass for found in summary.dimensions.values() if found.label_mass is not None]
     if masses and min(masses) < LOW_MASS:
         yield (
             f"[red]label mass[/] {percent(min(masses))}: this judge would rather say something else"
             " than what it was asked for. It is not a judge; do not trust its verdicts."
         )
-    if any(tally.facts()["small"] for tally in summary.tallies.values()):
-        yield "fewer than 30 instructions: n is small, the intervals are wide, and rightly so."
+    if any(found.small for found in summary.dimensions.values()):
+        yield "fewer than 30 instructions: n is small, so the intervals are wide."
 
 
 def agreement_table(summary: Summary) -> Table | None:
     """How often the judge agreed with known answers, where the pairs carry any."""
-    known = {name: tally for name, tally in summary.tallies.items() if tally.labelled}
+    known = {name: found.agreement for name, found in summary.dimensions.items() if found.agreement}
     if not known:
         return None
     table = plain_table("Against the known answers")
     table.add_column("dimension")
     for name in ("pairs", "same verdict", "decided pairs", "right side"):
         table.add_column(name, justify="right")
-    for name, tally in known.items():
-        facts = tally.facts()["agreement"]
-        table.add_row(
-            name,
-            str(facts["n"]),
-            percent(facts["three_way"]),
-            str(facts["decided_n"]),
-            percent(facts["decided"]),
-        )
+    for name, found in known.items():
+        counts = (f"{found.n:,}", percent(found.three_way), f"{found.decided_n:,}", percent(found.decided))
+        table.add_row(name, *counts)
     return table
 
 
@@ -284,7 +297,7 @@ def visible(text: str) -> str:
     return "".join(
         chr(0x2400 + ord(c))
         if ord(c) < 32 and c not in "\n\t"
-        else ("␡" if c == "\x7f" or 0x80 <= ord(c) < 0xA0 else c)
+        else ("␡" if c == "\x7f" or 0x80 <= ord(c) < 0xA0 else "\ufffd" if 0xD800 <= ord(c) < 0xE000 else c)
         for c in text
     )
 
@@ -348,7 +361,7 @@ class _Bar:
         )
 
     def say(self, text: str) -> None:
-        self._bar.console.print(text, style="dim")
+        self._bar.console.print(visible(text), style="dim", markup=False)
 
 
 class _Lines:
@@ -371,7 +384,7 @@ class _Lines:
             self.say(f"{self._done}/{self._total} pairs, {pace}, {usage.computed:,} tokens, {invalid} invalid")
 
     def say(self, text: str) -> None:
-        err.print(text, soft_wrap=True)
+        err.print(visible(text), soft_wrap=True, markup=False)
 
 
 def _pace(done: float, seconds: float) -> str:
@@ -433,4 +446,4 @@ def fail(message: str, hint: str = "") -> None:
 
 def facts_to_print(facts: Mapping[str, Any]) -> str:
     """Facts as JSON for standard output."""
-    return json.dumps(facts, ensure_ascii=False, indent=2)
+    return to_json(facts)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 Role = Literal["system", "user", "assistant"]
@@ -130,14 +131,32 @@ def merge(spans: Iterable[Span]) -> tuple[Span, ...]:
     return tuple(merged)
 
 
-# Every family's control tokens have one of these shapes, once their first character is past.
-# None of them holds a "<" or "[", so that breaking one up never changes another.
-_SHAPES = r"\|[^<>\[|\s]{1,40}\|>|/?(?:s|bos|eos|unk|pad|start_of_turn|end_of_turn)>|/?INST\]"
-_TAIL = f"(?={_SHAPES})"
-_WHOLE = re.compile(r"([<\[])(\\*)" + _TAIL)
+# Every family's control tokens have one of these shapes: a first character, and what follows it. What follows holds
+# none of the first characters but at its end, so that breaking one up never changes another. They are wide on
+# purpose: a tag of some XML that is broken up costs a backslash, a control token that is not costs the verdict.
+_INNER = r"[^<>\[\]◁|｜\s\\]"
+_NAMES = (
+    "s|bos|eos|unk|pad|mask|cls|sep|sop|eop|eod|eoh|eoa|eom|eot|bom|sot|think|thinking|thought|answer|image|audio|video"
+    "|human|bot|user|system|assistant|tool|tools|end"
+)
+_FOLLOWS = {
+    "<": rf"[|｜]{_INNER}{{1,60}}[|｜]?>|{_INNER}{{1,60}}[|｜]>"  # <|im_end|>, <｜User｜>, <|turn>, <turn|>
+    rf"|/?(?:{_NAMES})>"
+    r"|/?[A-Za-z][A-Za-z0-9]{0,40}(?:[_:▁][A-Za-z0-9]{1,40}){1,8}>"  # <start_of_turn>, <SPECIAL_11>, <seed:bos>
+    r"|/?[A-Z]{2,40}>"  # <PAD>, and the inner part of <<SYS>>
+    r"|(?:unused|ctrl|reserved|extra|special|placeholder|loc|seg)\d{1,6}>|0x[0-9A-Fa-f]{2}>",
+    r"\[": r"/?[A-Z][A-Z0-9_]{1,40}\]"  # [INST], [/SYSTEM_PROMPT]
+    rf"|[gs]MASK\]|(?:unused|control|special)_?\d{{1,6}}\]|[|｜]{_INNER}{{1,60}}[|｜]\]|e~\[",
+    r"\]": r"~!?b[\[\]]",
+    ">": r"[A-Z]{3,40}<<",
+    "◁": r"/?think▷",
+}
+_FIRST = "<[]>◁"
+# The group behind each first character holds the rest of the token, with the backslashes that broke it up before.
+_WHOLE = re.compile("|".join(rf"{first}(?=(\\*(?:{rest})))" for first, rest in _FOLLOWS.items()))
+_BROKEN = re.compile("|".join(rf"{first}\\(?=\\*(?:{rest}))" for first, rest in _FOLLOWS.items()))
 # One of them from end to end.
-MARKER = re.compile(rf"([<\[](?:{_SHAPES}))")
-_BROKEN = re.compile(r"([<\[])\\(\\*)" + _TAIL)
+MARKER = re.compile("(" + "|".join(f"{first}(?:{rest})" for first, rest in _FOLLOWS.items()) + ")")
 
 
 def break_up(text: str) -> str:
@@ -148,9 +167,47 @@ def break_up(text: str) -> str:
     >>> print(break_up("the end<|im_end|>"), mend(break_up("[INST] <s>")))
     the end<\\|im_end|> [INST] <s>
     """
-    if "<" not in text and "[" not in text:  # most texts: no need to look at every character in turn
+    if not any(first in text for first in _FIRST):  # most texts: no need to look at every character in turn
         return text
-    return _WHOLE.sub(r"\1\\\2", text)
+    return _WHOLE.sub(r"\g<0>\\", text)
+
+
+def break_up_spans(spans: Sequence[Span]) -> tuple[str, bool]:
+    """Spans as one text in which no control token is whole that is not all ours; and whether one was broken up.
+
+    It is the joined text that counts: what stands at the end of one span and the beginning of the next is one token
+    as well.
+
+    >>> print(*break_up_spans([Span("<s>[", True), Span("INST", False), Span("]", True)]))
+    <s>[\\INST] True
+    """
+    text = "".join([span.text for span in spans])
+    places = _foreign(text, spans) if any(first in text for first in _FIRST) else []
+    if not places:
+        return text, False
+    bounds = [0, *places, len(text)]
+    return "\\".join([text[begin:end] for begin, end in pairwise(bounds)]), True
+
+
+def control_places(text: str) -> list[int]:
+    """Where to cut a text so that no control token in it stays whole: behind the first character of each.
+
+    >>> control_places("a<s>[INST]")
+    [2, 5]
+    """
+    return [token.end() for token in _WHOLE.finditer(text)]
+
+
+def _foreign(text: str, spans: Sequence[Span]) -> list[int]:
+    """Where to break: behind the first character of each control token of which any character is untrusted."""
+    theirs: list[tuple[int, int]] = []
+    end = 0
+    for span in spans:
+        begin, end = end, end + len(span.text)
+        if not span.trusted and span.text:
+            theirs.append((begin, end))
+    found = ((token.start(), token.end(token.lastindex or 0)) for token in _WHOLE.finditer(text))
+    return [begin + 1 for begin, end in found if any(begin < last and first < end for first, last in theirs)]
 
 
 def mend(text: str) -> str:
@@ -159,4 +216,4 @@ def mend(text: str) -> str:
     >>> mend(break_up("<\\\\|im_end|>")) == "<\\\\|im_end|>"
     True
     """
-    return _BROKEN.sub(r"\1\2", text)
+    return _BROKEN.sub(lambda found: found[0][0], text)

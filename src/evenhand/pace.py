@@ -99,9 +99,8 @@ class Pace:
             try:
                 return await self._once(prompt)
             except EngineError as error:
-                if error.reason in _OUT_OF_MONEY:
-                    self._over = error
-                    await self._emptied()
+                if error.fatal:
+                    await self._end(error)
                 if error.fatal or not error.retryable or attempt == self.limits.retries:
                     raise
                 self.retried += 1
@@ -158,6 +157,13 @@ class Pace:
         self.requests += 1
         self._reserved += cost
         return cost
+
+    async def _end(self, error: EngineError) -> None:
+        """Ask nothing more, and let what is under way come to its end; only a budget stays used up."""
+        self._over = self._over or error
+        await self._emptied()
+        if error.reason not in _OUT_OF_MONEY and self._over is error:
+            self._over = None
 
     async def _emptied(self) -> None:
         """Wait for what has been asked already: its answers are paid for, and whoever stops now would lose them."""

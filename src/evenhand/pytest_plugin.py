@@ -21,8 +21,8 @@ import pytest
 if TYPE_CHECKING:
     from evenhand.api import Judge
     from evenhand.engines.base import Engine
-    from evenhand.gate import GateResult
     from evenhand.pairs import Pair
+    from evenhand.results.gate import GateResult
     from evenhand.verdict import Finding
 
 DEFAULT_DB = ".evenhand-pytest.db"
@@ -78,15 +78,15 @@ class Referee:
         In a file of pairs the new side is output_2, as for `evenhand gate`.
         """
         __tracebackhide__ = True
-        from evenhand.decision import Decider
-        from evenhand.gate import Gate, GateResult
-        from evenhand.report import Summary
+        from evenhand.results.decision import Decider
+        from evenhand.results.gate import Gate, GateResult
+        from evenhand.results.summary import Counter
         from evenhand.shuffle import Shuffle
 
         shuffled = Shuffle(_cases(pairs, candidate, baseline), seed=seed)
         judge, what = self._with(on), Gate(margin)
         decider = Decider(on, level=level, enough=what.settled)
-        summary = Summary(judge.setup.protocol.dimensions)
+        counter = Counter()
         most = min(max_pairs or shuffled.pairs, shuffled.pairs)
         drawn = decider.watch(islice(shuffled, most))
         together = max(_TOGETHER, judge.setup.engine.concurrency)
@@ -95,8 +95,9 @@ class Referee:
             with judge.run(few) as judgments:
                 for judgment in judgments:
                     decider.add(judgment)
-                    summary.add(judgment)
+                    counter.add(judgment)
                 self.asked += judgments.totals.asked
+        summary = counter.summary()
         self.judged += summary.pairs
         result = GateResult(what, decider.standing, summary.sides, shuffled.pairs, summary.pairs)
         if result.outcome != "not_worse":

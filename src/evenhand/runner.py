@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -28,6 +28,9 @@ from evenhand.verdict import Verdict
 
 # How often to look whether another process is done with a pair that it holds.
 _HELD_SECONDS = 0.2
+# How long to wait for others without a word, and how often to say it after that.
+_FIRST_TELL_SECONDS = 2.0
+_TELL_SECONDS = 30.0
 # How often to say that this process is still at work on what it has claimed.
 _RENEW_SECONDS = 20.0
 # How many such pairs to put aside before reading on has to wait.
@@ -88,7 +91,9 @@ class Run:
         line: Line | None = None,
         pace: Pace | None = None,  # one that has learnt already how fast to ask
         words: bool = True,  # whether what was kept comes out with what the judge said
+        on_wait: Callable[[str], None] | None = None,  # told for whom the run waits
     ) -> None:
+        self._on_wait, self._told_of_waiting = on_wait, time.monotonic() - _TELL_SECONDS + _FIRST_TELL_SECONDS
         self.setup, self.store, self.orders, self.seed = setup, store, orders, seed
         self.pace = pace or Pace(setup.engine, limits or Limits(), price, seed=seed)
         self.totals = Totals()
@@ -108,6 +113,7 @@ class Run:
         versions = versions_of(self.setup.engine.identity)
         settings = {"orders": self.orders, "seed": self.seed, **versions}
         run = self.store.begin_run(self._judge, settings)
+        last_pair = self.store.judge_book.last_pair()
         self._outbox = _Outbox()
         self._clerk = _Clerk(self.store, self.totals)
         workers = asyncio.create_task(self._work())
@@ -130,6 +136,8 @@ class Run:
                 self.store.release(case)
             t = self.totals
             self.store.end_run(run, pairs=t.pairs, asked=t.asked, usage=t.usage)
+            if not t.asked:  # no key, nobody there, an unknown model: nothing of it stays
+                self.store.judge_book.forget_silent(self._judge, run, last_pair)
 
     async def _renew(self) -> None:
         """Keep this run's claims fresh; should that fail once, the next time is early enough."""
@@ -164,6 +172,7 @@ class Run:
         while (case := await self._next_case()) is not None:
             if case.held:
                 self._held.append(case.pair)
+                self._tell_of_waiting()
                 await asyncio.sleep(_HELD_SECONDS if self._waiting else 0)
                 continue
             try:
@@ -171,6 +180,16 @@ class Run:
             finally:
                 self.store.release(case)
             self._put(judgment)
+
+    def _tell_of_waiting(self) -> None:
+        """Once a run has nothing to do but wait for others, say for whom."""
+        now = time.monotonic()
+        if not self._waiting or self._on_wait is None or now - self._told_of_waiting < _TELL_SECONDS:
+            return
+        self._told_of_waiting = now
+        who = ", ".join(name for name, _ in self.store.holders()[:3]) or "this run's own pairs"
+        left = len(self._held)
+        self._on_wait(f"waiting for {who}: {left:,} {'pair is' if left == 1 else 'pairs are'} under way there")
 
     def _put(self, *judgments: Judgment) -> None:
         self._outbox.put(*judgments)

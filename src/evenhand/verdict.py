@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from typing import Literal, TypeVar
@@ -45,7 +45,8 @@ _Choice = TypeVar("_Choice", bound=str)
 class Verdict:
     """One label on one dimension, as shown (A, B, tie), or the reason why there is none.
 
-    `p` sums to one over the three labels; `mass` is what fell on any of them before that.
+    `p` sums to one over the three labels; `mass` is what fell on any of them before that. `counted` says that `p` are
+    shares of answers, not probabilities of tokens: a share of 0 then means that a label was not drawn, and no more.
     """
 
     dimension: str
@@ -54,6 +55,7 @@ class Verdict:
     mass: float | None = None
     invalid: str | None = None
     raw: str = ""
+    counted: bool = False
 
     @property
     def word(self) -> str:
@@ -148,7 +150,8 @@ def _read_samples(samples: Sequence[str], dimensions: Sequence[str], shown: Sequ
     for place, dimension in enumerate(dimensions):
         said = [found[place][0] for found in read]
         p: dict[Label, float] = {label: said.count(label) / len(said) for label in LABELS}
-        verdicts.append(_verdict(dimension, said[0], p, len(read) / len(samples), raw))
+        verdict = _verdict(dimension, said[0], p, len(read) / len(samples), raw)
+        verdicts.append(replace(verdict, counted=True))
     return tuple(verdicts)
 
 
@@ -156,7 +159,8 @@ def pool(dimension: str, orders: Mapping[Order, Verdict]) -> Finding:
     """Bring the orders of a pair together.
 
     With probabilities, by their geometric mean: a leaning to the first or second place that is additive in
-    log-odds cancels exactly. Without, by agreement: two orders that do not say the same make a tie, as in
+    log-odds cancels exactly. Shares of answers by their plain mean, so that the result is what was said most often.
+    Without either, by agreement: two orders that do not say the same make a tie, as in
     Zheng et al. (2023), "Judging LLM-as-a-Judge", section 3.4. One invalid order makes the finding invalid:
     half a hearing would be tilted by the place in which each response stood.
 
@@ -195,9 +199,10 @@ def combine(verdicts: Mapping[str, Verdict], *, both_orders: bool = True) -> Ver
     if broken is not None:
         return Verdict(COMBINED, None, invalid=broken.invalid, raw=broken.raw)
     shares = [_shares(part, LABELS) for part in parts]
-    p = dict(zip(LABELS, _mean(shares, geometric=all(part.p is not None for part in parts)), strict=True))
+    geometric = _have_probabilities(parts)
+    p = dict(zip(LABELS, _mean(shares, geometric=geometric), strict=True))
     masses = [part.mass for part in parts if part.mass is not None]
-    return Verdict(COMBINED, _choose(p), p, min(masses, default=None))
+    return Verdict(COMBINED, _choose(p), p, min(masses, default=None), counted=not geometric)
 
 
 def parts_of(dimensions: Iterable[str], *, both_orders: bool = True) -> list[str]:
@@ -253,8 +258,13 @@ def log_odds(p: Mapping[Side, float]) -> float:
 
 def _pooled(orders: Mapping[Order, Verdict]) -> dict[Side, float]:
     each = [_shares(verdict, _LABELS_OF[order]) for order, verdict in orders.items()]
-    means = _mean(each, geometric=all(verdict.p is not None for verdict in orders.values()))
+    means = _mean(each, geometric=_have_probabilities(orders.values()))
     return dict(zip(SIDES, means, strict=True))
+
+
+def _have_probabilities(verdicts: Iterable[Verdict]) -> bool:
+    """Whether all verdicts come with probabilities of tokens."""
+    return all(verdict.p is not None and not verdict.counted for verdict in verdicts)
 
 
 def _mean(each: Sequence[Sequence[float]], *, geometric: bool) -> list[float]:
@@ -353,7 +363,7 @@ def _weigh(dimension: str, said: Label, token: Token | None, raw: str) -> Verdic
     read_token = label_of if words is None else lambda text: words.get(text.strip(_DRESS).lower())
     own, listed = token.text, []
     for text, logprob in token.top:
-        listed.append(share := math.exp(logprob))
+        listed.append(share := math.exp(logprob) if logprob < 0.0 else _certain(logprob))
         found = said if text == own else read_token(text)
         if found is not None:
             mass[found] += share
@@ -363,6 +373,11 @@ def _weigh(dimension: str, said: Label, token: Token | None, raw: str) -> Verdic
     floor = _unlisted(listed)
     floored = {label: max(x, floor) for label, x in mass.items()}
     return _verdict(dimension, said, floored, total, raw)
+
+
+def _certain(logprob: float) -> float:
+    """The probability that a logarithm of 0 or more stands for: not more than 1, whatever a server sends."""
+    return 0.0 if math.isnan(logprob) else 1.0
 
 
 def _verdict(dimension: str, said: Label, weights: Mapping[Label, float], mass: float, raw: str) -> Verdict:

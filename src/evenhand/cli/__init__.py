@@ -8,7 +8,7 @@ from evenhand.cli.app import app, main
 
 # Importing a file of commands enters them; --help lists them in this order.
 from evenhand.cli import judge, arena, generate, results, rank, card, calibrate, export, gate, labels  # isort: skip
-from evenhand.cli import report, serve, suggest, demo, protocols, models, welcome  # isort: skip
+from evenhand.cli import judges, report, serve, suggest, demo, protocols, models, scaling, welcome  # isort: skip
 
 __all__ = [
     "app",
@@ -20,6 +20,7 @@ __all__ = [
     "gate",
     "generate",
     "judge",
+    "judges",
     "labels",
     "main",
     "models",
@@ -27,6 +28,7 @@ __all__ = [
     "rank",
     "report",
     "results",
+    "scaling",
     "serve",
     "suggest",
     "welcome",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Annotated, NoReturn
@@ -44,32 +45,39 @@ def root(
         show_welcome()
 
 
-# Options whose value may be left out, and what the value looks like where it is given.
-_OPTIONAL = {"--ray": re.compile(r"auto|local|(ray://)?[^/\\s]+:\d+")}
+# What `judge` took before Ray had a command of its own.
+_OF_RAY = ("--ray", "--out", "--workers")
+_ADDRESS = re.compile(r"auto|local|(ray://)?[^/\\s]+:\d+")
 
 
-def with_optional_values(words: Sequence[str]) -> list[str]:
-    """The words of a command line, with an empty value where an optional one was left out.
+def ray_command(words: Sequence[str]) -> str:
+    """The command that stands for `judge --ray` of older versions; empty where the words are no such thing.
 
-    >>> with_optional_values(["judge", "--ray", "--out", "d"])
-    ['judge', '--ray=', '--out', 'd']
-    >>> with_optional_values(["judge", "--ray", "pairs.parquet"]), with_optional_values(["--ray", "head:6379"])
-    (['judge', '--ray=', 'pairs.parquet'], ['--ray', 'head:6379'])
-    >>> with_optional_values([])
-    []
+    >>> ray_command(["judge", "p.jsonl", "--ray", "head:6379", "--out", "d"])
+    'evenhand ray judge p.jsonl --address head:6379 --out d'
+    >>> ray_command(["judge", "--ray", "p.jsonl", "--out=d"]), ray_command(["judge", "p.jsonl"])
+    ('evenhand ray judge p.jsonl --out=d', '')
     """
-    following = [*words[1:], ""][: len(words)]
-    return [
-        f"{word}=" if word in _OPTIONAL and not _OPTIONAL[word].fullmatch(after) else word
-        for word, after in zip(words, following, strict=True)
-    ]
+    names = [word.partition("=")[0] for word in words]
+    if words[:1] != ["judge"] or not set(names) & set(_OF_RAY):
+        return ""
+    meant = ["evenhand", "ray"]
+    for word, after in zip(words, [*words[1:], ""], strict=True):
+        name, _, value = word.partition("=")
+        if name != "--ray":
+            meant.append(word)
+        elif value or _ADDRESS.fullmatch(after):
+            meant += ["--address", value] if value else ["--address"]
+    return shlex.join([*meant, *([] if "--out" in names else ["--out", "DIR"])])
 
 
 def main() -> NoReturn:
     """Run a command; what went wrong is said in a sentence, with the remedy where one is known."""
     try:
         try:
-            app(args=with_optional_values(sys.argv[1:]), prog_name="evenhand")
+            if meant := ray_command(sys.argv[1:]):
+                raise InputError("Ray has a command of its own, and judge knows no --ray any more", hint=meant)
+            app(prog_name="evenhand")
         finally:
             sys.stdout.flush()  # here, where a full disk can still be said
     except EvenhandError as error:

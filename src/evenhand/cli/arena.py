@@ -96,12 +96,11 @@ def arena(
     )
     limits = Limits(concurrency, max_requests=max_requests)
     with Judge(engine, template, db=db, orders=chosen, seed=seed, limits=limits) as judge:
-        summary, facts = run_with_progress(judge, given.read(), given.count)
-    facts |= {"db": str(db), **about}
+        found = run_with_progress(judge, given.read(), given.count)
     if not as_json:
-        show_run(summary, facts, f"{facts['judge']} under {template.name}")
-    _show(facts, f"{len(met.models)} models, kept in {db}", as_json)
-    raise typer.Exit(WITH_FAILURES if summary.invalid or given.bad or facts["stopped"] else DONE)
+        show_run(found)
+    _show({**found.plain(), "db": str(db), **about}, f"{len(met.models)} models, kept in {db}", as_json)
+    raise typer.Exit(WITH_FAILURES if found.summary.invalid or given.bad or found.stopped else DONE)
 
 
 def write_pairs(out: Path, pairs: Arena) -> int:

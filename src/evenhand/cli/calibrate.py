@@ -16,9 +16,8 @@ from evenhand.people import People
 from evenhand.store import JudgeRow, Store
 
 if TYPE_CHECKING:  # the statistics load numpy, which no other command should wait for
+    from evenhand.results.calibration_fit import FittedCalibration
     from evenhand.stats.calibration import Calibration, Scores
-
-    Found = tuple[JudgeRow, str, Calibration]
 
 
 @app.command()
@@ -41,8 +40,6 @@ def calibrate(
     `card --calibrated` and `results --calibrated` apply it. Every figure is of pairs that the model had not seen.
     Where labels are too few it refuses, and says how many it takes.
     """
-    from evenhand.calibrating import calibration_facts
-
     if not db.is_file():
         raise InputError(f"no database at {db}", hint="evenhand judge PAIRS writes one")
     with Store(db) as store:
@@ -55,17 +52,16 @@ def calibrate(
     if not found:
         raise refused[0] if refused else InputError("nobody has labelled what these judges judged")
     if as_json:
-        facts = [calibration_facts(*one) for one in found]
-        print(console.facts_to_print({"calibrations": facts, "refused": [error.message for error in refused]}))
+        print(console.facts_to_print({"calibrations": found, "refused": [error.message for error in refused]}))
         return
     for one in found:
-        _show(*one)
+        _show(one.judge, one.dimension, one.calibration)
     for error in refused:
         console.out.print(Text(console.visible(error.message), style="yellow"), soft_wrap=True)
 
 
 def _rows(store: Store, words: list[str]) -> list[JudgeRow]:
-    from evenhand.card import choose_judges
+    from evenhand.results.card import choose_judges
 
     every = store.judges()
     found = [row for word in words for row, _ in choose_judges(every, word)] if words else every
@@ -77,12 +73,12 @@ def _rows(store: Store, words: list[str]) -> list[JudgeRow]:
 
 def _fit(
     store: Store, rows: list[JudgeRow], only: str, people: People, seed: int
-) -> tuple[list[Found], list[InputError]]:
+) -> tuple[list[FittedCalibration], list[InputError]]:
     """Fit and keep what can be fitted; what cannot comes back as the reason why."""
-    from evenhand.calibrating import fit_evidence
-    from evenhand.evidence import gather
+    from evenhand.results.calibration_fit import FittedCalibration, fit_evidence
+    from evenhand.results.evidence import gather
 
-    found: list[Found] = []
+    found: list[FittedCalibration] = []
     refused: list[InputError] = []
     for row in rows:
         for name, evidence in gather(store, row, people).items():
@@ -94,7 +90,7 @@ def _fit(
                 refused.append(InputError(f"{row.protocol}: {error.message}", hint=error.hint))
                 continue
             store.calibrations.keep(row.id, name, calibration.facts())
-            found.append((row, name, calibration))
+            found.append(FittedCalibration(row, name, calibration))
     return found, refused
 
 
@@ -132,11 +128,15 @@ def _cells(scores: Scores) -> list[str]:
 
 def _verdict(found: Calibration) -> Text:
     gain = found.gain
+    if not found.signal:
+        return Text(
+            "No signal: the judge's odds have not been shown to say anything of people's choice here."
+            " Every pair gets the same probabilities, those of the labels.",
+            style="red",
+        )
     if gain is None or gain.value is None or gain.low is None or gain.high is None:
         return Text("How much it helps cannot be told.", style="yellow")
     by = f"log-loss falls by {gain.value:.3f} ({gain.low:+.3f} to {gain.high:+.3f})"
-    if found.slope <= 0:
-        return Text(f"The judge's odds say nothing good of people's choice here: {by}.", style="red")
     if gain.low > 0:
         return Text(f"Calibration helps: {by} on pairs that it had not seen.", style="green")
     return Text(f"Calibration has not been shown to help: {by}.", style="yellow")

@@ -37,6 +37,6 @@ def card(
 
     Labels are votes in the pairs' own file, imported ones (evenhand labels import), or collected by evenhand.
     """
-    from evenhand.cli.cards import Wanted, show  # here, because it loads numpy
+    from evenhand.cli.cards import CardOptions, show  # here, because it loads numpy
 
-    show(Wanted(judges or [], db, dimension, renames_from(rename), calibrated, plot, as_json))
+    show(CardOptions(judges or [], db, dimension, renames_from(rename), calibrated, plot, as_json))

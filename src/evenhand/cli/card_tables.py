@@ -8,10 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from evenhand import console
-from evenhand.card import Card, Comparison, Drag
+from evenhand.results.card import Card, Drag, JudgeComparison
 from evenhand.stats.clustered import Estimate
 
-TRUST = {"yes": "green", "limited": "yellow", "no": "red", "unknown": "yellow"}
+TRUST = {"yes": "green", "limited": "yellow", "no": "red", "unknown": "yellow", "none": "yellow"}
 _READINGS = {"forward_hard": "forward, hard", "both_hard": "both orders, hard", "pooled": "both orders, pooled"}
 _UNLABELLED = "Nobody has labelled these pairs: only biases can be told. evenhand labels import FILE brings labels."
 
@@ -50,6 +50,8 @@ def _against_people(found: Card) -> Table:
     table.add_row("pooled less forward", points(found.gain), "", "", end_section=True)
     table.add_row("longer output", share(found.longer), "", "")
     table.add_row("pooled less longer", points(found.over_longer), "", "")
+    table.add_row("always the same side", share(found.always), "", "")
+    table.add_row("pooled less that", points(found.over_always), "", "")
     if found.people is not None and found.ceiling is not None:
         table.add_row("one person, by the others", share(found.people.decided), share(found.people.three_way), "")
         table.add_row("judge, by the same", share(found.ceiling.judge), "", "")
@@ -66,7 +68,7 @@ def _biases(found: Card, title: str | None = None) -> Table:
     rows: list[tuple[str, Estimate, str]] = [
         ("flips with the order (1 ↔ 2)", b.flips, "share"),
         ("changes with the order at all", b.changes, "share"),
-        ("position lift", b.position_lift, "signed"),
+        ("position lift", b.position_bias, "signed"),
         ("prefers the longer output", b.longer_judge, "share"),
         ("people prefer the longer", b.longer_people, "share"),
         ("length lift: judge less people", b.length_lift, "signed"),
@@ -105,7 +107,7 @@ def _notes(found: Card) -> Iterator[str]:
         yield f"Calibration error (ECE) {ece}; a perfectly calibrated judge would show about {chance} here."
 
 
-def comparison_table(c: Comparison) -> Table:
+def comparison_table(c: JudgeComparison) -> Table:
     """Judges next to each other, each figure above its interval."""
     table = console.plain_table(f"{c.dimension}: the same {c.pairs} labelled pairs, {c.decided} of them decided")
     table.add_column("judge", overflow="fold")

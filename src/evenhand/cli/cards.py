@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from evenhand import console
-from evenhand.calibrating import menders
-from evenhand.card import Card, Comparison, Contender, Drag, card_of, choose_judges, compare, drag_of
 from evenhand.cli.card_tables import comparison_table, drag_table, print_cards
 from evenhand.cli.opening import is_records, open_records
 from evenhand.errors import InputError
-from evenhand.evidence import Evidence, gather
 from evenhand.pairs import COMBINED
 from evenhand.people import People
 from evenhand.plots import check_plot_path, reliability_plot, save_plot
 from evenhand.protocol import Protocol
+from evenhand.results.card import Card, Contender, Drag, JudgeComparison, card_of, choose_judges, compare, drag_of
+from evenhand.results.evidence import Evidence, gather
+from evenhand.results.plain import to_json
+from evenhand.results.run import calibrations_of
 from evenhand.store import JudgeRow, Records
 
 _FLATTERED = (
@@ -29,7 +29,7 @@ _FLATTERED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class JudgedEvidence:
     """A judge of a database with all that it has heard."""
 
     row: JudgeRow
@@ -45,7 +45,7 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CardOptions:
     """What was asked for."""
 
     judges: list[str]
@@ -57,7 +57,7 @@ class Wanted:
     as_json: bool = False
 
 
-def show(wanted: Wanted) -> None:
+def show(wanted: CardOptions) -> None:
     """Print cards, or a comparison where several judges are named."""
     if wanted.plot is not None:
         check_plot_path(wanted.plot)
@@ -71,10 +71,10 @@ def show(wanted: Wanted) -> None:
             _cards(chosen, wanted.dimension, wanted.as_json, wanted.plot)
 
 
-def _compare(chosen: Sequence[tuple[Heard, str]], wanted: Wanted) -> None:
+def _compare(chosen: Sequence[tuple[JudgedEvidence, str]], wanted: CardOptions) -> None:
     found = _comparisons(chosen, wanted.dimension)
     if wanted.as_json:
-        print(console.facts_to_print({"comparisons": [comparison.facts() for comparison in found]}))
+        print(to_json({"comparisons": found}))
         return
     for comparison in found:
         console.out.print(comparison_table(comparison))
@@ -83,7 +83,7 @@ def _compare(chosen: Sequence[tuple[Heard, str]], wanted: Wanted) -> None:
 # -- which judges -------------------------------------------------------------------------------------------
 
 
-def _chosen(stack: ExitStack, wanted: Wanted) -> Iterator[tuple[Heard, str]]:
+def _chosen(stack: ExitStack, wanted: CardOptions) -> Iterator[tuple[JudgedEvidence, str]]:
     """The judges that are named, each with a dimension, or "" for all of them."""
     words = wanted.judges
     files = [Path(word) for word in words if is_records(word)]
@@ -95,7 +95,7 @@ def _chosen(stack: ExitStack, wanted: Wanted) -> Iterator[tuple[Heard, str]]:
         found = (
             [match for spec in specs for match in _matching(rows, spec, file)] if specs else [(r, "") for r in rows]
         )
-        heard: dict[int, Heard] = {}
+        heard: dict[int, JudgedEvidence] = {}
         for row, dimension in found:
             if row.id not in heard:
                 heard[row.id] = _hear(store, row, people, prefix + _name(row, rows), wanted.calibrated)
@@ -123,11 +123,11 @@ def _name(row: JudgeRow, rows: Sequence[JudgeRow]) -> str:
     return f"{name} {row.fingerprint[:6]}" if len(twins) > 1 else name
 
 
-def _hear(store: Records, row: JudgeRow, people: People, name: str, calibrated: bool) -> Heard:
-    fixes = menders(store, row) if calibrated else {}
+def _hear(store: Records, row: JudgeRow, people: People, name: str, calibrated: bool) -> JudgedEvidence:
+    fixes = calibrations_of(store, row) if calibrated else {}
     usage, seconds = store.usage(row)
     pairs = row.pairs or 1
-    return Heard(
+    return JudgedEvidence(
         row,
         name,
         gather(store, row, people, fixes),
@@ -140,7 +140,7 @@ def _hear(store: Records, row: JudgeRow, people: People, name: str, calibrated: 
 # -- cards ----------------------------------------------------------------------------------------------------
 
 
-def _cards(chosen: Sequence[tuple[Heard, str]], only: str, as_json: bool, plot: Path | None) -> None:
+def _cards(chosen: Sequence[tuple[JudgedEvidence, str]], only: str, as_json: bool, plot: Path | None) -> None:
     every = [(heard, _cards_of(heard, meant or only)) for heard, meant in chosen]
     if not any(cards for _, cards in every):
         raise InputError(
@@ -149,8 +149,10 @@ def _cards(chosen: Sequence[tuple[Heard, str]], only: str, as_json: bool, plot: 
         )
     drags = list(_drags([heard for heard, _ in chosen], only))
     if as_json:
-        judges = [{**_judge_facts(heard), "dimensions": _facts(cards)} for heard, cards in every]
-        print(console.facts_to_print({"judges": judges, "drag": [asdict(drag) for drag in drags]}))
+        judges = [
+            {**_about(heard), "dimensions": {card.dimension: card for card in cards}} for heard, cards in every
+        ]
+        print(to_json({"judges": judges, "drag": drags}))
     else:
         for heard, cards in every:
             print_cards(f"{heard.row.model} under {heard.row.protocol}", cards, _cost(heard))
@@ -162,14 +164,14 @@ def _cards(chosen: Sequence[tuple[Heard, str]], only: str, as_json: bool, plot: 
         _draw(every, plot)
 
 
-def _cards_of(heard: Heard, only: str) -> list[Card]:
+def _cards_of(heard: JudgedEvidence, only: str) -> list[Card]:
     """Cards of the dimensions that people have labelled; without any, of all, for the judge's biases."""
     wanted = [e for name, e in heard.evidence.items() if only in ("", name)]
     labelled = [e for e in wanted if len(e.labelled)]
     return [card_of(e) for e in labelled or wanted]
 
 
-def _judge_facts(heard: Heard) -> dict[str, Any]:
+def _about(heard: JudgedEvidence) -> dict[str, object]:
     row = heard.row
     return {
         "judge": row.model,
@@ -182,35 +184,20 @@ def _judge_facts(heard: Heard) -> dict[str, Any]:
     }
 
 
-def _facts(cards: Sequence[Card]) -> dict[str, Any]:
-    return {card.dimension: card.facts() for card in cards}
-
-
-def _draw(every: Sequence[tuple[Heard, Sequence[Card]]], plot: Path) -> None:
+def _draw(every: Sequence[tuple[JudgedEvidence, Sequence[Card]]], plot: Path) -> None:
     labelled = [(heard, card) for heard, cards in every for card in cards if card.labelled]
     if len(labelled) != 1:
         raise InputError(
             f"--plot draws one curve, and there are {len(labelled)}", hint="name a judge, and --dimension"
         )
     [(heard, card)] = labelled
-    points = [
-        {
-            "predicted": b.confidence,
-            "observed": b.right.value,
-            "low": b.right.low,
-            "high": b.right.high,
-            "n": b.right.n,
-        }
-        for b in card.meaning.reliability.bins
-        if b.right.n
-    ]
-    save_plot(plot, reliability_plot(points, title=f"{heard.name}: {card.dimension}"))
+    save_plot(plot, reliability_plot(card.curve(), title=f"{heard.name}: {card.dimension}"))
 
 
 # -- comparisons ----------------------------------------------------------------------------------------------
 
 
-def _comparisons(chosen: Sequence[tuple[Heard, str]], only: str) -> list[Comparison]:
+def _comparisons(chosen: Sequence[tuple[JudgedEvidence, str]], only: str) -> list[JudgeComparison]:
     """One table for each question that people were asked; `combined` and `overall` answer the same."""
     groups: dict[str, list[Contender]] = {}
     seen: set[tuple[int, str]] = set()
@@ -233,7 +220,7 @@ def _comparisons(chosen: Sequence[tuple[Heard, str]], only: str) -> list[Compari
 # -- drag -----------------------------------------------------------------------------------------------------
 
 
-def _drags(every: Sequence[Heard], only: str) -> Iterator[Drag]:
+def _drags(every: Sequence[JudgedEvidence], only: str) -> Iterator[Drag]:
     """Each dimension of a chain against the same model asked for it alone, where both are there."""
     for chain in every:
         asks = Protocol.parse(chain.row.template, name=chain.row.protocol).asks
@@ -249,7 +236,7 @@ def _drags(every: Sequence[Heard], only: str) -> Iterator[Drag]:
                     yield found
 
 
-def _cost(heard: Heard) -> str:
+def _cost(heard: JudgedEvidence) -> str:
     parts = [f"{heard.tokens:,.0f} tokens computed a pair"] if heard.tokens is not None else []
     parts += [f"{heard.seconds:.1f} s a pair"] if heard.seconds is not None else []
     return ", ".join(parts)

@@ -16,7 +16,7 @@ from evenhand.pairs import sample_pairs
 
 DEMO_DB = Path("evenhand-demo.db")
 _SMALL = """
-This is a small judge: it leans to whatever stands first (place lift), so its orders disagree, and it cannot tell
+This is a small judge: it leans to whatever stands first (position bias), so its orders disagree, and it cannot tell
 ties from other pairs. What is left after both orders are heard is the column "right side"; see docs/quality.md."""
 _NEXT = """\
 evenhand compare --instruction "Name a prime number." --a "7" --b "8"
@@ -39,8 +39,8 @@ def demo(
         soft_wrap=True,
     )
     with Judge(open_judge(catalog.DEFAULT_MODEL), "chained", db=db) as judge:
-        summary, facts = run_with_progress(judge, pairs, len(pairs), lines=True)
-    show_run(summary, facts, f"{facts['judge']} under chained")
+        found = run_with_progress(judge, pairs, len(pairs), lines=True)
+    show_run(found)
     console.out.print(_SMALL, soft_wrap=True)
     console.out.print(console.panel(_NEXT, "what to try next"))
-    raise typer.Exit(WITH_FAILURES if summary.invalid else DONE)
+    raise typer.Exit(WITH_FAILURES if found.summary.invalid else DONE)

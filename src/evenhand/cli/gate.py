@@ -8,8 +8,9 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
+import numpy as np
 import typer
 from rich.text import Text
 
@@ -34,24 +35,27 @@ from evenhand.cli.options import (
     ThreadsOption,
 )
 from evenhand.cli.running import endpoint_settings, load_protocol, open_judge, run_with_progress
-from evenhand.decision import Decider, replay
+from evenhand.columns import Block
 from evenhand.engines import catalog
 from evenhand.engines.llama import Hardware
 from evenhand.errors import EvenhandError, InputError
-from evenhand.gate import Gate, GateResult
-from evenhand.judge import Judgment
 from evenhand.pace import Limits
 from evenhand.pairs import Reading
 from evenhand.prices import find_price
-from evenhand.report import Summary
+from evenhand.results.decision import Decider, replay
+from evenhand.results.gate import Gate, GateResult
+from evenhand.results.plain import to_json
+from evenhand.results.run import RunSummary
+from evenhand.results.summary import Counter, summarise
 from evenhand.shuffle import Shuffle
 from evenhand.store import JudgeRow, Store
+from evenhand.verdict import found_on
 
 # The judge or the machine failed. Elsewhere that is 1, but here 1 is a model that is worse.
 NOT_JUDGED = 4
 CODES = {"not_worse": 0, "worse": 1, "undecided": 3, "not_judged": NOT_JUDGED}
 COLOURS = {"not_worse": "green", "worse": "red", "undecided": "yellow", "not_judged": "red"}
-Facts = dict[str, Any]
+Facts = dict[str, object]
 Work = Callable[[], tuple[GateResult, Facts]]
 
 
@@ -155,22 +159,29 @@ def go_through(
     what: Gate, decider: Decider, judge: Judge, shuffled: Shuffle, most: int
 ) -> tuple[GateResult, Facts]:
     """Judge until it is settled; what keeps the judge from judging ends up in the result."""
-    summary, facts, failure = Summary(judge.setup.protocol.dimensions), Facts(), ""
+    counter, found, failure = Counter(found_on(judge.setup.protocol.dimensions)), None, ""
     try:
         drawn = decider.watch(islice(shuffled, most))
-        _, facts = run_with_progress(judge, drawn, most, enough=decider, line=decider, summary=summary)
+        found = run_with_progress(judge, drawn, most, enough=decider, line=decider, counter=counter)
     except InputError:
         raise
     except EvenhandError as error:
         failure = "" if decider.met else str(error)
-    standing = decider.standing
-    why = facts.get("stopped", "")
+    why = found.stopped if found else ""
     if not why and not failure and most < shuffled.pairs and not decider.met:
         why = f"the budget of {most:,} pairs is used up"
-    result = GateResult(what, standing, summary.sides, shuffled.pairs, summary.pairs, why, failure)
-    names = ("judge", "protocol", "fingerprint", "asked", "tokens", "cost", "seconds")
-    own = {"judge": judge.setup.engine.identity["model"], "protocol": judge.setup.protocol.name}
-    return result, own | {name: facts[name] for name in names if name in facts}
+    summary = found.summary if found else counter.summary()
+    result = GateResult(what, decider.standing, summary.sides, shuffled.pairs, summary.pairs, why, failure)
+    return result, _about(judge, found)
+
+
+def _about(judge: Judge, found: RunSummary | None) -> Facts:
+    """Who judged, and what that took."""
+    own: Facts = {"judge": judge.setup.engine.identity["model"], "protocol": judge.setup.protocol.name}
+    if found is None:
+        return own
+    used = {"asked": found.asked, "tokens": found.tokens, "cost": found.cost, "seconds": round(found.seconds, 3)}
+    return {**own, "fingerprint": found.fingerprint, **used}
 
 
 def newest(store: Store, spec: str, protocol: str, db: Path) -> JudgeRow:
@@ -186,8 +197,9 @@ def count_stored(
 ) -> tuple[GateResult, Facts]:
     """Count what a database holds, in random order, until it is settled."""
     candidate = candidate_of(store.matches(row), store.path)
-    summary = Summary(())
-    replay(counted(on_trial(store.judgments(row), candidate), summary), decider, seed=seed, most=most)
+    blocks = list(on_trial(store.blocks(row), candidate))
+    replay(blocks, decider, seed=seed, most=most)
+    summary = summarise(blocks, found_on(row.dimensions))
     result = GateResult(what, decider.standing, summary.sides, summary.pairs, summary.pairs)
     return result, {"judge": row.model, "protocol": row.protocol, "fingerprint": row.fingerprint}
 
@@ -210,19 +222,14 @@ def candidate_of(matches: list[tuple[str, str, str]], path: str) -> str:
     return next(iter(tried), "")
 
 
-def on_trial(judgments: Iterable[Judgment], candidate: str) -> Iterator[Judgment]:
-    """Judgments with the candidate on side 2, as the gate counts; without roles, output_2 is on trial."""
-    for judgment in judgments:
-        pair = judgment.pair
-        turn = pair.candidate == "1" or (not pair.candidate and bool(candidate) and pair.model_1 == candidate)
-        yield judgment.turned() if turn else judgment
-
-
-def counted(judgments: Iterable[Judgment], summary: Summary) -> Iterator[Judgment]:
-    """The same judgments, each added to a summary on its way."""
-    for judgment in judgments:
-        summary.add(judgment)
-        yield judgment
+def on_trial(blocks: Iterable[Block], candidate: str) -> Iterator[Block]:
+    """Blocks with the candidate on side 2, as the gate counts; without roles, output_2 is on trial."""
+    for block in blocks:
+        role, model = (words.text() for words in (block.candidate, block.model_1))
+        turn = (role == "1") | ((role == "") & (model == candidate) & bool(candidate))
+        for rows, turned in ((np.flatnonzero(~turn), False), (np.flatnonzero(turn), True)):
+            if len(rows):
+                yield block.take(rows).turned() if turned else block.take(rows)
 
 
 def report(work: Work, empty: Callable[[str], GateResult], markdown: Path | None, as_json: bool) -> int:
@@ -238,7 +245,7 @@ def report(work: Work, empty: Callable[[str], GateResult], markdown: Path | None
         result, facts = empty(f"{type(error).__name__}: {error}"), Facts()
     code = CODES[result.outcome]
     try:
-        show(result, result.facts() | {"exit_code": code} | facts, markdown, as_json)
+        show(result, {**result.plain(), "exit_code": code, **facts}, markdown, as_json)
     except OSError as fault:
         if not isinstance(fault, BrokenPipeError):
             console.fail(
@@ -252,7 +259,7 @@ def report(work: Work, empty: Callable[[str], GateResult], markdown: Path | None
 def show(result: GateResult, facts: Facts, markdown: Path | None, as_json: bool) -> None:
     """The result for a log or as JSON, and as Markdown where it is wanted."""
     if as_json:
-        print(console.facts_to_print(facts))
+        print(to_json(facts))
     else:
         console.out.print(Text(console.visible(result.sentence()), style=f"bold {COLOURS[result.outcome]}"))
         for name, text in result.details().items():

@@ -45,7 +45,6 @@ from evenhand.generate import (
     generate as generate_outputs,
 )
 from evenhand.pace import BudgetError, Limits
-from evenhand.report import usage_facts
 from evenhand.store import Store
 
 _TELL_SECONDS = 10.0
@@ -111,7 +110,7 @@ def generate(
         "failed": progress.failed,
         "cut": progress.cut,
         "stopped": stopped,
-        "tokens": usage_facts(progress.usage),
+        "tokens": (progress.usage),
         "seconds": round(time.monotonic() - began, 3),
         "out": str(out),
     }

@@ -63,12 +63,14 @@ class Input:
         if self.mark is None:
             return False
         judge.store.note_checked(self.mark, self.count)
-        return judge.store.is_finished(self.mark, *_hearing(judge))
+        number = judge.store.judge_book.find(judge.setup.fingerprint)
+        return number is not None and judge.store.is_finished(self.mark, number, _orders(judge))
 
     def end(self, judge: Judge, judged: int) -> None:
         """Remember that all of the files is judged, if it is."""
-        if self.mark is not None and judged == self.count:
-            judge.store.note_finished(self.mark, *_hearing(judge))
+        number = judge.store.judge_book.find(judge.setup.fingerprint)
+        if self.mark is not None and number is not None and judged == self.count:
+            judge.store.note_finished(self.mark, number, _orders(judge))
 
     def facts(self) -> dict[str, Any]:
         """What a run says of its input."""
@@ -110,10 +112,9 @@ def find_input(
     return Input(count, lambda: read_pairs(pairs, skip_bad=reading.skip_bad), bad, [], mark=None if bad else mark)
 
 
-def _hearing(judge: Judge) -> tuple[int, str]:
-    """Who hears the pairs, and in which orders: with another seed, random orders are others."""
-    orders = judge.orders if judge.orders != "random" else f"random {judge.seed}"
-    return judge.store.judge(judge.setup), orders
+def _orders(judge: Judge) -> str:
+    """In which orders pairs are heard: with another seed, random orders are others."""
+    return judge.orders if judge.orders != "random" else f"random {judge.seed}"
 
 
 def _checked_before(db: Path | None, mark: str | None) -> int | None:

@@ -12,7 +12,7 @@ import typer
 from evenhand import console
 from evenhand.api import Judge
 from evenhand.cli.app import DONE, WITH_FAILURES, app
-from evenhand.cli.deciding import decision_facts, dimension_from, show_decision
+from evenhand.cli.deciding import dimension_from, show_decision
 from evenhand.cli.inputs import (
     BaselineOption,
     CandidateOption,
@@ -31,6 +31,7 @@ from evenhand.cli.options import (
     GpuOption,
     JsonOption,
     JudgeOption,
+    LimitOption,
     MaxCostOption,
     MaxRequestsOption,
     OnOption,
@@ -38,23 +39,15 @@ from evenhand.cli.options import (
     PricesOption,
     ProtocolOption,
     RawOption,
+    RequestsPerMinuteOption,
     SamplesOption,
     SeedOption,
     SetOption,
     ThreadsOption,
+    TokensPerMinuteOption,
     orders_from,
 )
 from evenhand.cli.running import endpoint_settings, load_protocol, open_judge, run_with_progress, show_run
-from evenhand.cli.scaling import (
-    OutOption,
-    RayOption,
-    Wanted,
-    WorkersOption,
-    check_options,
-    inputs_of,
-    judge_on_ray,
-)
-from evenhand.decision import Decider
 from evenhand.engines import catalog
 from evenhand.engines.base import Engine
 from evenhand.engines.llama import Hardware
@@ -64,7 +57,9 @@ from evenhand.judge import Orders, Setup
 from evenhand.pace import Limits
 from evenhand.pairs import Pair, Reading
 from evenhand.prices import Price, find_price
-from evenhand.report import judgment_facts, usage_facts
+from evenhand.results.decision import Decider, decision_of
+from evenhand.results.judged import judged_pair
+from evenhand.results.plain import to_json
 from evenhand.runner import plan
 from evenhand.shuffle import Shuffle
 from evenhand.store import Store
@@ -83,7 +78,7 @@ def judge(
     orders: OrdersOption = "both",
     db: DbOption = DEFAULT_DB,
     seed: SeedOption = 0,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Judge only the first so many pairs.")] = None,
+    limit: LimitOption = None,
     skip_bad: SkipBadOption = False,
     until_decided: Annotated[
         bool,
@@ -100,21 +95,14 @@ def judge(
     settings: SetOption = None,
     samples: SamplesOption = 1,
     concurrency: ConcurrencyOption = None,
-    requests_per_minute: Annotated[
-        float | None, typer.Option("--requests-per-minute", min=0.01, help="Send at most so many.")
-    ] = None,
-    tokens_per_minute: Annotated[
-        float | None, typer.Option("--tokens-per-minute", min=1, help="Use at most so many.")
-    ] = None,
+    requests_per_minute: RequestsPerMinuteOption = None,
+    tokens_per_minute: TokensPerMinuteOption = None,
     max_requests: MaxRequestsOption = None,
     max_cost: MaxCostOption = None,
     prices: PricesOption = None,
     context: ContextOption = None,
     threads: ThreadsOption = None,
     gpu_layers: GpuOption = None,
-    ray: RayOption = None,
-    out: OutOption = None,
-    workers: WorkersOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Judge every pair of a file, or the outputs of two models; a run that was stopped goes on where it stopped."""
@@ -125,13 +113,6 @@ def judge(
     endpoint = endpoint_settings(settings, samples, concurrency)
     limits = Limits(concurrency, requests_per_minute, tokens_per_minute, max_requests, max_cost)
     template, chosen, price = load_protocol(protocol, spec), orders_from(orders), find_price(spec, prices)
-    clashing = {"--until-decided": until_decided, "--dry-run": dry_run, "--db": db != DEFAULT_DB}
-    if check_options(ray, out, workers, clashing):
-        names, read_here = inputs_of(pairs, candidate, baseline, reading)
-        about = (template, hardware, endpoint, limits, chosen, seed, raw_markup, price, limit)
-        judge_on_ray(
-            Wanted(names, read_here, reading, spec, *about), ray or "", out or "", workers, as_json=as_json
-        )
     dimension = dimension_from(on, template.dimensions) if until_decided else ""
     given = find_input(pairs, candidate, baseline, reading, db)
     given.say()
@@ -150,25 +131,28 @@ def judge(
     ) as judge:
         if given.begin(judge):
             console.err.print(
-                f"all {given.count:,} pairs were judged before: nothing is left to ask, counting them", style="dim"
+                f"all {console.count(given.count, 'pair')} were judged before: nothing is left to ask,"
+                " counting them",
+                style="dim",
             )
-        summary, facts = run_with_progress(
-            judge, rows, min(given.count, limit or given.count), enough=decider, line=decider
-        )
-        given.end(judge, summary.pairs)
-    facts |= {"db": str(db), **given.facts()}
-    if decider:
-        facts["until_decided"] = decision_facts(decider.standing, summary.pairs, given.count)
+        found = run_with_progress(judge, rows, min(given.count, limit or given.count), enough=decider, line=decider)
+        given.end(judge, found.summary.pairs)
+        kept = judge.store.judge_book.find(judge.setup.fingerprint) is not None
+    decision = decision_of(decider.standing, found.summary.pairs, given.count) if decider else None
     if as_json:
-        print(console.facts_to_print(facts))
+        stopping = {"until_decided": decision} if decision else {}
+        print(to_json({**found.plain(), "db": str(db), **given.facts(), **stopping}))
     else:
-        show_run(summary, facts, f"{facts['judge']} under {template.name}")
-        if decider:
-            show_decision(decider.standing, summary, given.count)
+        show_run(found)
+        if decision:
+            show_decision(decision, found.summary.sides)
         if given.bad:
             console.out.print(f"left out: {console.count(len(given.bad), 'broken row')}", style="yellow")
-        console.out.print(f"[dim]kept in {db}; see it again:[/] evenhand results --db {db}", soft_wrap=True)
-    raise typer.Exit(WITH_FAILURES if summary.invalid or given.bad or facts["stopped"] else DONE)
+        if kept:
+            console.out.print(f"[dim]kept in {db}; see it again:[/] evenhand results --db {db}", soft_wrap=True)
+        else:
+            console.out.print("the judge answered nothing, so nothing is kept", style="yellow")
+    raise typer.Exit(WITH_FAILURES if found.summary.invalid or given.bad or found.stopped else DONE)
 
 
 @app.command()
@@ -194,7 +178,7 @@ def compare(
     with Judge(engine, template, db=db, orders=chosen, raw_markup=raw_markup) as judge:
         judgment = judge.compare(instruction, a, b)
     if as_json:
-        print(console.facts_to_print(judgment_facts(judgment)))
+        print(to_json(judged_pair(judgment)))
     else:
         console.out.print(console.comparison(judgment))
         for note in sorted(judgment.notes):
@@ -228,8 +212,8 @@ def show_plan(
     usage = found.usage
     cost = price.of(usage) if price else None
     if as_json:
-        facts = {"pairs": found.pairs, "requests": found.requests, "kept": found.kept, "tokens": usage_facts(usage)}
-        print(console.facts_to_print({**facts, "cost": cost, "currency": price.currency if price else None}))
+        facts = {"pairs": found.pairs, "requests": found.requests, "kept": found.kept, "tokens": usage}
+        print(to_json({**facts, "cost": cost, "currency": price.currency if price else None}))
         return
     console.out.print(
         f"{console.count(found.pairs, 'pair')}: {console.count(found.requests, 'request')} to make, {found.kept:,}"

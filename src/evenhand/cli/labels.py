@@ -40,7 +40,7 @@ def labels(context: typer.Context, db: DbOption = DEFAULT_DB, as_json: JsonOptio
         console.out.print("no labels of people here; evenhand labels import FILE brings some")
     if unreadable:
         console.out.print(
-            f"[yellow]{unreadable} pairs[/] have a field 'human' or 'dims' without votes in it,"
+            f"[yellow]{console.count(unreadable, 'pair')}[/] with a field 'human' or 'dims' without votes in it,"
             " which counts for nothing",
             soft_wrap=True,
         )
@@ -85,8 +85,9 @@ def labels_import(
 def _show(file: Path, done: Imported) -> None:
     people, pairs = len(done.annotators), len(done.pairs)
     console.out.print(
-        f"{escape(str(file))}: {done.labels:,} labels of {pairs:,} pairs by {people:,}"
-        f" {'person' if people == 1 else 'people'} on {escape(', '.join(sorted(done.dimensions)) or 'nothing')}",
+        f"{escape(str(file))}: {console.count(done.labels, 'label')} of {console.count(pairs, 'pair')}"
+        f" by {people:,} {'person' if people == 1 else 'people'}"
+        f" on {escape(', '.join(sorted(done.dimensions)) or 'nothing')}",
         soft_wrap=True,
     )
     for count, what in (
@@ -96,13 +97,13 @@ def _show(file: Path, done: Imported) -> None:
         if count:
             console.out.print(f"  {count:,} of them {what}")
     for count, ids, what in (
-        (done.unknown, done.unknown_ids, "name an id that no pair here has; judge the pairs first, or give texts"),
-        (done.ambiguous, done.ambiguous_ids, "name an id that several pairs here have; give their texts"),
+        (done.unknown, done.unknown_ids, "an id that no pair here has; judge the pairs first, or give texts"),
+        (done.ambiguous, done.ambiguous_ids, "an id that several pairs here have; give their texts"),
     ):
         if count:
             named = ", ".join(escape(console.visible(name)) for name in ids)
             more = ", …" if count > len(ids) else ""
-            console.out.print(f"  [red]{count:,} labels[/] {what}: {named}{more}", soft_wrap=True)
+            console.out.print(f"  [red]{console.count(count, 'label')}[/]: {what}: {named}{more}", soft_wrap=True)
     for error in done.bad:
         console.out.print(f"  [yellow]passed over[/] {escape(console.visible(str(error)))}", soft_wrap=True)
 

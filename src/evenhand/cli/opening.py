@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from evenhand import console
 from evenhand.errors import InputError
 from evenhand.store import Records, Store
 
@@ -22,8 +23,12 @@ def open_records(db: Path) -> Records:
     if db.is_dir() or _is_address(db):
         from evenhand.shards import open_shards
 
-        return open_shards(db)
+        return open_shards(db, on_note=_note)
     return open_store(db, read_only=True)
+
+
+def _note(text: str) -> None:
+    console.err.print(f"note: {console.visible(text)}", style="yellow", markup=False, soft_wrap=True)
 
 
 def is_records(word: str) -> bool:

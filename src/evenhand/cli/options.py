@@ -84,6 +84,12 @@ GpuOption = Annotated[
 ConcurrencyOption = Annotated[
     int | None, typer.Option("--concurrency", min=1, help="Have at most so many requests under way at once.")
 ]
+RequestsPerMinuteOption = Annotated[
+    float | None, typer.Option("--requests-per-minute", min=0.01, help="Send at most so many.")
+]
+TokensPerMinuteOption = Annotated[
+    float | None, typer.Option("--tokens-per-minute", min=1, help="Use at most so many.")
+]
 MaxRequestsOption = Annotated[
     int | None, typer.Option("--max-requests", min=1, help="Stop before more requests than this.")
 ]
@@ -94,6 +100,8 @@ MaxCostOption = Annotated[
 PricesOption = Annotated[
     Path | None, typer.Option("--prices", metavar="FILE", help="Your own table of prices, as JSON.")
 ]
+
+LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="Judge only the first so many pairs.")]
 
 RenameOption = Annotated[
     list[str] | None,

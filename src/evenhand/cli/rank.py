@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -16,11 +17,33 @@ from evenhand.cli.opening import open_records
 from evenhand.cli.options import DEFAULT_DB, JsonOption, RecordsOption
 from evenhand.errors import InputError
 from evenhand.plots import Plot, check_plot_path, ranking_plot, save_plot, win_matrix_plot
-from evenhand.rankings import SCALES, Bouts, Reading, Scale, bouts_of, ranking_facts
-from evenhand.store import JudgeRow, Records
+from evenhand.results.plain import plain, to_json
+from evenhand.results.ranking import SCALES, RankingSummary, Scale, matches_of
+from evenhand.stats.ranking import Standing
+from evenhand.store import JudgeRow
 from evenhand.verdict import found_on, headline
 
 _MOST_IN_MATRIX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeRanking:
+    """A ranking with the judge that it is by."""
+
+    judge: str
+    protocol: str
+    fingerprint: str
+    ranking: RankingSummary
+
+    @property
+    def title(self) -> str:
+        """Whose ranking, on what."""
+        return f"{self.judge} under {self.protocol}, {self.ranking.dimension}"
+
+    def plain(self) -> dict[str, object]:
+        """The ranking as JSON has it."""
+        named = {"judge": self.judge, "protocol": self.protocol, "fingerprint": self.fingerprint}
+        return {**named, **plain(self.ranking)}
 
 
 @app.command()
@@ -42,7 +65,12 @@ def rank(
         bool, typer.Option("--expected", help="Weigh by the judge's probabilities instead of its verdicts.")
     ] = False,
     scale: Annotated[
-        str, typer.Option("--scale", metavar="|".join(SCALES), help="Of strengths: log-odds, or Elo's.")
+        str,
+        typer.Option(
+            "--scale",
+            metavar="|".join(SCALES),
+            help="Of strengths: log-odds, Elo's, or Chatbot Arena's (a tie is half a win).",
+        ),
     ] = "log-odds",
     anchor: Annotated[
         str,
@@ -69,10 +97,10 @@ def rank(
     if matrix_plot:
         save_plot(matrix_plot, draw_matrix(found[0]))
     if as_json:
-        print(console.facts_to_print({**found[-1], "judges": found}))
+        print(to_json({**found[-1].plain(), "judges": found}))
         return
-    for facts in found:
-        show_ranking(facts)
+    for each in found:
+        show_ranking(each)
 
 
 def _scale(word: str) -> Scale:
@@ -84,28 +112,16 @@ def _scale(word: str) -> Scale:
 
 def _rankings(
     db: Path, spec: str, protocol: str, dimension: str, expected: bool, scale: Scale, anchor: str | None
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[JudgeRanking]:
     with open_records(db) as store:
         rows = [row for row in store.judges() if spec in ("", row.model) and protocol in ("", row.protocol)]
         if not rows:
             raise InputError(f"{db} holds no verdicts of that kind")
         for row in _with_dimension(rows, dimension):
             on = dimension or headline(row.dimensions)
-            bouts = _bouts(store, row, on, "expected" if expected else "hard")
-            ranking = bouts.ranking(scale=scale, anchor=anchor)
-            named = {"judge": row.model, "protocol": row.protocol, "fingerprint": row.fingerprint}
-            yield {**named, **ranking_facts(ranking, bouts)}
-
-
-def _bouts(store: Records, row: JudgeRow, dimension: str, reading: Reading) -> Bouts:
-    from evenhand.shards import Shards
-
-    if not isinstance(store, Shards):
-        return bouts_of(store.judgments(row), dimension, reading)
-    from evenhand.counting import bouts_of_blocks
-    from evenhand.shards.blocks import blocks
-
-    return bouts_of_blocks(blocks(store), dimension, reading)
+            matches = matches_of(store.blocks(row), on, "expected" if expected else "hard")
+            found = matches.ranking(scale=scale, anchor=anchor)
+            yield JudgeRanking(row.model, row.protocol, row.fingerprint, found)
 
 
 def _with_dimension(rows: list[JudgeRow], dimension: str) -> list[JudgeRow]:
@@ -117,43 +133,42 @@ def _with_dimension(rows: list[JudgeRow], dimension: str) -> list[JudgeRow]:
 # -- what it looks like ------------------------------------------------------------------------------
 
 
-def show_ranking(facts: dict[str, Any]) -> None:
+def show_ranking(found: JudgeRanking) -> None:
     """The table, the matrix, and what a reader should know."""
     console.out.print()
-    console.out.print(ranking_table(facts))
-    if 2 < len(facts["models"]) <= _MOST_IN_MATRIX:
-        console.out.print(matrix_table(facts))
-    for note in notes(facts):
+    console.out.print(ranking_table(found))
+    if 2 < len(found.ranking.models) <= _MOST_IN_MATRIX:
+        console.out.print(matrix_table(found.ranking))
+    for note in notes(found.ranking):
         console.out.print(note, soft_wrap=True)
 
 
-def ranking_table(facts: dict[str, Any]) -> Table:
+def ranking_table(found: JudgeRanking) -> Table:
     """Models, best first: ranks they may have, strength, interval, group, record."""
-    title = f"{facts['judge']} under {facts['protocol']}, {facts['dimension']}: {console.count(facts['n'], 'pair')}"
+    ranking = found.ranking
+    title = f"{found.title}: {console.count(ranking.n, 'pair')}"
     table = console.plain_table(escape(console.visible(title)))
     table.add_column("rank", justify="right", no_wrap=True)
     table.add_column("model", overflow="fold")
-    unit = "Elo" if facts["scale"] == "elo" else "strength"
-    for name in (unit, f"{facts['level']:.0%}\ninterval", "group", "pairs", "won", "tied", "lost", "in-\nvalid"):
+    unit = "strength" if ranking.scale == "log-odds" else "Elo"
+    for name in (unit, f"{ranking.level:.0%}\ninterval", "group", "pairs", "won", "tied", "lost", "in-\nvalid"):
         table.add_column(name, justify="left" if name == "group" else "right", no_wrap=name != "group")
-    for model in facts["models"]:
-        table.add_row(*_cells(model, 0 if facts["scale"] == "elo" else 2))
+    for model in ranking.models:
+        table.add_row(*_cells(model, 2 if ranking.scale == "log-odds" else 0))
     return table
 
 
-def _cells(model: dict[str, Any], digits: int) -> list[str]:
-    best, worst = model["best_rank"], model["worst_rank"]
-    counts = [
-        f"{model[name]:,.10g}" if name == "n" else f"{model[name]:,.0f}" for name in ("n", "wins", "ties", "losses")
-    ]
+def _cells(model: Standing, digits: int) -> list[str]:
+    best, worst = model.best_rank, model.worst_rank
     return [
         f"{best}" if best == worst else f"{best}–{worst}",
-        escape(console.visible(model["model"])),
-        "–" if model["strength"] is None else f"{model['strength']:.{digits}f}",
-        _interval(model["low"], model["high"], digits),
-        model["group"],
-        *counts,
-        f"{model['invalid']:,}" if model["invalid"] else "",
+        escape(console.visible(model.model)),
+        "–" if model.strength is None else f"{model.strength:.{digits}f}",
+        _interval(model.low, model.high, digits),
+        model.group,
+        f"{model.n:,.10g}",
+        *(f"{count:,.0f}" for count in (model.wins, model.ties, model.losses)),
+        f"{model.invalid:,}" if model.invalid else "",
     ]
 
 
@@ -163,43 +178,40 @@ def _interval(low: float | None, high: float | None, digits: int) -> str:
     return f"≥ {low:.{digits}f}" if high is None else f"{low:.{digits}f} to {high:.{digits}f}"
 
 
-def matrix_table(facts: dict[str, Any]) -> Table:
+def matrix_table(ranking: RankingSummary) -> Table:
     """How often the model of a row beats the model of a column."""
-    names = [console.visible(name) for name in facts["win_matrix"]["models"]]
+    matrix = ranking.win_matrix
     table = console.plain_table("Wins of the row against the column, a tie one half")
     table.add_column("model", overflow="fold")
-    for number in range(1, len(names) + 1):
+    for number in range(1, len(matrix.models) + 1):
         table.add_column(str(number), justify="right", no_wrap=True)
-    for number, (name, rates) in enumerate(zip(names, facts["win_matrix"]["rates"], strict=True), 1):
-        table.add_row(
-            f"{number} {escape(name)}", *(console.percent(rate, 0) if rate is not None else "" for rate in rates)
-        )
+    for number, (name, rates) in enumerate(zip(matrix.models, matrix.rates, strict=True), 1):
+        cells = (console.percent(rate, 0) if rate is not None else "" for rate in rates)
+        table.add_row(f"{number} {escape(console.visible(name))}", *cells)
     return table
 
 
-def notes(facts: dict[str, Any]) -> Iterator[str]:
+def notes(ranking: RankingSummary) -> Iterator[str]:
     """What a reader of the table should know about these very numbers."""
     yield "[dim]Models that share a letter cannot be told apart; a rank is the range that the tests leave open.[/]"
-    for warning in facts["warnings"]:
+    for warning in ranking.warnings:
         yield f"[yellow]note:[/] {escape(console.visible(warning))}."
-    if facts["invalid"]:
-        yield f"[red]invalid[/]: {facts['invalid']:,} pairs have no verdict and are in no number here."
-    if facts["unnamed"]:
-        yield f"[yellow]note:[/] left out, as they name no two different models: {facts['unnamed']:,} pairs."
+    if ranking.invalid:
+        yield f"[red]invalid[/]: {console.count(ranking.invalid, 'pair')} without a verdict, in no number here."
+    if ranking.unnamed:
+        yield f"[yellow]note:[/] left out, as they name no two different models: {ranking.unnamed:,} pairs."
 
 
-def draw_ranking(facts: dict[str, Any]) -> Plot:
+def draw_ranking(found: JudgeRanking) -> Plot:
     """The ranking as a plot."""
-    rows = [{**model, "name": model["model"], "value": model["strength"]} for model in facts["models"]]
-    axis = {"elo": "Elo", "log-odds": "strength (log-odds)"}[facts["scale"]]
-    return ranking_plot(rows, axis=axis, title=_title("Ranking", facts))
+    rows = [{**plain(model), "name": model.model, "value": model.strength} for model in found.ranking.models]
+    axis = {"elo": "Elo", "arena": "Elo (a tie is half a win)", "log-odds": "strength (log-odds)"}[
+        found.ranking.scale
+    ]
+    return ranking_plot(rows, axis=axis, title=f"Ranking: {found.title}")
 
 
-def draw_matrix(facts: dict[str, Any]) -> Plot:
+def draw_matrix(found: JudgeRanking) -> Plot:
     """The win matrix as a plot."""
-    matrix = facts["win_matrix"]
-    return win_matrix_plot(matrix["models"], matrix["rates"], matrix["counts"], title=_title("Win matrix", facts))
-
-
-def _title(what: str, facts: dict[str, Any]) -> str:
-    return f"{what}: {facts['judge']} under {facts['protocol']}, {facts['dimension']}"
+    matrix = found.ranking.win_matrix
+    return win_matrix_plot(matrix.models, matrix.rates, matrix.counts, title=f"Win matrix: {found.title}")

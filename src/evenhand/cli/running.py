@@ -11,19 +11,23 @@ from dataclasses import fields
 from typing import Any
 
 from evenhand import console
-from evenhand.api import Judge, Judgments, default_protocol
+from evenhand.api import Judge, Judgments, default_protocol, is_head
 from evenhand.cli.services import full_name
 from evenhand.engines import catalog, open_engine
-from evenhand.engines.base import Engine, Usage
+from evenhand.engines.base import Engine
 from evenhand.engines.endpoint import EndpointSettings
 from evenhand.engines.llama import Hardware
 from evenhand.errors import InputError, ModelError, SpecError
+from evenhand.heads.engine import PREFIX, HeadEngine, head_protocol
+from evenhand.heads.head import find_head
 from evenhand.judge import Judgment
 from evenhand.pace import BudgetError
 from evenhand.pairs import Pair
 from evenhand.protocol import Protocol
-from evenhand.report import Summary, usage_facts
+from evenhand.results.run import JudgeSummary, RunSummary
+from evenhand.results.summary import Counter
 from evenhand.runner import Line
+from evenhand.verdict import found_on
 
 # What is on the command line is in the shell's history, and a field of the request is kept in the database.
 _SECRETS = ("key", "api_key", "apikey", "api-key", "token", "access_token", "authorization", "password", "secret")
@@ -31,6 +35,9 @@ _SECRETS = ("key", "api_key", "apikey", "api-key", "token", "access_token", "aut
 
 def open_judge(spec: str, hardware: Hardware | None = None, endpoint: EndpointSettings | None = None) -> Engine:
     """Open a judge; a model that has to be fetched is announced with its size first."""
+    if is_head(spec):
+        head = find_head(spec.removeprefix(PREFIX))
+        return HeadEngine(head, open_judge(head.model, hardware, endpoint))
     if spec.startswith("hf:") and catalog.find(spec) is None:
         console.err.print(f"{spec} is not here yet: fetching it from Hugging Face", soft_wrap=True)
     if spec in catalog.CATALOG and catalog.find(spec) is None:
@@ -61,6 +68,10 @@ def _note(text: str) -> None:
 
 def load_protocol(name: str | None, spec: str) -> Protocol:
     """The protocol that is named, or the default of a judge; read before a model is fetched for it."""
+    if is_head(spec):
+        if name:
+            raise SpecError("a trained head is not asked anything, so it takes no protocol", hint="leave it out")
+        return head_protocol(find_head(spec.removeprefix(PREFIX)))
     return Protocol.load(name or default_protocol(spec))
 
 
@@ -121,69 +132,69 @@ def run_with_progress(
     lines: bool = False,
     enough: Callable[[Judgment], bool] | None = None,
     line: Line | None = None,
-    summary: Summary | None = None,
-) -> tuple[Summary, dict[str, Any]]:
+    counter: Counter | None = None,
+) -> RunSummary:
     """Judge with progress until there is enough; Ctrl-C stops after what is under way, a second one at once."""
     collect_seldom()
-    summary = summary or Summary(judge.setup.protocol.dimensions)
+    counter = counter or Counter(found_on(judge.setup.protocol.dimensions))
     began, stopped = time.monotonic(), ""
-    with console.watching(total, lines=lines) as watch, judge.run(pairs, line=line, words=False) as judgments:
+    with (
+        console.watching(total, lines=lines) as watch,
+        judge.run(pairs, line=line, words=False, on_wait=watch.say) as judgments,
+    ):
         try:
-            _take_all(judgments, summary, watch, enough)
+            _take_all(judgments, counter, watch, enough)
         except BudgetError as error:
             stopped = error.message
-            watch.say(f"{error.message}; {summary.pairs} of {total} pairs are done")
+            watch.say(f"{error.message}; {counter.pairs:,} of {console.count(total, 'pair')} done")
         except KeyboardInterrupt:
             try:  # the second may come at any moment
                 watch.say("stopping after what is under way; press Ctrl-C again to stop at once")
                 judgments.stop()
-                _take_all(judgments, summary, watch)
+                _take_all(judgments, counter, watch)
             finally:
-                watch.say(f"stopped after {summary.pairs} of {total} pairs; the same command goes on from here")
+                done = f"{counter.pairs:,} of {console.count(total, 'pair')}"
+                watch.say(f"stopped after {done}; the same command goes on from here")
             raise
     totals = judgments.totals
-    facts = {
-        "judge": judge.setup.engine.identity["model"],
-        "protocol": judge.setup.protocol.name,
-        "fingerprint": judge.setup.fingerprint,
-        **summary.facts(),
-        "asked": totals.asked,
-        "tokens": usage_facts(totals.usage),
-        "cost": judge.price.of(totals.usage) if judge.price else None,
-        "stopped": stopped,
-        "seconds": round(time.monotonic() - began, 3),
-    }
-    return summary, facts
+    return RunSummary(
+        *(judge.setup.engine.identity["model"], judge.setup.protocol.name, judge.setup.fingerprint),
+        counter.summary(),
+        totals.usage,
+        time.monotonic() - began,
+        asked=totals.asked,
+        cost=judge.price.of(totals.usage) if judge.price else None,
+        stopped=stopped,
+    )
 
 
 def _take_all(
     judgments: Judgments,
-    summary: Summary,
+    counter: Counter,
     watch: console.Watch,
     enough: Callable[[Judgment], bool] | None = None,
 ) -> None:
-    invalid = summary.invalid
     for judgment in judgments:
-        summary.add(judgment)
-        if any(finding.side is None for finding in judgment.findings.values()):
-            invalid = summary.invalid
-        watch.judged(judgment, judgments.totals.usage, invalid)
+        counter.add(judgment)
+        watch.judged(judgment, judgments.totals.usage, counter.invalid)
         if enough and enough(judgment):
             judgments.stop()  # what is under way is paid for, and comes out
 
 
-def show_run(summary: Summary, facts: dict[str, Any], title: str) -> None:
-    """The tables and notes of a run."""
+def show_run(found: JudgeSummary, title: str = "") -> None:
+    """The tables and notes of a run, or of what is kept of a judge."""
+    summary = found.summary
     console.out.print()
-    console.out.print(console.summary_table(summary, f"{title}: {console.count(summary.pairs, 'pair')}"))
-    if line := console.roles_line(summary):
-        console.out.print(line, style="dim", soft_wrap=True, markup=False)
+    heading = f"{title or found.title}: {console.count(summary.pairs, 'pair')}"
+    console.out.print(console.summary_table(summary, heading))
+    if roles := console.roles_line(summary):
+        console.out.print(roles, soft_wrap=True, markup=False)
     known = console.agreement_table(summary)
     if known:
         console.out.print(known)
     for note in console.notes(summary):
         console.out.print(note, soft_wrap=True)
-    usage = Usage(**facts["tokens"])
-    console.out.print(console.usage_line(usage, facts["seconds"], facts.get("asked")), style="dim", soft_wrap=True)
-    if facts.get("cost") is not None:
-        console.out.print(f"cost: {facts['cost']:.4f} at the table's prices", style="dim")
+    asked = found.asked if isinstance(found, RunSummary) else None
+    console.out.print(console.usage_line(found.tokens, found.seconds, asked), style="dim", soft_wrap=True)
+    if isinstance(found, RunSummary) and found.cost is not None:
+        console.out.print(f"cost: {found.cost:.4f} at the table's prices", style="dim")

@@ -1,10 +1,10 @@
-"""evenhand judge --ray: the same judging on many machines, with verdicts in a folder of shards."""
+"""evenhand ray judge: the same judging on many machines, with outcomes in a folder of shards."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from math import inf
@@ -13,49 +13,88 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from evenhand import console
-from evenhand.cli.app import DONE, WITH_FAILURES
-from evenhand.cli.inputs import Input, find_input
-from evenhand.cli.running import open_judge, show_run
-from evenhand.engines import open_engine
+from evenhand.cli.app import DONE, WITH_FAILURES, app
+from evenhand.cli.inputs import (
+    BaselineOption,
+    CandidateOption,
+    Input,
+    JoinOnOption,
+    PairsArgument,
+    QuestionsOption,
+    SkipBadOption,
+    TurnOption,
+    find_input,
+)
+from evenhand.cli.options import (
+    ConcurrencyOption,
+    ContextOption,
+    GpuOption,
+    JsonOption,
+    JudgeOption,
+    LimitOption,
+    MaxCostOption,
+    MaxRequestsOption,
+    OrdersOption,
+    PricesOption,
+    ProtocolOption,
+    RawOption,
+    RequestsPerMinuteOption,
+    SamplesOption,
+    SeedOption,
+    SetOption,
+    ThreadsOption,
+    TokensPerMinuteOption,
+    orders_from,
+)
+from evenhand.cli.running import endpoint_settings, load_protocol, open_judge, show_run
+from evenhand.engines import catalog, open_engine
+from evenhand.engines.base import Usage
 from evenhand.engines.endpoint import EndpointSettings
 from evenhand.engines.llama import Hardware
 from evenhand.engines.presets import find_address
 from evenhand.engines.versions import versions_of
-from evenhand.errors import InputError
 from evenhand.judge import Orders, Setup
 from evenhand.pace import Limits, Pace
 from evenhand.pairs import Reading
-from evenhand.prices import Price
+from evenhand.prices import Price, find_price
 from evenhand.protocol import Protocol
-from evenhand.report import Summary, usage_facts
+from evenhand.results.plain import plain, to_json
+from evenhand.results.run import RunSummary, judge_summary
+from evenhand.results.summary import Summary, summarise
+from evenhand.verdict import found_on
 
-RayOption = Annotated[
-    str | None,
+AddressOption = Annotated[
+    str,
     typer.Option(
-        "--ray",
-        metavar="[ADDRESS]",
-        help="Judge on Ray: on a running cluster (HOST:PORT, or auto), or without ADDRESS on this machine. "
-        "Verdicts go into the folder of --out.",
+        "--address",
+        metavar="HOST:PORT",
+        help="A running cluster, or auto for one that this machine belongs to. Default: RAY_ADDRESS, else Ray is"
+        " started on this machine for this run.",
     ),
 ]
 OutOption = Annotated[
-    str | None,
+    str,
     typer.Option(
-        "--out",
-        metavar="DIR",
-        help="With --ray: the folder of shards, here or at an address such as s3://bucket/run.",
+        "--out", metavar="DIR", help="The folder of shards, here or at an address such as s3://bucket/run."
     ),
 ]
 WorkersOption = Annotated[
-    int | None,
-    typer.Option("--workers", min=1, help="With --ray: so many judges at once. Default: one for each node."),
+    int | None, typer.Option("--workers", min=1, help="So many judges at once. Default: one for each node.")
 ]
+ray_app = typer.Typer(
+    name="ray",
+    help="Judge on many machines with Ray; outcomes go into a folder of shards.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+app.add_typer(ray_app)
 _POLL_SECONDS = 0.25
 _PATIENCE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ClusterOptions:
     """What a command line asks for; the judge is opened here once to know who it is, and again by each worker."""
 
     names: list[str]
@@ -66,83 +105,146 @@ class Wanted:
     hardware: Hardware
     endpoint: EndpointSettings
     limits: Limits
-    orders: Orders = "both"
-    seed: int = 0
-    raw_markup: bool = False
-    price: Price | None = None
-    limit: int | None = None
+    orders: Orders
+    seed: int
+    raw_markup: bool
+    price: Price | None
+    limit: int | None
 
 
-def check_options(ray: str | None, out: str | None, workers: int | None, clashing: dict[str, bool]) -> bool:
-    """Whether Ray is wanted; options that make no sense with or without it are refused."""
-    if ray is None:
-        for name, given in (("--out", out), ("--workers", workers)):
-            if given is not None:
-                raise InputError(f"{name} without --ray", hint="add --ray; without it verdicts go into --db FILE")
-        return False
-    if not out:
-        raise InputError("--ray without --out", hint="name the folder for the verdicts: --out DIR")
-    for name, wanted in clashing.items():
-        if wanted:
-            raise InputError(f"{name} does not go together with --ray", hint="leave one of them out")
-    return True
+@dataclass(frozen=True, slots=True)
+class ClusterRun:
+    """How a run on a cluster went. The fields, and their names, are those of `--json`."""
+
+    asked: int
+    tokens: Usage
+    cost: float | None
+    stopped: str
+    seconds: float
+    judging_seconds: float
+    out: str
+    workers: int
+    tasks: int
+    attempts: int
+    skipped: int
+    unmatched: list[Any]
 
 
-def judge_on_ray(wanted: Wanted, address: str, out: str, workers: int | None, *, as_json: bool) -> NoReturn:
+@ray_app.command("judge")
+def judge_on_ray(
+    out: OutOption,
+    pairs: PairsArgument = None,
+    candidate: CandidateOption = None,
+    baseline: BaselineOption = None,
+    questions: QuestionsOption = None,
+    turn: TurnOption = 1,
+    join_on: JoinOnOption = "instruction",
+    spec: JudgeOption = catalog.DEFAULT_MODEL,
+    protocol: ProtocolOption = None,
+    orders: OrdersOption = "both",
+    address: AddressOption = "",
+    workers: WorkersOption = None,
+    seed: SeedOption = 0,
+    limit: LimitOption = None,
+    skip_bad: SkipBadOption = False,
+    raw_markup: RawOption = False,
+    settings: SetOption = None,
+    samples: SamplesOption = 1,
+    concurrency: ConcurrencyOption = None,
+    requests_per_minute: RequestsPerMinuteOption = None,
+    tokens_per_minute: TokensPerMinuteOption = None,
+    max_requests: MaxRequestsOption = None,
+    max_cost: MaxCostOption = None,
+    prices: PricesOption = None,
+    context: ContextOption = None,
+    threads: ThreadsOption = None,
+    gpu_layers: GpuOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Judge pairs on a Ray cluster, or on Ray on this machine; the same command goes on where it was stopped."""
+    reading = Reading(questions, turn, join_on, skip_bad)
+    names = [] if candidate or baseline else list(pairs or [])
+    options = ClusterOptions(
+        names,
+        partial(find_input, pairs, candidate, baseline, reading),
+        reading,
+        spec,
+        load_protocol(protocol, spec),
+        Hardware(context, threads, gpu_layers),
+        endpoint_settings(settings, samples, concurrency),
+        Limits(concurrency, requests_per_minute, tokens_per_minute, max_requests, max_cost),
+        *(orders_from(orders), seed, raw_markup, find_price(spec, prices), limit),
+    )
+    _judge(options, address, out, workers, as_json=as_json)
+
+
+def _judge(options: ClusterOptions, address: str, out: str, workers: int | None, *, as_json: bool) -> NoReturn:
     """Judge on a cluster with progress, show all that the folder holds, and end the command."""
     from evenhand.scaleout.cluster import address_of, connect, ray_data, share_cores
     from evenhand.shards import begin_shards
 
     ray_data(address_of(address))  # before a model is fetched
     began = time.time()
-    embedded = find_address(wanted.spec) is None
-    engine = open_judge(wanted.spec, wanted.hardware, wanted.endpoint)
-    setup = Setup(engine, wanted.protocol, wanted.raw_markup)
-    Pace(engine, wanted.limits, wanted.price)  # refuses what cannot be kept
-    place = begin_shards(out, setup, orders=wanted.orders, seed=wanted.seed)
+    embedded = find_address(options.spec) is None
+    engine = open_judge(options.spec, options.hardware, options.endpoint)
+    setup = Setup(engine, options.protocol, options.raw_markup)
+    Pace(engine, options.limits, options.price)  # refuses what cannot be kept
+    place = begin_shards(out, setup, orders=options.orders, seed=options.seed)
     cluster = connect(address)
     try:
-        most = wanted.limits.concurrency
+        most = options.limits.concurrency
         count, cores = share_cores(
-            cluster.cores, embedded=embedded, workers=workers, threads=wanted.hardware.threads
+            cluster.cores, embedded=embedded, workers=workers, threads=options.hardware.threads
         )
         count = min(count, most) if most and not embedded else count
-        facts = _run(wanted, cluster, setup, place, count, cores, embedded, began)
+        run = _run(options, cluster, setup, place, count, cores, embedded, began)
     finally:
         cluster.close()
-    summary = _summary(place, wanted.protocol)
-    facts = {**_judge_facts(setup), **summary.facts(), **facts}
+    found = RunSummary(
+        *(engine.identity["model"], options.protocol.name, setup.fingerprint, _summary(place, options.protocol)),
+        *(run.tokens, run.seconds),
+        asked=run.asked,
+        cost=run.cost,
+        stopped=run.stopped,
+    )
     if as_json:
-        print(console.facts_to_print(facts))
+        print(to_json({**found.plain(), **plain(run)}))
     else:
-        show_run(summary, facts, f"{facts['judge']} under {wanted.protocol.name}, all of {out}")
-        if facts["skipped"]:
-            console.out.print(f"left out: {console.count(facts['skipped'], 'broken row')}", style="yellow")
+        show_run(found, f"{found.title}, all of {out}")
+        if run.skipped:
+            console.out.print(f"left out: {console.count(run.skipped, 'broken row')}", style="yellow")
         console.out.print(f"[dim]kept in {out}; see it again:[/] evenhand results --db {out}", soft_wrap=True)
-    raise typer.Exit(WITH_FAILURES if summary.invalid or facts["skipped"] or facts["stopped"] else DONE)
+    raise typer.Exit(WITH_FAILURES if found.summary.invalid or run.skipped or run.stopped else DONE)
 
 
 def _run(
-    wanted: Wanted, cluster: Any, setup: Setup, place: Any, workers: int, cores: int, embedded: bool, began: float
-) -> dict[str, Any]:
+    options: ClusterOptions,
+    cluster: Any,
+    setup: Setup,
+    place: Any,
+    workers: int,
+    cores: int,
+    embedded: bool,
+    began: float,
+) -> ClusterRun:
     from evenhand.scaleout import Recipe, ScaleOut
     from evenhand.scaleout.keeper import is_metered
 
-    hardware = Hardware(wanted.hardware.context, cores, wanted.hardware.gpu_layers) if embedded else wanted.hardware
+    hardware = replace(options.hardware, threads=cores) if embedded else options.hardware
     recipe = Recipe(
-        open=partial(open_engine, wanted.spec, hardware, endpoint=wanted.endpoint),
-        protocol=wanted.protocol,
+        open=partial(open_engine, options.spec, hardware, endpoint=options.endpoint),
+        protocol=options.protocol,
         place=place,
         fingerprint=setup.fingerprint,
-        orders=wanted.orders,
-        seed=wanted.seed,
-        raw_markup=wanted.raw_markup,
-        metered=is_metered(wanted.limits),
-        price=wanted.price,
-        skip_bad=wanted.reading.skip_bad,
+        orders=options.orders,
+        seed=options.seed,
+        raw_markup=options.raw_markup,
+        metered=is_metered(options.limits),
+        price=options.price,
+        skip_bad=options.reading.skip_bad,
     )
-    work, unmatched = _work(wanted, cluster, workers, _at_once(setup, wanted.limits, workers))
-    run = ScaleOut(cluster, recipe, wanted.limits, workers=workers, cores=cores)
+    work, unmatched = _work(options, cluster, workers, _at_once(setup, options.limits, workers))
+    run = ScaleOut(cluster, recipe, options.limits, workers=workers, cores=cores)
     with console.watching(work.count) as watch:
         where = "this machine" if cluster.address == "local" else f"Ray at {cluster.address}"
         what = f"{workers} worker{'s' * (workers > 1)}"
@@ -151,51 +253,51 @@ def _run(
         try:
             _watch(run, watch, work.count)
         finally:
-            _note(wanted, setup, place, run.seen, workers, began)
+            _note(options, setup, place, run.seen, workers, began)
     outcome = run.outcome()
     progress = outcome.standing.progress
-    return {
-        "asked": progress.asked,
-        "tokens": usage_facts(progress.usage),
-        "cost": wanted.price.of(progress.usage) if wanted.price else None,
-        "stopped": outcome.standing.stopped,
-        "seconds": round(time.time() - began, 3),
-        "judging_seconds": round(outcome.standing.seconds, 3),
-        "out": place.name,
-        "workers": workers,
-        "tasks": outcome.tasks,
-        "attempts": outcome.standing.attempts,
-        "skipped": len(work.bad),
-        "unmatched": unmatched,
-    }
+    return ClusterRun(
+        asked=progress.asked,
+        tokens=progress.usage,
+        cost=options.price.of(progress.usage) if options.price else None,
+        stopped=outcome.standing.stopped,
+        seconds=round(time.time() - began, 3),
+        judging_seconds=round(outcome.standing.seconds, 3),
+        out=place.name,
+        workers=workers,
+        tasks=outcome.tasks,
+        attempts=outcome.standing.attempts,
+        skipped=len(work.bad),
+        unmatched=unmatched,
+    )
 
 
-def _note(wanted: Wanted, setup: Setup, place: Any, seen: Any, workers: int, began: float) -> None:
+def _note(options: ClusterOptions, setup: Setup, place: Any, seen: Any, workers: int, began: float) -> None:
     """Keep when the run was and what it took, however it ended."""
     from evenhand.shards import RunNote, note_run
 
-    chosen = {"orders": wanted.orders, "seed": wanted.seed, "workers": workers}
+    chosen = {"orders": options.orders, "seed": options.seed, "workers": workers}
     settings = {**chosen, **versions_of(setup.engine.identity)}
     done = seen.progress
     note_run(place, RunNote(settings, began, time.time(), done.pairs, done.asked, done.usage))
 
 
-def _work(wanted: Wanted, cluster: Any, workers: int, at_once: int) -> tuple[Any, list[Any]]:
+def _work(options: ClusterOptions, cluster: Any, workers: int, at_once: int) -> tuple[Any, list[Any]]:
     """Tasks of Parquet that the workers read, else of pairs that are read here."""
     from evenhand.scaleout.driver import check_all
     from evenhand.scaleout.slices import find_parquet, local_work, parquet_work, refuse_twins
 
-    groups = find_parquet(wanted.names) if wanted.names else None
+    groups = find_parquet(options.names) if options.names else None
     if groups is None:
-        given = wanted.given()
+        given = options.given()
         given.say()
-        total = min(given.count, wanted.limit or given.count)
-        pairs = islice(given.read(), wanted.limit)
+        total = min(given.count, options.limit or given.count)
+        pairs = islice(given.read(), options.limit)
         work = local_work(pairs, total, workers=workers, at_once=at_once, bad=given.bad)
         return work, [each.facts() for each in given.unmatched]
-    found = check_all(cluster, groups, skip_bad=wanted.reading.skip_bad)
+    found = check_all(cluster, groups, skip_bad=options.reading.skip_bad)
     refuse_twins(groups, found)
-    work = parquet_work(groups, found, workers=workers, at_once=at_once, limit=wanted.limit)
+    work = parquet_work(groups, found, workers=workers, at_once=at_once, limit=options.limit)
     Input(work.count, lambda: iter(()), list(work.bad), []).say()
     return work, []
 
@@ -237,25 +339,11 @@ def _look_on(run: Any, watch: console.Watch) -> None:
             began = inf
 
 
-def _judge_facts(setup: Setup) -> dict[str, Any]:
-    names = {"judge": setup.engine.identity["model"], "protocol": setup.protocol.name}
-    return {**names, "fingerprint": setup.fingerprint}
-
-
 def _summary(place: Any, protocol: Protocol) -> Summary:
-    from evenhand.counting import summarise
+    """All that the folder holds, from this run or another."""
     from evenhand.shards import open_shards
-    from evenhand.shards.blocks import blocks
 
-    if place.names("part-", ".parquet"):
-        with open_shards(place) as shards:
-            return summarise(blocks(shards), protocol.dimensions)
-    return Summary(protocol.dimensions)
-
-
-def inputs_of(
-    pairs: list[str] | None, candidate: str | None, baseline: str | None, reading: Reading
-) -> tuple[list[str], Callable[[], Input]]:
-    """The names that may stand for Parquet, and how to read them here where they do not."""
-    names = [] if candidate or baseline else list(pairs or [])
-    return names, partial(find_input, pairs, candidate, baseline, reading)
+    if not place.names("part-", ".parquet"):
+        return summarise((), found_on(protocol.dimensions))
+    with open_shards(place) as shards:
+        return judge_summary(shards, shards.judges()[0]).summary

@@ -64,7 +64,7 @@ def serve(
 
     entered = _enter(db, pairs) if pairs else {}
     if entered and not as_json:
-        _say(f"{entered['pairs']:,} pairs, {entered['new']:,} of them new")
+        _say(f"{console.count(entered['pairs'], 'pair')}, {entered['new']:,} new")
 
     def ready(link: str, first: bool) -> None:
         if as_json:

@@ -111,7 +111,15 @@ def _people(judge: JudgeReport) -> Iterator[str]:
         pooled = card.readings["pooled"]
         kappa = "–" if pooled.kappa.value is None else f"{pooled.kappa.value:.2f}"
         numbers = [_estimate(pooled.decided), _estimate(pooled.three_way), kappa, percent(card.longer.value, 0)]
-        rows.append([code(card.dimension), f"{card.labelled:,}", f"{card.decided:,}", *numbers, card.trust])
+        rows.append(
+            [
+                code(card.dimension),
+                f"{card.labelled:,}",
+                f"{card.decided:,}",
+                *numbers,
+                "" if card.trust == "none" else card.trust,
+            ]
+        )
     yield table(head, rows, right=range(1, 7))
     yield "\n".join(f"- {code(card.dimension)}: {card.verdict}" for card in judge.people.values())
 

@@ -1,6 +1,7 @@
 """The engine contract: one method, from a prompt to an answer.
 
-Whoever implements `answer` can judge; whoever implements `write` too can make the outputs that are judged.
+Whoever implements `answer` can judge; whoever implements `write` too can make the outputs that are judged; and
+whoever implements `state` gives the vector behind a prompt, on which a head can be trained.
 Everything that an engine knows about the answer (its tokens, and what else could have stood in their places) goes
 into the Answer and into the store, so that it can be read again.
 """
@@ -127,6 +128,25 @@ class Writer(Protocol):
 
     async def write(self, prompt: Prompt, sampling: Sampling) -> Answer:
         """Write one answer, or raise EngineError."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The hidden state of a model at the last token of a prompt, and what it took."""
+
+    vector: tuple[float, ...]
+    usage: Usage = NOTHING
+
+
+@runtime_checkable
+class StateReader(Protocol):
+    """An engine that also gives the state in which a prompt leaves its model, before a word is said."""
+
+    def state_identity(self, blocks: int | None = None) -> Mapping[str, str]:
+        """What decides the states besides the prompt, as names and values; "model" is always among them."""
+
+    async def state(self, prompt: Prompt, blocks: int | None = None) -> State:
+        """The state after so many blocks of the model (None: after all of them), or raise EngineError."""
 
 
 class Writing(Engine):

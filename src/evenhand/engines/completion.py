@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from evenhand.engines.base import Token, Usage
+from evenhand.engines.figures import bad_response, count, log_probability
 from evenhand.errors import EngineError
 
 # DeepSeek, Qwen and most others; Kimi; Magistral; gpt-oss, where the server leaves its channels in.
@@ -36,18 +37,18 @@ def read_choices(data: Any) -> list[Choice]:
     """
     choices = data.get("choices") if isinstance(data, dict) else None
     if not isinstance(choices, list) or not choices or not all(isinstance(choice, dict) for choice in choices):
-        raise EngineError("the server answered without an answer in it", reason="bad_response", retryable=True)
+        raise bad_response("the server answered without an answer in it")
     return [_choice(choice) for choice in choices]
 
 
-def read_usage(data: Mapping[str, Any]) -> Usage:
+def read_usage(data: Any) -> Usage:
     """The tokens that an answer took; nothing where the server does not tell.
 
     >>> read_usage({"usage": {"prompt_tokens": 100, "completion_tokens": 2,
     ...                       "prompt_tokens_details": {"cached_tokens": 90}}})
     Usage(computed=10, reused=90, generated=2)
     """
-    usage = data.get("usage")
+    usage = data.get("usage") if isinstance(data, dict) else None
     if not isinstance(usage, dict):
         return Usage()
     details = usage.get("prompt_tokens_details")
@@ -88,12 +89,19 @@ def _choice(choice: Mapping[str, Any]) -> Choice:
 def _content(choice: Mapping[str, Any]) -> str:
     message = choice.get("message")
     if not isinstance(message, dict):
-        return str(choice.get("text") or "")
+        return _word(choice.get("text"))
     content = message.get("content")
     if isinstance(content, list):  # in parts, of which only text is the answer
         parts = [part for part in content if isinstance(part, dict) and part.get("type") == "text"]
-        content = "".join(str(part.get("text") or "") for part in parts)
-    return str(content or message.get("refusal") or "")
+        content = "".join(_word(part.get("text")) for part in parts)
+    return _word(content or message.get("refusal"))
+
+
+def _word(text: Any) -> str:
+    """A text that may be missing; anything else in its place is no answer."""
+    if text is None or isinstance(text, str):
+        return text or ""
+    raise bad_response(f"the server answered with {type(text).__name__} in the place of a text")
 
 
 def _tokens(logprobs: Any, content: str, start: int) -> tuple[Token, ...]:
@@ -139,7 +147,7 @@ def _texts(entries: Sequence[Mapping[str, Any]]) -> list[str]:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         try:
             return [decoder.decode(bytes(item)) for item in raw if item is not None]
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             pass  # no bytes after all
     return [str(entry.get("token") or "") for entry in entries]
 
@@ -147,18 +155,17 @@ def _texts(entries: Sequence[Mapping[str, Any]]) -> list[str]:
 def _top(top: Any) -> tuple[tuple[str, float], ...]:
     """The likeliest tokens, from either shape. There are twenty to an answer, so that every step counts."""
     if isinstance(top, dict):
-        return tuple([(str(text), float(x)) for text, x in top.items() if isinstance(x, (float, int))])
-    if not isinstance(top, list):
-        return ()
-    return tuple(
-        [
-            (str(item.get("token")), float(x))
-            for item in top
-            if isinstance(item, dict) and isinstance(x := item.get("logprob"), (float, int))
-        ]
-    )
+        return tuple([(str(text), x) for text, p in top.items() if (x := log_probability(p)) is not None])
+    found: list[tuple[str, float]] = []
+    for item in top if isinstance(top, list) else ():
+        if isinstance(item, dict):
+            x = item.get("logprob")
+            if type(x) is not float or not x <= 0.0:  # seldom
+                x = log_probability(x)
+            if x is not None:
+                found.append((str(item.get("token")), x))
+    return tuple(found)
 
 
 def _count(counts: Any, name: str) -> int:
-    value = counts.get(name) if isinstance(counts, dict) else None
-    return value if isinstance(value, int) and value > 0 else 0
+    return count(counts.get(name)) if isinstance(counts, dict) else 0

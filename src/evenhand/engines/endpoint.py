@@ -25,9 +25,10 @@ from evenhand.engines.completion import Choice, read_choices, read_usage
 from evenhand.engines.http import JsonClient, Reply, Said, dump
 from evenhand.engines.llama_server import LlamaServerEngine
 from evenhand.engines.presets import ANY, PRESETS, Address, Preset
+from evenhand.engines.redaction import without_login
 from evenhand.engines.vllm import VllmTokeniser
 from evenhand.errors import EngineError, SpecError
-from evenhand.markup import CHATML, DIALECTS, LLAMA3, Dialect, Span, Turn, break_up, merge, render
+from evenhand.markup import CHATML, DIALECTS, LLAMA3, Dialect, Span, Turn, break_up_spans, merge, render
 from evenhand.protocol import Prompt
 
 Mode = Literal["auto", "chat", "completions"]
@@ -78,6 +79,8 @@ class EndpointSettings:
             raise SpecError("max_tokens must be at least 1")
         if self.timeout <= 0:
             raise SpecError("timeout must be more than 0 seconds")
+        if without_login(self.base_url) != self.base_url:  # identities are stored and shown
+            raise SpecError("a URL with a name or a password is not taken", hint="keys come from the environment")
         if self.mode not in get_args(Mode):
             raise SpecError(f"there is no mode {self.mode!r}", hint=", ".join(get_args(Mode)))
         if self.dialect not in ("", *(dialect.name for dialect in DIALECTS)):
@@ -158,6 +161,7 @@ class EndpointEngine(Engine):
         self._top = settings.preset.top if self._is_chat else settings.preset.top_completions
         self._limit: str = settings.preset.limit_field if self._is_chat else "max_tokens"
         self._refused: set[str] = set()
+        self._noticed: set[str] = set()
         self._tokenises = settings.preset.tokenises == "vllm" and not self._is_chat
         self._client: JsonClient | None = None
         self._tokeniser: VllmTokeniser | None = None
@@ -226,9 +230,9 @@ class EndpointEngine(Engine):
             fields = self._free_fields(sampling) if sampling else self._fields(shown.verdicts, sample, n)
             reply = _unwrapped(await client.post(path, {**fields, shown.field: shown.value}))
             if reply.status == 200:
-                choices = read_choices(reply.data)
+                choices, usage = read_choices(reply.data), read_usage(reply.data)
                 self._heed(fields, choices)
-                return choices, read_usage(reply.data)
+                return choices, usage
             refused = _refused(reply, fields)
             if refused is None:
                 break
@@ -326,7 +330,7 @@ class EndpointEngine(Engine):
 
     def _learn_logprobs(self, fields: Mapping[str, Any], said: str) -> None:
         """Ask for fewer where the refusal names a smaller number, else for none."""
-        sent = max(int(fields.get("top_logprobs", 0)), int(fields["logprobs"]))
+        sent = max(int(fields.get("top_logprobs", 0)), int(fields.get("logprobs", 0)))
         if not self.log_probabilities or sent != self._top:
             return
         numbers = [int(digits) for digits in re.findall(r"(?<![\w.-])\d{1,4}(?![\w-]|\.\d)", said)]
@@ -342,6 +346,11 @@ class EndpointEngine(Engine):
         then = f"shares of {self.settings.samples} samples" if shares else "hard, without probabilities"
         self._notice(f"the server {why}: verdicts are {then}")
 
+    def _notice_once(self, text: str) -> None:
+        if text not in self._noticed:
+            self._noticed.add(text)
+            self._notice(text)
+
     def _connect(self, url: str) -> JsonClient:
         settings = self.settings
         return JsonClient(
@@ -351,6 +360,7 @@ class EndpointEngine(Engine):
             timeout=settings.timeout,
             limit=settings.concurrency * settings.samples,
             who=settings.preset.name if settings.preset is not ANY else "the endpoint",
+            on_notice=self._notice_once,
         )
 
 
@@ -374,6 +384,7 @@ def open_endpoint(
             key_env=settings.key_variable,
             timeout=settings.timeout,
             concurrency=settings.concurrency,
+            on_notice=on_notice,
         )
     return EndpointEngine(settings, on_notice=on_notice)
 
@@ -413,9 +424,8 @@ def _string(spans: tuple[Span, ...]) -> tuple[str, tuple[str, ...]]:
     """Spans as one string in which no control token is whole that is not ours; and a note where one was."""
     if len(spans) == 1 and spans[0].trusted:
         return spans[0].text, ()
-    sent = "".join([span.text if span.trusted else break_up(span.text) for span in spans])
-    whole = sum([len(span.text) for span in spans])
-    return sent, (BROKEN,) if len(sent) > whole else ()  # a break adds a character
+    sent, broken = break_up_spans(spans)
+    return sent, (BROKEN,) if broken else ()
 
 
 def _refused(reply: Reply, fields: Mapping[str, Any]) -> str | None:

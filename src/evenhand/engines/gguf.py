@@ -27,6 +27,9 @@ _STRING, _ARRAY = 8, 9
 _FORMATS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
 _VERSIONS = (2, 3)
+_MOST_DIMENSIONS = 4  # ggml's own limit
+_DEEPEST = 8  # arrays in arrays: no known file has any
+_LONGEST = 2**26  # bytes of a text; chat templates have some thousand
 _AGAIN = "fetch the file again, or give another GGUF file"
 
 # Bytes of a block, by the number of elements in it and the ggml type. A type that is missing here is no
@@ -86,7 +89,7 @@ def read_header(path: Path, *, arrays: Collection[str] = ()) -> Header:
     """
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            header = _parse(_Cursor(data, path), arrays)
+            header = _parse(Cursor(data, path), arrays)
             size = len(data)
     except ValueError:  # mmap's word for an empty file
         raise ModelError(f"{path} is empty", hint=_AGAIN) from None
@@ -116,7 +119,7 @@ def control_tokens(path: Path) -> dict[str, int]:
     return special_tokens(path).control
 
 
-class _Cursor:
+class Cursor:
     """A place in the file that moves on as values are read; past the end is a cut file."""
 
     def __init__(self, data: mmap.mmap, path: Path) -> None:
@@ -131,29 +134,38 @@ class _Cursor:
         return start
 
     def u32(self) -> int:
+        """The next 4 bytes as a number."""
         return int(_U32.unpack_from(self.data, self.move(4))[0])
 
     def u64(self) -> int:
+        """The next 8 bytes as a number."""
         return int(_U64.unpack_from(self.data, self.move(8))[0])
 
     def text(self) -> str:
+        """The next string."""
         count = self.u64()
         start = self.move(count)
+        if count > _LONGEST:
+            raise ModelError(f"{self.path} is damaged: its header holds a text of {count} bytes", hint=_AGAIN)
         return self.data[start : start + count].decode("utf-8", "replace")
 
     def scalars(self, kind: int, count: int) -> list[Scalar]:
+        """So many values of a type."""
         if kind == _STRING:
             return [self.text() for _ in range(self._believable(count, 8))]
         layout = self._format(kind)
         start = self.move(struct.calcsize(layout) * count)
         return list(struct.unpack_from(f"<{count}{layout}", self.data, start))
 
-    def skip(self, kind: int, count: int) -> None:
+    def skip(self, kind: int, count: int, depth: int = 0) -> None:
+        """Move over so many values of a type."""
         if kind == _STRING:
             self._skip_texts(self._believable(count, 8))
+        elif kind == _ARRAY and depth >= _DEEPEST:
+            raise ModelError(f"{self.path} is damaged: arrays in arrays without end", hint=_AGAIN)
         elif kind == _ARRAY:
             for _ in range(self._believable(count, 12)):
-                self.skip(self.u32(), self.u64())
+                self.skip(self.u32(), self.u64(), depth + 1)
         else:
             self.move(struct.calcsize(self._format(kind)) * count)
 
@@ -177,7 +189,7 @@ class _Cursor:
         return _FORMATS[kind]
 
 
-def _parse(cursor: _Cursor, arrays: Collection[str]) -> Header:
+def _parse(cursor: Cursor, arrays: Collection[str]) -> Header:
     version = _version(cursor)
     tensors, pairs = cursor.u64(), cursor.u64()
     metadata: dict[str, Value] = {}
@@ -191,7 +203,7 @@ def _parse(cursor: _Cursor, arrays: Collection[str]) -> Header:
     return Header(cursor.path, version, tensors, needed, metadata)
 
 
-def _version(cursor: _Cursor) -> int:
+def _version(cursor: Cursor) -> int:
     if cursor.data[:4] != b"GGUF":
         fault = f"{cursor.path} is no GGUF file: it begins with {cursor.data[:4]!r}"
         raise ModelError(fault, hint="give a model file in the GGUF format")
@@ -205,7 +217,7 @@ def _version(cursor: _Cursor) -> int:
     raise ModelError(fault, hint="convert the model again with a current llama.cpp")
 
 
-def _array(cursor: _Cursor, *, wanted: bool) -> list[Scalar] | None:
+def _array(cursor: Cursor, *, wanted: bool) -> list[Scalar] | None:
     kind, count = cursor.u32(), cursor.u64()
     if wanted and kind != _ARRAY:
         return cursor.scalars(kind, count)
@@ -213,7 +225,7 @@ def _array(cursor: _Cursor, *, wanted: bool) -> list[Scalar] | None:
     return None
 
 
-def _needed_bytes(cursor: _Cursor, tensors: int, metadata: Mapping[str, Value]) -> int:
+def _needed_bytes(cursor: Cursor, tensors: int, metadata: Mapping[str, Value]) -> int:
     ends = [_tensor_end(cursor) for _ in range(tensors)]
     if not ends:
         return cursor.at
@@ -223,11 +235,15 @@ def _needed_bytes(cursor: _Cursor, tensors: int, metadata: Mapping[str, Value]) 
     return start + max(ends)
 
 
-def _tensor_end(cursor: _Cursor) -> int:
+def _tensor_end(cursor: Cursor) -> int:
     """Read one tensor's entry and give where its data ends, counted from where all data begins."""
     cursor.move(cursor.u64())  # its name
     elements = 1
-    for _ in range(cursor.u32()):
+    dimensions = cursor.u32()
+    if dimensions > _MOST_DIMENSIONS:
+        fault = f"{cursor.path} is damaged: a tensor with {dimensions} dimensions"
+        raise ModelError(fault, hint=_AGAIN)
+    for _ in range(dimensions):
         elements *= cursor.u64()
     kind, offset = cursor.u32(), cursor.u64()
     block, size = _BLOCKS.get(kind, (1, 0))

@@ -3,8 +3,8 @@
     JsonClient.post    a body out, a Reply back; what went wrong on the way is an EngineError
     JsonClient.fault   a Reply that is no answer -> the EngineError that says why
 
-Requests go over `wire.py`; where the environment names a proxy, over aiohttp, which knows how to speak to one.
-A key goes into a header and nowhere else: no message, no repr and no log holds it.
+Requests go over `transport.py`, through a proxy where the environment names one. A key goes into a header and
+nowhere else: no message, no repr and no log holds it, nor a proxy's password.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import json
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import aiohttp
 import orjson
 
-from evenhand.engines.wire import CONNECT_SECONDS, Broken, Response, TooLarge, Unreachable, Wire
+from evenhand.engines.redaction import Redaction, printable, secrets_of
+from evenhand.engines.transport import TooLarge, Transport, Unreachable
 from evenhand.errors import EngineError
 
 MAX_BODY = 64 * 2**20
@@ -60,13 +60,13 @@ class Said:
         while isinstance(data, list) and data:
             data = data[0]
         if isinstance(data, Mapping) and isinstance(data.get("detail"), list):
-            return cls("; ".join(_detail(item) for item in data["detail"]))
+            return cls(_short("; ".join(_detail(item) for item in data["detail"][:10])))
         inner = data.get("error", data) if isinstance(data, Mapping) else data
         if not isinstance(inner, Mapping):
             return cls(_short(inner))
         message = inner.get("message") or inner.get("detail") or inner
         code = inner.get("code") or inner.get("type") or ""
-        return cls(_short(message), str(code), str(inner.get("param") or ""))
+        return cls(_short(message), _short(code), _short(inner.get("param") or ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,9 @@ _BUSY = _Fault("server_error", "{who} is overloaded ({status}): {said}", retryab
 _BROKEN = _Fault("server_error", "{who} failed ({status}): {said}", retryable=True)
 _STRANGE = _Fault("bad_response", "{who} answered with something else: {said}", retryable=True)
 _REFUSED = _Fault("bad_request", "{who} refused the request ({status}): {said}")
+_ODD = _Fault(
+    "bad_response", "{who} answered with the status {status}, which is none for an answer", retryable=True
+)
 
 _STATUS = {
     200: _STRANGE,
@@ -142,13 +145,17 @@ class JsonClient:
         timeout: float | None = None,
         limit: int = 64,
         who: str = "the server",
+        on_notice: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.url, self.who = url.rstrip("/"), who
         self.reached = False  # whether the server ever answered
         self._key, self._key_env = key, key_env
         self._timeout, self._limit = timeout, limit
         self._proxy = proxy_for(self.url)
-        self._wire: Wire | _Proxied | None = None
+        self._redaction = Redaction([key, *secrets_of(self._proxy)])
+        self._transport: Transport | None = None
+        self._distrusted = False  # whether the server has sent what nobody asked for
+        self._notice = on_notice
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Reply:
         """Send a body as JSON."""
@@ -160,9 +167,9 @@ class JsonClient:
 
     async def close(self) -> None:
         """Close the connections; the next request opens them again."""
-        if self._wire is not None:
-            await self._wire.close()
-            self._wire = None
+        if self._transport is not None:
+            await self._transport.close()
+            self._transport = None
 
     def fault(self, reply: Reply) -> EngineError:
         """Say why a reply is no answer.
@@ -175,7 +182,7 @@ class JsonClient:
         kind = _kind(reply.status, f"{said.code} {said.message}")
         message = kind.message.format(who=self.who, said=said.message or "no reason given", status=reply.status)
         return EngineError(
-            self._without_key(message),
+            self._redaction.text(message),
             reason=kind.reason,
             retryable=kind.retryable,
             overloaded=kind.overloaded,
@@ -186,8 +193,8 @@ class JsonClient:
 
     async def _send(self, method: str, path: str, body: bytes) -> Reply:
         try:
-            wire = self._wire = self._wire or self._open()
-            response = await wire.send(method, path, body)
+            transport = self._transport = self._transport or self._open()
+            response = await transport.send(method, path, body)
         except TimeoutError:
             raise self._late() from None
         except TooLarge:
@@ -200,23 +207,39 @@ class JsonClient:
         data = self._parse(response.status, response.body)
         return Reply(response.status, data, _retry_after(response.headers))
 
-    def _open(self) -> Wire | _Proxied:
+    def _open(self) -> Transport:
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "evenhand"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
-        if self._proxy:
-            return _Proxied(self.url, headers, proxy=self._proxy, timeout=self._timeout, limit=self._limit)
         headers["Accept-Encoding"] = "gzip, deflate"
-        return Wire(self.url, headers, timeout=self._timeout, limit=self._limit, most=MAX_BODY)
+        return Transport(
+            self.url,
+            headers,
+            timeout=self._timeout,
+            limit=self._limit,
+            most=MAX_BODY,
+            proxy=self._proxy,
+            once_only=self._distrusted,
+            on_stray=self._distrust,
+        )
+
+    def _distrust(self) -> None:
+        self._distrusted = True
+        self._notice(
+            f"{self.who} sent a response that nobody asked for: from now on each request has a connection of its"
+            " own, and what may be the answer to another prompt is asked again"
+        )
 
     def _parse(self, status: int, content: bytes) -> Any:
         try:
-            return load(content)
+            data = load(content)
+            hide = status != 200 or self._redaction.stands_in(content)
+            return self._redaction.data(data) if hide else data
         except ValueError:
-            text = content[:2000].decode("utf-8", "replace")
+            text = self._redaction.text(content[:10_000].decode("utf-8", "replace"))
             if status != 200:
                 return text  # a proxy's page; its status says enough
-            shown = self._without_key(_short(text))
+            shown = _short(text)
             raise EngineError(
                 f"{self.who} answered with something that is no JSON: {shown}",
                 reason="bad_response",
@@ -228,7 +251,7 @@ class JsonClient:
         return EngineError(f"{self.who} did not answer{seconds}", reason="timeout", retryable=True, overloaded=True)
 
     def _cut(self, fault: Exception) -> EngineError:
-        why = self._without_key(_short(str(fault) or type(fault).__name__))
+        why = _short(self._redaction.text(str(fault) or type(fault).__name__))
         if isinstance(fault, ValueError):  # a URL or a key that cannot be sent
             return self._unreachable(why)
         if isinstance(fault, Unreachable):
@@ -251,55 +274,6 @@ class JsonClient:
         if not self._key_env:
             return "name the variable that holds the key: --set key_env=NAME"
         return f"check the environment variable {self._key_env}" + ("" if self._key else ", which is not set")
-
-    def _without_key(self, text: str) -> str:
-        return text.replace(self._key, "***") if self._key else text
-
-
-class _Proxied:
-    """Sends as a Wire does, through a proxy."""
-
-    def __init__(
-        self, url: str, headers: Mapping[str, str], *, proxy: str, timeout: float | None, limit: int
-    ) -> None:
-        self._url, self._proxy = url, proxy
-        self._session = aiohttp.ClientSession(
-            headers=headers,
-            timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_SECONDS),
-            connector=aiohttp.TCPConnector(limit=limit),
-            cookie_jar=aiohttp.DummyCookieJar(),  # nobody logs in here, and a jar is searched for every request
-        )
-
-    async def send(self, method: str, path: str, body: bytes = b"") -> Response:
-        """Send a request and wait for the answer; raises what a Wire raises."""
-        try:
-            async with self._session.request(
-                method, self._url + path, data=body or None, proxy=self._proxy, allow_redirects=False
-            ) as response:
-                content = await _read(response)
-        except aiohttp.ConnectionTimeoutError:
-            raise Unreachable("no connection in time", late=True) from None
-        except (aiohttp.InvalidURL, aiohttp.ClientConnectorCertificateError) as fault:
-            raise Unreachable(str(fault), lasting=True) from None
-        except aiohttp.ClientConnectorError as fault:
-            raise Unreachable(str(fault)) from None
-        except aiohttp.ClientError as fault:
-            raise Broken(str(fault) or type(fault).__name__) from None
-        return Response(response.status, {name.lower(): value for name, value in response.headers.items()}, content)
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._session.close()
-
-
-async def _read(response: aiohttp.ClientResponse) -> bytes:
-    """The body, if it is of a sensible size; a compressed one may be larger than it says."""
-    content = bytearray()
-    async for chunk in response.content.iter_chunked(2**18):
-        content += chunk
-        if len(content) > MAX_BODY:
-            raise TooLarge
-    return bytes(content)
 
 
 def proxy_for(url: str) -> str | None:
@@ -361,7 +335,9 @@ def _kind(status: int, said: str) -> _Fault:
         return _STATUS[status]
     if 300 <= status < 400:
         return _MOVED
-    return _BROKEN if status >= 500 else _REFUSED
+    if 400 <= status < 600:
+        return _BROKEN if status >= 500 else _REFUSED
+    return _ODD
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
@@ -380,18 +356,23 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     except ValueError:
         try:
             seconds = parsedate_to_datetime(value).timestamp() - time.time()
-        except ValueError:
+        except (ValueError, TypeError, ArithmeticError, LookupError, OSError):  # a date that is none, or no clock's
             return None
-    return min(max(seconds, 0.0), MAX_RETRY_AFTER) if math.isfinite(seconds) else None
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER) if not math.isnan(seconds) else None
 
 
 def _detail(item: Any) -> str:
     if not isinstance(item, Mapping):
         return _short(item)
-    return f"{'.'.join(map(str, item.get('loc', ())))}: {_short(item.get('msg', ''))}"
+    where = item.get("loc")
+    named = ".".join(map(_short, where)) if isinstance(where, (list, tuple)) else _short(where or "")
+    return f"{named}: {_short(item.get('msg') or '')}"
 
 
 def _short(text: Any) -> str:
-    """One line of at most 300 characters."""
-    line = " ".join(str(text)[:1000].split())
+    """One line of at most 300 characters, none of which steers a terminal."""
+    try:
+        line = printable(" ".join(str(text)[:1000].split()))
+    except RecursionError:  # brackets within brackets
+        return "…"
     return line if len(line) <= 300 else line[:299] + "…"

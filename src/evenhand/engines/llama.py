@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenhand.engines import gguf
-from evenhand.engines.base import Answer, Engine, Sampling
+from evenhand.engines.base import Answer, Engine, Sampling, State
 from evenhand.engines.catalog import ModelFile
 from evenhand.engines.llama_client import TOKENISED, TOP_TOKENS, LlamaClient
+from evenhand.engines.llama_states import StateServer
 from evenhand.errors import ModelError
 from evenhand.protocol import Prompt
 
@@ -56,6 +57,7 @@ class LlamaEngine(Engine):
         self._key = ""
         self._client: LlamaClient | None = None
         self._starting = asyncio.Lock()
+        self._states: dict[int | None, StateServer] = {}
 
     @property
     def identity(self) -> Mapping[str, str]:
@@ -77,6 +79,24 @@ class LlamaEngine(Engine):
         """Let the model write."""
         client = await self.start()
         return await client.write(prompt, sampling, context=self.context)
+
+    def state_identity(self, blocks: int | None = None) -> Mapping[str, str]:
+        """The model by its name and hash, and where in it the state is taken."""
+        return {
+            "engine": "llama.cpp",
+            "model": self.model.name,
+            "sha256": self.model.sha256,
+            "tokenised": TOKENISED,
+            "blocks": "all" if blocks is None else str(blocks),
+        }
+
+    async def state(self, prompt: Prompt, blocks: int | None = None) -> State:
+        """The state at the end of a prompt; the model is loaded once more for it, up to so many blocks."""
+        if blocks not in self._states:
+            self._states[blocks] = StateServer(
+                self.model, blocks, self.context, self._control, self.hardware.threads
+            )
+        return await self._states[blocks].state(prompt)
 
     async def start(self) -> LlamaClient:
         """Load the model, if it is not loaded yet."""
@@ -101,6 +121,8 @@ class LlamaEngine(Engine):
         if self._client is not None:
             await self._client.close()
             self._client = None
+        for server in self._states.values():
+            await server.close()
         await asyncio.to_thread(self._let_go)
 
     def _let_go(self) -> None:

@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
 
-from evenhand.engines.base import Answer, Sampling, Token, Usage
+from evenhand.engines.base import Answer, Sampling, State, Token, Usage
+from evenhand.engines.control_tokens import KNOWN
+from evenhand.engines.figures import count, log_probability, sound, text_of, token_ids
 from evenhand.engines.http import JsonClient, Reply
 from evenhand.errors import EngineError, TooLongError
 from evenhand.markup import Role, Span, Turn, merge, weave, without_system
@@ -41,10 +43,17 @@ class LlamaClient:
         timeout: float | None = None,
         limit: int = 64,
         slots: int = 0,
+        on_notice: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.url, self._slots = url, slots
         self._http = JsonClient(
-            url, key=key, key_env=key_env, timeout=timeout, limit=limit, who="llama.cpp's server"
+            url,
+            key=key,
+            key_env=key_env,
+            timeout=timeout,
+            limit=limit,
+            who="llama.cpp's server",
+            on_notice=on_notice,
         )
         self._steer_by(control_tokens or {})
         self._frames: dict[tuple[Role, ...], list[str]] = {}
@@ -61,14 +70,26 @@ class LlamaClient:
         body = _request(ids, room, grammar(prompt.verdicts, prompt.words))
         if self._slots:  # each conversation of a protocol keeps what it has computed in a place of its own
             body["id_slot"] = prompt.conversation % self._slots
-        return _answer(await self._post("/completion", body))
+        reply = await self._post("/completion", body)
+        with sound(self._http.who):
+            return _answer(reply)
 
     async def write(self, prompt: Prompt, sampling: Sampling, *, context: int) -> Answer:
         """Free text, to the end of the model's turn or to a limit."""
         ids = await self.tokens(prompt)
         if len(ids) >= context:
             raise TooLongError(tokens=len(ids) + 1, limit=context)
-        return _written(await self._post("/completion", _free_request(ids, sampling, context - len(ids))))
+        reply = await self._post("/completion", _free_request(ids, sampling, context - len(ids)))
+        with sound(self._http.who):
+            return _written(reply)
+
+    async def state(self, prompt: Prompt, *, context: int) -> State:
+        """The state at the last token of a prompt, from a server that was started for embeddings."""
+        ids = await self.tokens(prompt)
+        if len(ids) > context:
+            raise TooLongError(tokens=len(ids), limit=context)
+        reply = await self._http.post("/embeddings", {"content": ids, "embd_normalize": -1})
+        return State(read_embedding(self._http, reply), Usage(computed=len(ids)))
 
     async def tokens(self, prompt: Prompt) -> list[int]:
         """The token ids of a prompt, as the model is given them."""
@@ -119,14 +140,28 @@ class LlamaClient:
     async def learn(self) -> int:
         """Learn from a server that others started which tokens steer its model; give its context in tokens."""
         props = _data(self._http, await self._http.get("/props"))
-        markers = {
-            *_MARKER.findall(str(props.get("chat_template", ""))),
-            props.get("bos_token"),
-            props.get("eos_token"),
-        }
+        with sound(self._http.who):
+            context = count(props["default_generation_settings"]["n_ctx"])
+            markers = {
+                *_MARKER.findall(text_of(props.get("chat_template") or "")),
+                text_of(props.get("bos_token") or ""),
+                text_of(props.get("eos_token") or ""),
+            }
         found = {marker: await self._tokenise(marker, special=True) for marker in markers if marker}
-        self._steer_by({marker: ids[0] for marker, ids in found.items() if len(ids) == 1})
-        return int(props["default_generation_settings"]["n_ctx"])
+        single = {marker: ids[0] for marker, ids in found.items() if len(ids) == 1}
+        self._steer_by({**await self._probed(), **single})
+        return context
+
+    async def _probed(self) -> dict[str, int]:
+        """Control tokens that the model has and its chat template does not write, of those known of any family."""
+        body = {"content": "\n".join(KNOWN), "parse_special": True, "with_pieces": True}
+        reply = await self._post("/tokenize", body)
+        with sound(self._http.who):
+            # An older server tells the numbers alone.
+            pieces = [token for token in reply["tokens"] if isinstance(token, dict)]
+            ids = token_ids([token["id"] for token in pieces])
+            named = zip(pieces, ids, strict=True)
+            return {token["piece"]: number for token, number in named if token["piece"] in KNOWN}
 
     def _steer_by(self, control_tokens: Mapping[str, int]) -> None:
         """Take these for the tokens that steer the model."""
@@ -136,8 +171,9 @@ class LlamaClient:
 
     async def _tokenise(self, text: str, *, special: bool, beginning: bool = False) -> list[int]:
         body = {"content": text, "add_special": beginning, "parse_special": special}
-        found: list[int] = (await self._post("/tokenize", body))["tokens"]
-        return found
+        reply = await self._post("/tokenize", body)
+        with sound(self._http.who):
+            return token_ids(reply["tokens"])
 
     async def _beginning(self, first: Span) -> list[int]:
         """The tokens that this model's tokenizer puts before any text, unless the template wrote them."""
@@ -189,7 +225,9 @@ class LlamaClient:
         messages = [{"role": role, "content": mark} for role, mark in zip(roles, marks, strict=True)]
         # A judge that answers with a label has no use for a thinking turn.
         body = {"messages": messages, "chat_template_kwargs": {"enable_thinking": False}}
-        rendered = str((await self._post("/apply-template", body))["prompt"])
+        reply = await self._post("/apply-template", body)
+        with sound(self._http.who):
+            rendered = text_of(reply["prompt"])
         return split_frame(rendered, marks, roles)
 
     async def _label_tokens(self, words: tuple[str, ...]) -> int:
@@ -221,6 +259,16 @@ def _data(client: JsonClient, reply: Reply) -> dict[str, Any]:
     if reply.status != 200 or not isinstance(reply.data, dict):
         raise client.fault(reply)
     return reply.data
+
+
+def read_embedding(client: JsonClient, reply: Reply) -> tuple[float, ...]:
+    """The vector of the one prompt that was sent: llama.cpp gives a row for each token that it does not pool."""
+    try:
+        entry = reply.data[0]
+        rows = entry["embedding"]
+        return tuple(map(float, rows[-1] if isinstance(rows[-1], list) else rows))
+    except (TypeError, KeyError, IndexError, ValueError):
+        raise client.fault(reply) from None
 
 
 def grammar(verdicts: int, words: Sequence[str] = COMPARED) -> str:
@@ -263,17 +311,24 @@ def _free_request(ids: list[int], sampling: Sampling, room: int) -> dict[str, An
 
 
 def _written(data: dict[str, Any]) -> Answer:
-    timings = data["timings"]
-    usage = Usage(timings["prompt_n"], timings["cache_n"], timings["predicted_n"])
-    return Answer(data["content"], usage=usage, finish="length" if data.get("stop_type") == "limit" else "stop")
+    finish: Literal["stop", "length"] = "length" if data.get("stop_type") == "limit" else "stop"
+    return Answer(text_of(data["content"]), usage=_usage(data.get("timings")), finish=finish)
 
 
 def _answer(data: dict[str, Any]) -> Answer:
-    places = [place for place in data.get("completion_probabilities", []) if place["token"]]
-    tokens = tuple(
-        Token(place["token"], tuple((top["token"], float(top["logprob"])) for top in place["top_logprobs"]))
-        for place in places
+    places = [place for place in data.get("completion_probabilities") or [] if place["token"]]
+    tokens = tuple(Token(text_of(place["token"]), _top(place["top_logprobs"])) for place in places)
+    return Answer(text_of(data["content"]), tokens, _usage(data.get("timings")))
+
+
+def _top(places: list[dict[str, Any]]) -> tuple[tuple[str, float], ...]:
+    return tuple(
+        [(text_of(top["token"]), x) for top in places if (x := log_probability(top["logprob"])) is not None]
     )
-    timings = data["timings"]
-    usage = Usage(timings["prompt_n"], timings["cache_n"], timings["predicted_n"])
-    return Answer(data["content"], tokens, usage)
+
+
+def _usage(timings: Any) -> Usage:
+    """What an answer took; nothing where the server does not tell."""
+    if not isinstance(timings, dict):
+        return Usage()
+    return Usage(*[count(timings.get(name)) for name in ("prompt_n", "cache_n", "predicted_n")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from evenhand.engines.base import Answer, Engine, Sampling
+from evenhand.engines.base import Answer, Engine, Sampling, State
 from evenhand.engines.llama_client import TOKENISED, TOP_TOKENS, LlamaClient
 from evenhand.protocol import Prompt
 
@@ -26,9 +26,11 @@ class LlamaServerEngine(Engine):
         key_env: str = "",
         timeout: float | None = None,
         concurrency: int = 64,
+        on_notice: Callable[[str], None] | None = None,
     ) -> None:
         self.url, self.model, self.concurrency = url, model, concurrency
         self._key, self._key_env, self._timeout = key, key_env, timeout
+        self._notice = on_notice or (lambda _: None)
         self._client: LlamaClient | None = None
         self._context = 0
         self._starting = asyncio.Lock()
@@ -54,6 +56,25 @@ class LlamaServerEngine(Engine):
         client = await self._start()
         return await client.write(prompt, sampling, context=self._context)
 
+    def state_identity(self, blocks: int | None = None) -> Mapping[str, str]:
+        """Where the server is, and what its model is called: its hash is not known here."""
+        return {
+            "engine": "llama-server",
+            "base_url": self.url,
+            "model": self.model,
+            "tokenised": TOKENISED,
+            "blocks": "all" if blocks is None else str(blocks),
+        }
+
+    async def state(self, prompt: Prompt, blocks: int | None = None) -> State:
+        """The state at the end of a prompt, from a server started with `--embeddings --pooling last`.
+
+        The server gives the state after the last block of its file. Whoever wants an earlier one serves a file that
+        ends there; that it does is for them to know.
+        """
+        client = await self._start()
+        return await client.state(prompt, context=self._context)
+
     async def close(self) -> None:
         """Close the connections."""
         if self._client is not None:
@@ -64,7 +85,12 @@ class LlamaServerEngine(Engine):
         async with self._starting:
             if self._client is None:
                 client = LlamaClient(
-                    self.url, self._key(), key_env=self._key_env, timeout=self._timeout, limit=self.concurrency
+                    self.url,
+                    self._key(),
+                    key_env=self._key_env,
+                    timeout=self._timeout,
+                    limit=self.concurrency,
+                    on_notice=self._notice,
                 )
                 try:
                     self._context = await client.learn()

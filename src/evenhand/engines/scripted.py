@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from evenhand.engines.base import Answer, Engine, Sampling, Token, Usage
+from evenhand.engines.base import Answer, Engine, Sampling, State, Token, Usage
+from evenhand.errors import EngineError
 from evenhand.protocol import Prompt
 
 Script = Callable[[Prompt], str | Mapping[str, float] | Answer]
@@ -20,9 +21,17 @@ class ScriptedEngine(Engine):
     'A'
     """
 
-    def __init__(self, script: Script, *, name: str = "script", concurrency: int = 1) -> None:
-        self.script, self.name, self.concurrency = script, name, concurrency
+    def __init__(
+        self,
+        script: Script,
+        *,
+        name: str = "script",
+        concurrency: int = 1,
+        states: Callable[[Prompt], Sequence[float]] | None = None,
+    ) -> None:
+        self.script, self.name, self.concurrency, self.states = script, name, concurrency, states
         self.asked = 0
+        self.read = 0
 
     @property
     def identity(self) -> Mapping[str, str]:
@@ -43,6 +52,18 @@ class ScriptedEngine(Engine):
     async def write(self, prompt: Prompt, sampling: Sampling) -> Answer:
         """Call the script; its text is the answer."""
         return await self.answer(prompt)
+
+    def state_identity(self, blocks: int | None = None) -> Mapping[str, str]:
+        """The script's name, and the block."""
+        return {"engine": "scripted", "model": self.name, "blocks": "all" if blocks is None else str(blocks)}
+
+    async def state(self, prompt: Prompt, blocks: int | None = None) -> State:
+        """Call the script of states."""
+        if self.states is None:
+            raise EngineError(f"{self.name} has no script of states", reason="no_states", fatal=True)
+        self.read += 1
+        words = sum(len(turn.text.split()) for turn in prompt.turns)
+        return State(tuple(map(float, self.states(prompt))), Usage(computed=words))
 
 
 def _tokens(p: Mapping[str, float], verdicts: int) -> tuple[Token, ...]:

@@ -3,19 +3,24 @@
 vLLM's /tokenize has no switch for control tokens: it finds them in any text (`add_special_tokens` only says
 whether a beginning-of-text is put in front). All text between the control tokens of the template is therefore cut
 inside everything that has the shape of one, and the parts are tokenised one by one: the same characters, but no
-control token. Nowhere else is it cut, so that a model sees the tokens that it has learnt.
+control token. What comes back is compared with the ids of the control tokens that the model has, and cut further
+where one is among them. Nowhere else is it cut, so that a model sees the tokens that it has learnt.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
+from evenhand.engines.control_tokens import KNOWN
+from evenhand.engines.figures import sound, text_of, token_ids
 from evenhand.engines.http import JsonClient
 from evenhand.engines.llama_client import split_frame
-from evenhand.markup import MARKER, Role, Span, break_up, merge, weave
+from evenhand.errors import EngineError
+from evenhand.markup import MARKER, Role, Span, control_places, merge, weave
 from evenhand.protocol import Prompt
 
 _REMEMBERED = 1024
@@ -27,7 +32,8 @@ class VllmTokeniser:
     def __init__(self, client: JsonClient, model: str) -> None:
         self._client, self._model = client, model
         self._frames: dict[tuple[Role, ...], list[str]] = {}
-        self._known: OrderedDict[str, list[int]] = OrderedDict()
+        self._known: OrderedDict[Span, list[int]] = OrderedDict()
+        self._control: frozenset[int] | None = None  # the ids that steer the model, once they are learnt
 
     async def tokens(self, prompt: Prompt) -> list[int]:
         """The token ids of a prompt, in the model's own chat template or in the file's own markup."""
@@ -40,16 +46,50 @@ class VllmTokeniser:
             ids += await self._tokenise(part)
         return ids
 
-    async def _tokenise(self, text: str) -> list[int]:
-        known = self._known.get(text)
+    async def _tokenise(self, span: Span) -> list[int]:
+        known = self._known.get(span)
         if known is not None:
-            self._known.move_to_end(text)
+            self._known.move_to_end(span)
             return known
-        ids = list((await self._ask("/tokenize", {"prompt": text, "add_special_tokens": False}))["tokens"])
-        self._known[text] = ids
+        ids = (await self._ids(span.text))[0] if span.trusted else await self._as_text(span.text)
+        self._known[span] = ids
         if len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
         return ids
+
+    async def _as_text(self, text: str) -> list[int]:
+        """The ids of a text that may steer nothing: where one of them would, the text is cut in two there."""
+        control = await self._steering()
+        ids, names = await self._ids(text)
+        # A name that is not in the text is a byte's, such as <0x0A> for a line feed.
+        if control.isdisjoint(ids) and not any(name in text and MARKER.fullmatch(name) for name in names):
+            return ids
+        if len(text) == 1:
+            raise EngineError(
+                "a control token that is a single character stands in the pair", reason="control_token"
+            )
+        half = len(text) // 2
+        return await self._as_text(text[:half]) + await self._as_text(text[half:])
+
+    async def _steering(self) -> frozenset[int]:
+        """The ids of the control tokens that this model has, of those that any family is known to have."""
+        if self._control is None:
+            ids, names = await self._ids("\n".join(KNOWN))
+            if names:
+                found = {number for number, name in zip(ids, names, strict=True) if name in KNOWN}
+            else:  # a server that does not tell the tokens' texts
+                each = [(await self._ids(token))[0] for token in KNOWN]
+                found = {ids[0] for ids in each if len(ids) == 1}
+            self._control = frozenset(found)
+        return self._control
+
+    async def _ids(self, text: str) -> tuple[list[int], list[str]]:
+        """The ids of a text, and the text of each, if the server tells it."""
+        body = {"prompt": text, "add_special_tokens": False, "return_token_strs": True}
+        reply = await self._ask("/tokenize", body)
+        with sound(self._client.who):
+            ids, names = token_ids(reply["tokens"]), reply.get("token_strs") or []
+            return ids, [text_of(name) for name in names] if len(names) == len(ids) else []
 
     async def _frame(self, roles: tuple[Role, ...]) -> list[str]:
         if roles not in self._frames:
@@ -57,8 +97,12 @@ class VllmTokeniser:
             messages = [{"role": role, "content": mark} for role, mark in zip(roles, marks, strict=True)]
             # A judge that answers with a label has no use for a thinking turn.
             body = {"messages": messages, "chat_template_kwargs": {"enable_thinking": False}}
-            ids = (await self._ask("/tokenize", body))["tokens"]
-            text = str((await self._ask("/detokenize", {"tokens": ids}))["prompt"])
+            reply = await self._ask("/tokenize", body)
+            with sound(self._client.who):
+                ids = token_ids(reply["tokens"])
+            reply = await self._ask("/detokenize", {"tokens": ids})
+            with sound(self._client.who):
+                text = text_of(reply["prompt"])
             self._frames[roles] = split_frame(text, marks, roles)
         return self._frames[roles]
 
@@ -69,35 +113,26 @@ class VllmTokeniser:
         return reply.data
 
 
-def cut_spans(spans: Iterable[Span]) -> Iterator[str]:
+def cut_spans(spans: Iterable[Span]) -> Iterator[Span]:
     """The control tokens of trusted spans, and between them the text of all spans, cut inside what looks like one.
 
     >>> turn = [Span("<|im_start|>user\\n1<", True), Span("|im_end|>", False), Span("<|im_end|>", True)]
-    >>> list(cut_spans(turn))
-    ['<|im_start|>', 'user\\n1<', '|im_end|>', '<|im_end|>']
+    >>> [(part.text, part.trusted) for part in cut_spans(turn)]
+    [('<|im_start|>', True), ('user\\n1<', False), ('|im_end|>', False), ('<|im_end|>', True)]
     """
     text = ""
     for span in spans:
         for part in MARKER.split(span.text) if span.trusted else [span.text]:
             if span.trusted and MARKER.fullmatch(part):
-                yield from filter(None, (*cut_control(text), part))
+                yield from _pieces(text)
+                yield Span(part, True)
                 text = ""
             else:
                 text += part
-    yield from filter(None, cut_control(text))
+    yield from _pieces(text)
 
 
-def cut_control(text: str) -> Sequence[str]:
-    """Cut a text inside each control token, so that no part holds one.
-
-    >>> cut_control("end<|im_end|> and <s>")
-    ['end<', '|im_end|> and <', 's>']
-    """
-    broken = break_up(text)
-    parts, begin, shift = [], 0, 0
-    if broken != text:
-        for place, character in enumerate(text):
-            if broken[place + shift] != character:  # here break_up put its backslash
-                parts.append(text[begin:place])
-                begin, shift = place, shift + 1
-    return [*parts, text[begin:]]
+def _pieces(text: str) -> Iterator[Span]:
+    """A text, cut inside each control token."""
+    bounds = [0, *control_places(text), len(text)]
+    return (Span(text[begin:end], False) for begin, end in pairwise(bounds) if begin < end)

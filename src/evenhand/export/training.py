@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from evenhand.judge import Judgment
-from evenhand.markup import Turn, break_up
+from evenhand.markup import Turn, break_up_spans
 from evenhand.pairs import Pair, Side
 from evenhand.protocol import ORDERS, Ask, Order, Protocol, Recall
 from evenhand.verdict import SIDE_OF, Finding
@@ -144,8 +144,7 @@ def _stands_on(protocol: Protocol, ask: Ask) -> set[int]:
 
 
 def _message(turn: Turn) -> dict[str, str]:
-    parts = [span.text if span.trusted else break_up(span.text) for span in turn.spans]
-    return {"role": turn.role, "content": "".join(parts)}
+    return {"role": turn.role, "content": break_up_spans(turn.spans)[0]}
 
 
 def _decided(finding: Finding, margin: float) -> tuple[Side, float] | None:

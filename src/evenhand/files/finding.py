@@ -9,7 +9,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import orjson
 
@@ -67,6 +67,12 @@ def find_tables(name: str | Path, what: str = "rows") -> list[Table]:
         return [_table(path)]
     if path.is_dir():
         return _folder(path, what)
+    if path.is_fifo():  # <(...) of a shell
+        return [_stream(path)]
+    if path.is_symlink() and not path.exists():
+        raise InputError(f"{text} is a link to {path.readlink()}, where nothing is", hint="name the file itself")
+    if path.exists():
+        raise InputError(f"{text} is neither a file nor a folder", hint="copy what is in it into a file")
     found = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute patterns
     if not found:
         raise InputError(
@@ -93,7 +99,7 @@ def _folder(folder: Path, what: str) -> list[Table]:
     """A folder that Hugging Face `datasets` saved, or one of Parquet or Arrow files."""
     splits = folder / "dataset_dict.json"
     if splits.is_file():
-        names = [str(split) for split in orjson.loads(splits.read_bytes()).get("splits", [])]
+        names = [str(split) for split in _facts(splits).get("splits") or []]
         if len(names) != 1:
             raise InputError(
                 f"{folder} holds several splits: {', '.join(names)}",
@@ -113,36 +119,69 @@ def _saved(folder: Path) -> list[Path]:
     state = folder / "state.json"
     if not state.is_file():
         return []
-    facts = orjson.loads(state.read_bytes())
+    facts = _facts(state)
     if facts.get("_indices_files") or facts.get("_indices_data_files"):
         raise InputError(
             f"{folder} was saved with its rows chosen by a list of indices",
             hint="call flatten_indices() before save_to_disk()",
         )
-    return [folder / entry["filename"] for entry in facts.get("_data_files", [])]
+    try:
+        files = [folder / str(entry["filename"]) for entry in facts.get("_data_files") or []]
+    except (TypeError, KeyError):
+        raise _broken(state) from None
+    if missing := next((file for file in files if not file.is_file()), None):
+        raise InputError(f"{missing} is not there, though {state} names it", hint="save the data set again")
+    return files
+
+
+def _facts(file: Path) -> dict[str, Any]:
+    """What `datasets` wrote about a folder."""
+    try:
+        facts = orjson.loads(file.read_bytes())
+    except (OSError, ValueError):
+        raise _broken(file) from None
+    if not isinstance(facts, dict) or not isinstance(facts.get("splits") or [], list):
+        raise _broken(file)
+    return facts
+
+
+def _broken(file: Path) -> InputError:
+    return InputError(f"{file} is not what datasets writes there", hint="save the data set again")
 
 
 def _standard_input() -> Table:
-    path = _spool(sys.stdin)
+    return _sniffed(_spool("-", _bytes_of(sys.stdin)), "standard input")
+
+
+def _stream(path: Path) -> Table:
+    """What comes through a pipe can be read once alone, so it is put into a file."""
+    if str(path) in _SPOOLED:
+        return _sniffed(_SPOOLED[str(path)], str(path))
+    with path.open("rb") as stream:
+        return _sniffed(_spool(str(path), stream), str(path))
+
+
+def _sniffed(path: Path, name: str) -> Table:
+    """A file without a name that would tell its kind."""
     with path.open("rb") as file:
         head = file.read(64)
     packing = ".gz" if head.startswith(_GZIP) else ".zst" if head.startswith(_ZSTD) else ""
     kind = ".parquet" if head.startswith(_PARQUET) else ".json" if head.lstrip().startswith(b"[") else ".jsonl"
-    return Table(path, "standard input", kind, packing)
+    return Table(path, name, kind, packing)
 
 
-def _spool(stream: TextIO) -> Path:
-    """Standard input is read more than once too, so it is put into a file first."""
-    if not _SPOOLED:
+def _spool(name: str, stream: BinaryIO) -> Path:
+    """Standard input and pipes are read more than once too, so they are put into files first."""
+    if name not in _SPOOLED:
         with tempfile.NamedTemporaryFile(prefix="evenhand-", delete=False) as file:
-            shutil.copyfileobj(_bytes_of(stream), file)
-        _SPOOLED.append(Path(file.name))
-        atexit.register(_SPOOLED[0].unlink, missing_ok=True)
-    return _SPOOLED[0]
+            shutil.copyfileobj(stream, file)
+        _SPOOLED[name] = Path(file.name)
+        atexit.register(_SPOOLED[name].unlink, missing_ok=True)
+    return _SPOOLED[name]
 
 
 def _bytes_of(stream: TextIO) -> BinaryIO:
     return stream.buffer
 
 
-_SPOOLED: list[Path] = []
+_SPOOLED: dict[str, Path] = {}  # by name

@@ -14,6 +14,8 @@ from evenhand.errors import InputError
 from evenhand.files.finding import Table
 
 _CHUNK = 1 << 17
+# Four bytes of zstd may stand for 128 KB, and its decompressor knows no limit: so it is fed a little at a time.
+_PACKED = 1 << 12
 
 
 @contextmanager
@@ -48,7 +50,7 @@ class _Unpacked(io.RawIOBase):
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._new = file, _zstd()
         self._frame: Any = None
-        self._ready = b""
+        self._ready = memoryview(b"")  # much may be ready at once, and be taken in small pieces
 
     def readable(self) -> bool:
         return True
@@ -64,7 +66,7 @@ class _Unpacked(io.RawIOBase):
     def _advance(self) -> bool:
         """Unpack a little more; whether there was more."""
         left = self._frame.unused_data if self._frame is not None and self._frame.eof else b""
-        packed = left or self._file.read(_CHUNK)
+        packed = left or self._file.read(_PACKED)
         if not packed:
             if self._frame is not None and not self._frame.eof:
                 raise _BrokenError("it ends in the middle")
@@ -72,7 +74,7 @@ class _Unpacked(io.RawIOBase):
         if self._frame is None or self._frame.eof:
             self._frame = self._new()
         try:
-            self._ready = self._frame.decompress(packed)
+            self._ready = memoryview(self._frame.decompress(packed))
         except Exception as fault:  # each library has an error of its own
             raise _BrokenError(str(fault)) from None
         return True

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, BinaryIO, TextIO
 
 import orjson
 
@@ -21,6 +21,10 @@ Rows = Iterator[tuple[int, "Row | RowFault"]]
 _UTF8 = "write the file in UTF-8, such as with: iconv -f latin1 -t utf-8"
 _WHOLE = "a .json file is one list of objects; write it again if it broke off; one object a line is called .jsonl"
 _MARK = b"\xef\xbb\xbf"
+# No pair comes near this. A packed file of a megabyte may hold a line of a gigabyte, and parsing it takes five.
+MOST_LINE = 64 * 2**20
+_MOST_FILE = 2**30
+_TOO_LONG = f"longer than {MOST_LINE // 2**20} MB"
 
 
 def read_rows(table: Table) -> Rows:
@@ -74,14 +78,29 @@ def _is_exact(value: Any) -> bool:
 
 def _jsonl(table: Table) -> Rows:
     with open_bytes(table) as file:
-        for number, line in enumerate(file, 1):
-            if not line.isspace():
+        for number, line in enumerate(_lines(file), 1):
+            if len(line) > MOST_LINE:
+                yield number, RowFault(f"the line is {_TOO_LONG}", hint="one JSON object a line")
+            elif not line.isspace():
                 yield number, parse_object(line.removeprefix(_MARK) if number == 1 else line)
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file; of one that is too long only so much that this can be seen."""
+    while line := file.readline(MOST_LINE + 1):
+        rest = line
+        while len(rest) > MOST_LINE and not rest.endswith(b"\n"):
+            rest = file.readline(MOST_LINE + 1)
+        yield line
 
 
 def _json(table: Table) -> Rows:
     with open_bytes(table) as file:
-        raw = file.read().removeprefix(_MARK)
+        raw = file.read(_MOST_FILE + 1).removeprefix(_MARK)
+    if len(raw) > _MOST_FILE:
+        raise table.error(
+            None, f"the file has more than {_MOST_FILE // 2**30} GB", hint="write one object a line, as .jsonl"
+        )
     try:
         data = parse(raw)
     except (ValueError, RecursionError) as fault:
@@ -98,11 +117,11 @@ def _json(table: Table) -> Rows:
 
 
 def _csv(table: Table) -> Rows:
-    csv.field_size_limit(2**31 - 1)
+    csv.field_size_limit(MOST_LINE)
     begin = 1  # a row may take several lines
     try:
         with open_bytes(table) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
+            reader = csv.reader(_texts(file), strict=True)
             header = next(reader, [])
             begin = reader.line_num + 1
             for cells in reader:
@@ -115,6 +134,13 @@ def _csv(table: Table) -> Rows:
         raise table.error(begin, f"not CSV: {fault}", hint="close every quote; double one inside a cell") from None
 
 
+def _texts(file: TextIO) -> Iterator[str]:
+    while line := file.readline(MOST_LINE + 1):
+        if len(line) > MOST_LINE:
+            raise csv.Error(f"a line is {_TOO_LONG}")
+        yield line
+
+
 def _csv_row(header: list[str], cells: list[str]) -> Row | RowFault:
     if len(cells) != len(header):
         more = "more" if len(cells) > len(header) else "fewer"
@@ -125,7 +151,7 @@ def _csv_row(header: list[str], cells: list[str]) -> Row | RowFault:
 def _not_utf8(table: Table) -> PairError:
     """The first line that is not UTF-8, and what is wrong with it; the file is known to have one."""
     with open_bytes(table) as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(_lines(file), 1):
             try:
                 line.decode()
             except UnicodeDecodeError as fault:

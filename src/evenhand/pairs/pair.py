@@ -60,6 +60,8 @@ class Pair:
             if text.__class__ is not str or not text.isascii():  # known without a look at the text
                 _check_text(name, text)
         for dimension, label in self.labels.items():
+            if not dimension.isascii():
+                _check_text("labels", dimension)
             if label not in get_args(Side):
                 raise InputError(f"the label of {dimension} is {label!r}", hint="write '1', '2' or 'tie'")
         if not self.id:

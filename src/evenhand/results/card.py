@@ -7,29 +7,24 @@ what a chain of questions does to a verdict.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
 from evenhand.results.evidence import Evidence, shared_rows
-from evenhand.stats import agreement, bias, calibration
+from evenhand.stats import agreement, bias, calibration, trust
 from evenhand.stats.agreement import MISSING, Ceiling, Codes, People
 from evenhand.stats.calibration import Reliability
 from evenhand.stats.clustered import Array, Estimate, mean
+from evenhand.stats.pooling import pooling_gain
 from evenhand.store import JudgeRow
 
-Trust = Literal["yes", "limited", "no", "unknown"]
-# Fewer decided pairs than this say nothing about a judge.
-MIN_DECIDED = 30
-# A judge that puts less than this on the labels is answering something else.
-LOW_MASS = 0.5
-HIGH_INVALID = 0.1
 _SHORTEST_PREFIX = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CardReading:
     """What one way of reading the orders gives against people."""
 
     decided: Estimate  # right side, on pairs that people decided; a tie scores one half
@@ -43,7 +38,7 @@ class Biases:
 
     flips: Estimate
     changes: Estimate
-    position_lift: Estimate
+    position_bias: Estimate
     longer_judge: Estimate  # how often the judge prefers the longer output
     longer_people: Estimate
     length_lift: Estimate
@@ -71,22 +66,27 @@ class Card:
     ties: int
     contested: int
     instructions: int
-    readings: Mapping[str, Reading]
-    gain: Estimate  # pooled less forward, right side
+    readings: Mapping[str, CardReading]
+    gain: Estimate  # both orders' verdict less the forward one, label with label
     longer: Estimate  # what taking the longer output would score
     over_longer: Estimate  # pooled less that
+    always: Estimate  # what always the same side would score, of the two the harder to beat
+    over_always: Estimate
     biases: Biases
     meaning: Meaning
     people: People | None  # None where no pair has two votes
     ceiling: Ceiling | None  # right side
-    trust: Trust
+    trust: trust.Word
     verdict: str
+    margin: float  # by how much a trusted judge may score below one person, or below the target
+    target: float | None
+    better_than_person: bool
 
-    def facts(self) -> dict[str, Any]:
-        """The card as plain data."""
+    def plain(self) -> dict[str, object]:
+        """The card as JSON has it."""
         facts = asdict(self)
         if self.people is not None:
-            named = [{"people": list(names), **e.facts()} for names, e in self.people.kappas.items()]
+            named = [{"people": list(names), **asdict(found)} for names, found in self.people.kappas.items()]
             facts["people"]["kappas"] = named
         return facts
 
@@ -102,16 +102,19 @@ class Card:
 READINGS = ("forward_hard", "both_hard", "pooled")
 
 
-def card_of(evidence: Evidence, *, level: float = 0.95) -> Card:
-    """The card of one judge on one dimension."""
+def card_of(
+    evidence: Evidence, *, level: float = 0.95, margin: float = trust.MARGIN, target: float | None = None
+) -> Card:
+    """The card of one judge on one dimension; the margin and the target are those of `stats.trust.weigh`."""
     e, c = evidence, evidence.clusters
     scores = {name: _decided_scores(e, name) for name in READINGS}
     longer = bias.longer_side(e.length_1, e.length_2)
-    by_length = agreement.score_sides(longer, e.truth)
     several = (e.counts.sum(axis=1) >= 2).any()
-    ceiling = agreement.against_others(e.counts, e.lean, c, decided_only=True, level=level) if several else None
-    readings = {name: _reading(e, name, scores[name], level) for name in READINGS}
-    found = Card(
+    biases = _biases(e, longer, level)
+    shares = {"mass": biases.label_mass.value, "invalid": biases.invalid.value}
+    measures = trust.measure(e.lean, e.verdict, e.truth, longer, c, e.counts, **shares, level=level)
+    found = trust.weigh(measures, margin=margin, target=target)
+    return Card(
         dimension=e.dimension,
         pairs=len(e),
         labelled=len(e.labelled),
@@ -119,23 +122,26 @@ def card_of(evidence: Evidence, *, level: float = 0.95) -> Card:
         ties=int((e.truth == agreement.TIE).sum()),
         contested=e.contested,
         instructions=len(np.unique(c)),
-        readings=readings,
-        gain=agreement.compare(scores["pooled"], scores["forward_hard"], c, level=level),
-        longer=agreement.decided(by_length, e.truth, c, level=level),
-        over_longer=agreement.compare(scores["pooled"], by_length, c, level=level),
-        biases=_biases(e, longer, level),
+        readings={name: _reading(e, name, scores[name], level) for name in READINGS},
+        gain=pooling_gain(e.verdict, e.forward, e.truth, c, level=level).hard,
+        longer=measures.longer,
+        over_longer=measures.over_longer,
+        always=measures.always,
+        over_always=measures.over_always,
+        biases=biases,
         meaning=Meaning(
             calibration.brier(e.p, e.truth, c, level=level),
             calibration.brier_binary(e.p, e.truth, c, level=level),
             calibration.reliability(e.p, e.truth, c, level=level),
         ),
         people=agreement.people(e.counts, c, e.votes, e.names, level=level) if several else None,
-        ceiling=ceiling,
-        trust="unknown",
-        verdict="",
+        ceiling=agreement.against_others(e.counts, e.lean, c, decided_only=True, level=level) if several else None,
+        trust=found.word,
+        verdict=found.text,
+        margin=margin,
+        target=target,
+        better_than_person=found.better_than_person,
     )
-    trust, verdict = judge_the_judge(found)
-    return replace(found, trust=trust, verdict=verdict)
 
 
 def _hard(e: Evidence, reading: str) -> Codes:
@@ -147,9 +153,9 @@ def _decided_scores(e: Evidence, reading: str) -> Array:
     return agreement.score_sides(e.lean if reading == "pooled" else _hard(e, reading), e.truth)
 
 
-def _reading(e: Evidence, reading: str, scores: Array, level: float) -> Reading:
+def _reading(e: Evidence, reading: str, scores: Array, level: float) -> CardReading:
     said, c = _hard(e, reading), e.clusters
-    return Reading(
+    return CardReading(
         agreement.decided(scores, e.truth, c, level=level),
         agreement.three_way(said, e.truth, c, level=level),
         agreement.cohen_kappa(said, e.truth, c, level=level),
@@ -169,62 +175,6 @@ def _biases(e: Evidence, longer: Codes, level: float) -> Biases:
         bias.label_mass(e.mass, c, level=level),
         mean(e.verdict == MISSING, c, level=level),
     )
-
-
-# -- does it deserve trust? -----------------------------------------------------------------------------------
-
-
-def judge_the_judge(card: Card) -> tuple[Trust, str]:
-    """Whether a judge deserves trust here, and why, in a sentence or two."""
-    mass, invalid = card.biases.label_mass.value, card.biases.invalid.value
-    if mass is not None and mass < LOW_MASS:
-        return "no", f"Not a judge: only {_percent(mass)} of its probability falls on A, B or tie."
-    right = card.readings["pooled"].decided
-    if right.value is None or right.low is None or right.n < MIN_DECIDED:
-        return "unknown", (
-            f"Too few labels to say: {right.n} decided pairs with a verdict, and it takes at least {MIN_DECIDED}."
-        )
-    trust, why = _against_chance(card, right)
-    if invalid is not None and invalid > HIGH_INVALID:
-        trust = "limited" if trust == "yes" else trust
-        why += f" {_percent(invalid)} of its verdicts are invalid, and those pairs are in no number here."
-    return trust, why
-
-
-def _against_chance(card: Card, right: Estimate) -> tuple[Trust, str]:
-    said = f"It sides with people on {_percent(right.value)} of the decided pairs"
-    if right.high is not None and right.high < 0.5:
-        return "no", f"Do not trust it here. {said}, fewer than a coin would."
-    if right.low is None or right.low <= 0.5:
-        return "unknown", f"Not shown to deserve trust. {said} ({right.n}), which cannot be told from a coin."
-    longer = card.over_longer
-    compared = f"taking the longer output gives {_percent(card.longer.value)}"
-    if longer.high is not None and longer.high < 0:
-        return "no", f"Do not trust it here. {said}; {compared}, which is better."
-    if longer.low is None or longer.low <= 0:
-        return "unknown", (
-            f"Not shown to deserve trust. {said}, more than a coin would; but {compared},"
-            " and the judge has not been shown to do better than that."
-        )
-    return _against_people(card, f"{said}; {compared}")
-
-
-def _against_people(card: Card, said: str) -> tuple[Trust, str]:
-    if card.ceiling is None or card.ceiling.gap.value is None:
-        return "limited", (
-            f"Trust it with care. {said}. No pair has the votes of several people, so how much of the rest is the"
-            " judge's fault cannot be told."
-        )
-    gap, person = card.ceiling.gap, _percent(card.ceiling.person.value)
-    level = f"one person agrees with the others on {person}, the judge with the same on"
-    level = f"{level} {_percent(card.ceiling.judge.value)}"
-    if gap.high is not None and gap.high < 0:
-        return "limited", f"Trust it with care, not in place of people. {said}; {level}."
-    return "yes", f"It deserves trust here. {said}; {level}, which cannot be told apart."
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.0f}%"
 
 
 # -- which judges ---------------------------------------------------------------------------------------------
@@ -261,7 +211,7 @@ class Contender:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ContenderRow:
     """One contender on the pairs that all have judged."""
 
     name: str
@@ -279,21 +229,17 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class JudgeComparison:
     """Judges or protocols on the same pairs; the first is what the others are held against."""
 
     dimension: str  # what people were asked
     pairs: int
     decided: int
-    rows: tuple[Row, ...]
+    rows: tuple[ContenderRow, ...]
     longer: Estimate
 
-    def facts(self) -> dict[str, Any]:
-        """The comparison as plain data."""
-        return asdict(self)
 
-
-def compare(contenders: Sequence[Contender], dimension: str, *, level: float = 0.95) -> Comparison:
+def compare(contenders: Sequence[Contender], dimension: str, *, level: float = 0.95) -> JudgeComparison:
     """Put judges next to each other on the pairs that all have judged and people have labelled."""
     rows = shared_rows([one.evidence for one in contenders])
     same = [one.evidence.take(row) for one, row in zip(contenders, rows, strict=True)]
@@ -301,7 +247,7 @@ def compare(contenders: Sequence[Contender], dimension: str, *, level: float = 0
     clusters = same[0].clusters
     first = same[0]
     longer = agreement.score_sides(bias.longer_side(first.length_1, first.length_2), first.truth)
-    return Comparison(
+    return JudgeComparison(
         dimension,
         len(first),
         int(agreement.is_decided(first.truth).sum()),
@@ -310,11 +256,11 @@ def compare(contenders: Sequence[Contender], dimension: str, *, level: float = 0
     )
 
 
-def _row(one: Contender, e: Evidence, first: Evidence, clusters: Codes, level: float) -> Row:
+def _row(one: Contender, e: Evidence, first: Evidence, clusters: Codes, level: float) -> ContenderRow:
     scores, others = _decided_scores(e, "pooled"), _decided_scores(first, "pooled")
     same, their_same = ((x.verdict == first.truth).astype(np.float64) for x in (e, first))
     is_first = e is first
-    return Row(
+    return ContenderRow(
         one.name,
         e.dimension,
         len(one.evidence),

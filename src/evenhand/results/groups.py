@@ -26,6 +26,10 @@ class Group:
     value: str | None
     summary: Summary
 
+    def plain(self) -> dict[str, object]:
+        """The group as JSON has it."""
+        return {"value": self.value, **self.summary.plain()}
+
 
 def group_by(blocks: Iterable[Block], dimensions: Iterable[str], name: str) -> list[Group]:
     """A summary for each value of a field, those without it last; the blocks are read with their metadata.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class HumanRate:
     labels_alone: RateAlone
     judge_alone: RateAlone
     narrower: float | None
-    tuning: float | None  # how far the judge is trusted: lambda
+    tuning: float | None = field(metadata={"json": "lambda"})  # how far the judge is trusted
     pairs: int
     labelled: int
     labels: int  # of persons, before those on one pair were averaged

@@ -16,7 +16,7 @@ from evenhand.stats.ranking import Contrast, Ranking, Standing, rank
 from evenhand.verdict import SIDES
 
 Reading = Literal["hard", "expected"]
-Scale = Literal["log-odds", "elo"]
+Scale = Literal["log-odds", "elo", "arena"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 
 

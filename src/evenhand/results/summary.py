@@ -84,7 +84,7 @@ class DimensionSummary:
     invalid_bounds: Span | None
     expected: ExpectedRate
     length_controlled: EqualLengthRate
-    agreement: KnownAnswers | None = None
+    agreement: KnownAnswers | None = field(default=None, metadata={"json": None})
     rows: DimensionRows | None = field(default=None, repr=False, compare=False, metadata={"json": False})
 
     @property
@@ -104,6 +104,18 @@ class Summary:
     dimensions: Mapping[str, DimensionSummary]
     roles: tuple[str, str] | None = None  # candidate and baseline, where every pair has the same
     unfinished: int = 0  # pairs that were given to the judge and are not asked, or asked in part
+
+    def plain(self) -> dict[str, object]:
+        """The summary as JSON has it."""
+        roles = {} if self.roles is None else {"roles": dict(zip(("1", "2"), self.roles, strict=True))}
+        sides = dict(zip(("1", "2"), self.sides, strict=True))
+        return {
+            "pairs": self.pairs,
+            "sides": sides,
+            **roles,
+            "unfinished": self.unfinished,
+            "dimensions": self.dimensions,
+        }
 
     @property
     def invalid(self) -> int:

@@ -57,7 +57,7 @@ def ray_data(address: str = "local") -> Any:
         import ray
         import ray.data
     except ImportError:
-        raise InputError("--ray needs Ray", hint="pip install 'evenhand[ray]'") from None
+        raise InputError("evenhand ray needs Ray", hint="pip install 'evenhand[ray]'") from None
     return ray
 
 
@@ -86,7 +86,7 @@ def connect(address: str = "", *, cores: int | None = None) -> Cluster:
             "ray job submit -- evenhand ...",
         )
     if not ADDRESS.fullmatch(where):
-        raise InputError(f"--ray {where} is no address", hint="write HOST:PORT, or auto, or nothing")
+        raise InputError(f"--address {where} is no address", hint="write HOST:PORT or auto, or leave it out")
     if where not in ("local", "auto"):
         probe(where)
     ray = ray_data(where)

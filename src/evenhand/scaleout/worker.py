@@ -185,7 +185,7 @@ class _Task:
                         self._write(rows)
                         rows, since = [], time.monotonic()
             except EvenhandError as error:
-                rows += book.unfinished(error)
+                rows += book.broken_off(error)
                 raise
             finally:
                 telling.cancel()
@@ -286,7 +286,7 @@ class Notebook(Store):
         answers = [answer for _, answer in sorted(self._said.get(hearing, {}).items())]
         return Heard(key, verdicts, answers, self._failed.get(hearing) or why)
 
-    def unfinished(self, error: EvenhandError) -> list[Row]:
+    def broken_off(self, error: EvenhandError) -> list[Row]:
         """Pairs that were under way when the run was stopped and have answers: those are paid for."""
         return [
             self._broken_off(case, keys, error)
@@ -295,14 +295,17 @@ class Notebook(Store):
         ]
 
     def _broken_off(self, case: Case, keys: Mapping[Order, str], error: EvenhandError) -> Row:
+        """A pair as far as it came; it has outcomes if its conversations came to an end, or one of them failed."""
         orders: dict[Order, Heard] = {}
         for order, key in keys.items():
             number = case.hearings[order]
             answers = [answer for _, answer in sorted(self._said.get(number, {}).items())]
-            reason = getattr(error, "reason", "stopped")
             read = {v.dimension: v for e in self._brought(case.pair, number, answers) for v in e.verdicts}
             missing = [name for name in self._setup.protocol.dimensions if name not in read]
+            ended = not missing or any(verdict.label is None for verdict in read.values())
+            reason = "not_asked" if ended else getattr(error, "reason", "stopped")
             verdicts = {**read, **{v.dimension: v for v in invalid(missing, reason)}}
-            why = Failure(len(answers), reason, str(error)) if missing else None
+            why = None if ended else Failure(len(answers), reason, str(error))
             orders[order] = self._heard(number, key, verdicts, why)
-        return Row(case.pair, orders)
+        failed = any(number in self._failed for number in case.hearings.values())
+        return Row(case.pair, orders, ended=failed or all(heard.failure is None for heard in orders.values()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,49 +14,70 @@ import orjson
 from evenhand.engines.base import Usage
 from evenhand.errors import InputError
 from evenhand.files.arrow import pyarrow
-from evenhand.judge import Hearing, Judgment
+from evenhand.judge import Judgment
 from evenhand.pairs import Pair
 from evenhand.protocol import Order
 from evenhand.shards.place import Place
-from evenhand.shards.schema import FORM, Row, hearings_of, pair_of, row_name, rows_of, shard_schema
+from evenhand.shards.schema import (
+    FORM,
+    NEW_COLUMNS,
+    OLD_FORM,
+    Row,
+    has_ended,
+    judgment_of,
+    pair_of,
+    row_name,
+    rows_of,
+    shard_schema,
+)
 from evenhand.shards.writing import FINGERPRINT, FORM_KEY, JUDGE, PART, RUN
+from evenhand.spool import Spool
 from evenhand.store import HumanLabel, JudgeRow, RunGroup
+from evenhand.votes import known_labels
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from evenhand.columns import Block
+
 _BATCH = 16_384
 _DIGITS = 64  # of a key, which is a SHA-256 in hexadecimal
 _TEXTS = ("instruction", "output_1", "output_2")
-_ABOUT = ("name", "model_1", "model_2", "labels", "metadata")
+_ABOUT = ("name", "model_1", "model_2", "labels", "metadata", "candidate")
+_ENDED = "outcomes.list.element.said"  # the smallest of the columns that say whether there are outcomes
+_NO_VOTES = "{}"
+_VOTES = r'"(human|dims)"'  # fields of metadata in which people's votes stand
 _WORDS = ("hearings.list.element.order", "hearings.list.element.answers.list.element.text")
 _NEEDED = ("fingerprint", "model", "identity", "protocol", "template", "dimensions", "raw_markup")
-_AGAIN = "delete it and run the same evenhand judge command again: what it held is judged again"
+_AGAIN = "delete it and run the same evenhand ray judge command again: what it held is judged again"
 
 
 @dataclass(frozen=True)
 class Part:
-    """One file of the folder: how many rows it has, and the number of its first."""
+    """One file of the folder: how many rows it has, the number of its first, and the form of its columns."""
 
     name: str
     rows: int
     first: int
+    form: str = FORM
 
 
-def open_shards(where: str | Path | Place) -> Shards:
+def open_shards(where: str | Path | Place, on_note: Callable[[str], None] = lambda _: None) -> Shards:
     """The folder, its files checked; InputError with the file and the remedy where one cannot be used.
+
+    `on_note` takes a sentence that a user may want to know.
 
     >>> open_shards("none")
     Traceback (most recent call last):
         ...
-    evenhand.errors.InputError: there is no folder none (evenhand judge PAIRS --ray --out none writes one)
+    evenhand.errors.InputError: there is no folder none (evenhand ray judge PAIRS --out none writes one)
     """
     place = Place.of(where)
     if not place.exists():
-        hint = f"evenhand judge PAIRS --ray --out {place.name} writes one"
+        hint = f"evenhand ray judge PAIRS --out {place.name} writes one"
         raise InputError(f"there is no folder {place.name}", hint=hint)
-    return Shards(place)
+    return Shards(place, on_note)
 
 
 class Finished:
@@ -112,8 +133,9 @@ class Shards:
     was tried again, or two workers had it), the newest finished one counts, or the newest if none is finished.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, on_note: Callable[[str], None] = lambda _: None) -> None:
         self.place, self.path = place, place.name
+        self._on_note, self._noted = on_note, False
         self.facts = _judge(place)
         self.parts = _parts(place, str(self.facts["fingerprint"]))
         self.labels, self.calibrations = _Labels(self), _Calibrations()
@@ -129,28 +151,43 @@ class Shards:
     # -- rows ------------------------------------------------------------------------------------
 
     def batches(self, columns: Sequence[str], *, every: bool = False) -> Iterator[Any]:
-        """Record batches of some columns, only of rows that count unless `every` is wanted.
+        """Record batches of some columns, only of rows that count unless `every` is wanted."""
+        return (batch for _, batch in self.numbered(columns, every=every))
 
-        No batch spans two row groups: of one that does, Arrow cannot always make nested columns.
+    def numbered(
+        self,
+        columns: Sequence[str],
+        parts: Sequence[Part] | None = None,
+        *,
+        every: bool = False,
+        words: Sequence[str] = (),
+    ) -> Iterator[tuple[NDArray[np.int64], Any]]:
+        """The same, of some files, with the number of each row; shards of the old form lack the columns of the new.
+
+        `words` are columns that come as numbers of their words. No batch spans two row groups: of one that does,
+        Arrow cannot always make nested columns.
         """
-        for part in self.parts:
-            begin = part.first
-            for batch in _read(self.place, part.name, columns):
-                if every or not len(self._left_out):
-                    yield batch
-                else:
-                    yield self._counting(batch, begin)
-                begin += batch.num_rows
-
-    def _counting(self, batch: Any, begin: int) -> Any:
         import numpy as np
 
-        left, right = np.searchsorted(self._left_out, [begin, begin + batch.num_rows])
+        for part in self.parts if parts is None else parts:
+            begin = part.first
+            for batch in _read(self.place, part.name, _present(columns, part), words):
+                numbers = np.arange(begin + 1, begin + 1 + batch.num_rows)
+                begin += batch.num_rows
+                yield (numbers, batch) if every else self._counting(numbers, batch)
+
+    def _counting(self, numbers: NDArray[np.int64], batch: Any) -> tuple[NDArray[np.int64], Any]:
+        """Only the rows that count."""
+        import numpy as np
+
+        if not len(self._left_out) or not len(numbers):
+            return numbers, batch
+        left, right = np.searchsorted(self._left_out, [numbers[0], numbers[-1] + 1])
         if left == right:
-            return batch
-        kept = np.ones(batch.num_rows, dtype=bool)
-        kept[self._left_out[left:right] - begin] = False
-        return batch.filter(pyarrow().array(kept))
+            return numbers, batch
+        kept = np.ones(len(numbers), dtype=bool)
+        kept[self._left_out[left:right] - numbers[0]] = False
+        return numbers[kept], batch.filter(pyarrow().array(kept))
 
     @property
     def rows(self) -> int:
@@ -159,7 +196,7 @@ class Shards:
 
     @cached_property
     def keys(self) -> NDArray[np.uint64]:
-        """The first eight bytes of each row's key, by its number less one."""
+        """The first eight bytes of each row's key, by its number less one; read where a pair is looked up."""
         import numpy as np
 
         found = [leading(batch.column("key")) for batch in self.batches(["key"], every=True)]
@@ -167,36 +204,41 @@ class Shards:
 
     @cached_property
     def _left_out(self) -> NDArray[np.int64]:
-        """The numbers of the rows in whose place another counts, in order; the first row is number 0 here."""
+        """The numbers of the rows in whose place another counts, in order.
+
+        Keys wait in parts that share none, so that memory does not grow with the folder.
+        """
         import numpy as np
 
-        order = np.argsort(self.keys, kind="stable")
-        same = self.keys[order[1:]] == self.keys[order[:-1]]
-        if not same.any():
-            return np.zeros(0, dtype=np.int64)
-        alike = np.zeros(len(order), dtype=bool)
-        alike[order[1:][same]] = alike[order[:-1][same]] = True
-        return self._superseded(alike)
+        keys = Spool(key="Q", number="q")
+        for numbers, batch in self.numbered(["key"], every=True):
+            keys.extend(key=leading(batch.column("key")), number=numbers)
+        alike = np.concatenate([_alike(part) for part in keys.parts()])
+        return self._superseded(np.sort(alike)) if len(alike) else alike
 
-    def _superseded(self, alike: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def _superseded(self, alike: NDArray[np.int64]) -> NDArray[np.int64]:
         """Among rows whose keys begin alike, those that a better row of the same pair stands for."""
         import numpy as np
 
         best: dict[tuple[str, str], tuple[tuple[bool, Any, int], int]] = {}
         gone: list[int] = []
-        begin = 0
-        for batch in self.batches(["name", "key", "finished", "judged"], every=True):
-            places = np.flatnonzero(alike[begin : begin + batch.num_rows])
+        for numbers, batch in self.numbered(["name", "key", "finished", "judged"], every=True):
+            places = np.flatnonzero(np.isin(numbers, alike, assume_unique=True))
             for place, row in zip(places, batch.take(pyarrow().array(places)).to_pylist(), strict=True):
-                number, name = begin + int(place), (row["name"], row["key"])
+                number, name = int(numbers[place]), (row["name"], row["key"])
                 worth = (row["finished"], row["judged"], number)
                 if name not in best or worth > best[name][0]:
                     gone += [best[name][1]] if name in best else []
                     best[name] = (worth, number)
                 else:
                     gone.append(number)
-            begin += batch.num_rows
         return np.array(sorted(gone), dtype=np.int64)
+
+    def note_old_form(self) -> None:
+        """Say, once, that a folder of the old form is slow to read."""
+        if not self._noted:
+            self._noted = True
+            self._on_note(f"{self.path} was written by an older evenhand: its outcomes are made while it is read")
 
     def heard(self) -> Iterator[Row]:
         """Every row that counts, with its answers."""
@@ -213,14 +255,48 @@ class Shards:
         return [JudgeRow(1, *about, tuple(f["dimensions"]), bool(f["raw_markup"]), pairs)]
 
     def judgments(self, judge: JudgeRow) -> Iterator[Judgment]:
-        """Every pair that counts, with its findings, one after the other."""
-        for batch in self.batches([*_TEXTS, *_ABOUT, "verdicts"]):
-            for fields in batch.to_pylist():
-                yield _judgment(fields)
+        """Every pair that counts and has come to an end, with its outcomes, one after the other."""
+        for batch in self.batches([*_TEXTS, *_ABOUT, "verdicts", _ENDED]):
+            yield from (judgment_of(fields) for fields in batch.to_pylist() if has_ended(fields))
+
+    def blocks(self, judge: JudgeRow, *, metadata: bool = False) -> Iterator[Block]:
+        """The same as columns, without a text; what everything that counts reads."""
+        from evenhand.shards.blocks import blocks
+
+        return blocks(self, metadata=metadata)
+
+    def unfinished(self, judge: JudgeRow) -> int:
+        """How many pairs were begun and are not brought to an end: a run was stopped in the middle of them."""
+        wanted = {OLD_FORM: ["verdicts.list.element.invalid"], FORM: [_ENDED]}
+        return sum(
+            not has_ended(fields)
+            for part in self.parts
+            for _, batch in self.numbered(["finished", *wanted[part.form]], [part])
+            for fields in _where(batch, "finished", equals=False).to_pylist()
+        )
+
+    def voted(self) -> Iterator[tuple[int, Pair]]:
+        """Every pair that people have said something of, with its number; texts are read where there are such."""
+        import pyarrow.compute as compute
+
+        for part in self.parts:
+            told = [
+                compute.or_(
+                    compute.not_equal(batch.column("labels"), _NO_VOTES),
+                    compute.match_substring_regex(batch.column("metadata"), _VOTES),
+                )
+                for _, batch in self.numbered(["labels", "metadata"], [part])
+            ]
+            if not any(compute.any(some).as_py() for some in told):
+                continue
+            for some, (numbers, batch) in zip(told, self.numbered([*_TEXTS, *_ABOUT], [part]), strict=True):
+                pairs = map(pair_of, batch.filter(some).to_pylist())
+                found = zip(numbers[some.to_numpy(False)], pairs, strict=True)
+                yield from ((int(number), pair) for number, pair in found if known_labels(pair))
 
     def judgment(self, judge: JudgeRow, number: int, pair: Pair) -> Judgment | None:
         """One pair, by its number."""
-        return _judgment(self._fields(number))
+        return judgment_of(self._fields(number))
 
     def usage(self, judge: JudgeRow) -> tuple[Usage, float]:
         """The tokens that the answers took, and the seconds that the runs took."""
@@ -271,7 +347,7 @@ class Shards:
 
         for place in np.flatnonzero(self.keys == np.uint64(int(key[:16], 16))):
             fields = self._fields(int(place) + 1)
-            if (fields["name"], fields["key"]) == (name, key) and place not in self._left_out:
+            if (fields["name"], fields["key"]) == (name, key) and place + 1 not in self._left_out:
                 return int(place) + 1
         return None
 
@@ -288,7 +364,7 @@ class Shards:
                 begin += file.metadata.row_group(group).num_rows
                 group += 1
             if self._near[:2] != (part.name, group):
-                columns = [*_TEXTS, *_ABOUT, "key", "verdicts", *_WORDS]
+                columns = _present([*_TEXTS, *_ABOUT, "key", "verdicts", *_WORDS], part)
                 self._near = (part.name, group, file.read_row_group(group, columns=columns))
         fields: dict[str, Any] = self._near[2].slice(number - begin - 1, 1).to_pylist()[0]
         return fields
@@ -322,9 +398,25 @@ class _Calibrations:
         return {}
 
 
-def _judgment(fields: Mapping[str, Any]) -> Judgment:
-    verdicts = hearings_of(fields)
-    return Judgment.of(pair_of(fields), {order: Hearing(found) for order, found in verdicts.items()})
+def _alike(part: Mapping[str, Any]) -> NDArray[np.int64]:
+    """The numbers of rows whose key another row has, too."""
+    import numpy as np
+
+    keys, numbers = np.asarray(part["key"]), np.asarray(part["number"])
+    order = np.argsort(keys, kind="stable")
+    same = keys[order[1:]] == keys[order[:-1]]
+    return np.unique(np.concatenate([numbers[order[1:][same]], numbers[order[:-1][same]]]))
+
+
+def _present(columns: Sequence[str], part: Part) -> list[str]:
+    """The columns that a file has: one of the old form lacks some."""
+    return [name for name in columns if part.form != OLD_FORM or name.partition(".")[0] not in NEW_COLUMNS]
+
+
+def _where(batch: Any, column: str, *, equals: bool) -> Any:
+    import pyarrow.compute as compute
+
+    return batch.filter(compute.equal(batch.column(column), equals))
 
 
 def leading(keys: Any) -> NDArray[np.uint64]:
@@ -370,7 +462,7 @@ def _judge(place: Place) -> dict[str, Any]:
         raise InputError(f"{file} is no JSON of a judge: {fault}", hint="bring back what the run wrote") from None
     if missing:
         raise InputError(f"{file} does not say {', '.join(missing)}", hint="bring back what the run wrote")
-    if facts.get("form", FORM) != FORM:
+    if facts.get("form", FORM) not in (OLD_FORM, FORM):
         raise InputError(f"{file} was written by a newer evenhand", hint="pip install -U evenhand")
     return dict(facts)
 
@@ -383,48 +475,57 @@ def _parts(place: Place, fingerprint: str) -> list[Part]:
     parts, first = [], 0
     for name in names:
         with _opened(place, name) as file:
-            _check(place.shown(name), file, fingerprint)
-            parts.append(Part(name, file.metadata.num_rows, first))
+            form = _check(place.shown(name), file, fingerprint)
+            parts.append(Part(name, file.metadata.num_rows, first, form))
             first += file.metadata.num_rows
     return parts
 
 
-def _check(shown: str, file: Any, fingerprint: str) -> None:
-    schema = file.schema_arrow
+def _check(shown: str, file: Any, fingerprint: str) -> str:
+    """The form of a shard that is whole, of this judge, and has the right columns."""
+    schema, about = file.schema_arrow, file.metadata.metadata or {}
+    form = str(about.get(FORM_KEY, FORM.encode()).decode())
+    if form not in (OLD_FORM, FORM):
+        raise InputError(f"{shown} was written by a newer evenhand", hint="pip install -U evenhand")
     for field in shard_schema():
         place = schema.get_field_index(field.name)
+        if form == OLD_FORM and field.name in NEW_COLUMNS:
+            continue
         if place < 0:
             raise InputError(
                 f"{shown} has no column '{field.name}'", hint="it is no shard of evenhand; move it away"
             )
-        if schema.field(place).type != field.type:
+        same = form == OLD_FORM and field.name == "verdicts"  # where the old form does not say which are counted
+        if schema.field(place).type != field.type and not same:
             raise InputError(
                 f"{shown}: column '{field.name}' is {schema.field(place).type}, not {field.type}",
                 hint="another program has written it; bring back what the run wrote",
             )
-    about = file.metadata.metadata or {}
     theirs = about.get(FINGERPRINT, b"").decode()
-    if about.get(FORM_KEY, FORM.encode()).decode() != FORM:
-        raise InputError(f"{shown} was written by a newer evenhand", hint="pip install -U evenhand")
     if theirs != fingerprint:
         said = f"of the judge {theirs[:12]}" if theirs else "of a judge that it does not name"
         raise InputError(
             f"{shown} holds verdicts {said}, {JUDGE} is that of {fingerprint[:12]}",
             hint="one folder holds one judge: move the shards of the other into a folder with its own judge.json",
         )
+    return form
 
 
 @contextmanager
-def _opened(place: Place, name: str) -> Iterator[Any]:
+def _opened(place: Place, name: str, words: Sequence[str] = ()) -> Iterator[Any]:
+    """A shard; columns of few words, that often come again, can be read as numbers of their words."""
     with _faults(place.shown(name)):
         import pyarrow.parquet as parquet
 
-        with place.fs.open_input_file(place.file(name)) as source, parquet.ParquetFile(source) as file:
+        with (
+            place.fs.open_input_file(place.file(name)) as source,
+            parquet.ParquetFile(source, read_dictionary=list(words)) as file,
+        ):
             yield file
 
 
-def _read(place: Place, name: str, columns: Sequence[str]) -> Iterator[Any]:
-    with _opened(place, name) as file:
+def _read(place: Place, name: str, columns: Sequence[str], words: Sequence[str] = ()) -> Iterator[Any]:
+    with _opened(place, name, words) as file:
         for group in range(file.metadata.num_row_groups):
             yield from file.iter_batches(batch_size=_BATCH, row_groups=[group], columns=list(columns))
 

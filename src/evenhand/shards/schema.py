@@ -1,7 +1,8 @@
-"""One row for each pair: its texts, what each order heard, and the verdicts, which statistics read alone.
+"""One row for each pair: its texts, what each order said, and the outcomes, which statistics read alone.
 
-Texts and answers are columns of their own, so that who counts verdicts never reads them. What statistics want of
-the texts (which instruction it is, how long the responses are) stands beside them as numbers.
+Outcomes are made once, when the row is written, and have the columns of `OutcomeRow`, as in a database. Texts and
+answers are columns of their own, so that whoever counts never reads them. What statistics want of the texts (which
+instruction it is, how long the responses are, what people said) stands beside them.
 """
 
 from __future__ import annotations
@@ -20,12 +21,18 @@ from evenhand.engines.base import Answer, Usage
 from evenhand.files.arrow import pyarrow
 from evenhand.judge import Hearing as JudgedHearing
 from evenhand.judge import Judgment
+from evenhand.outcome import OutcomeRow, cluster_number, outcome_row
 from evenhand.pairs import Pair, digest
 from evenhand.protocol import ORDERS, Order
 from evenhand.store.rows import answer_from, answer_row, pair_about, verdict_from, verdict_row
 from evenhand.verdict import Verdict
+from evenhand.votes import known_labels
 
-FORM = "1"  # of the columns; a folder of another form is refused
+FORM = "2"  # of the columns that are written
+OLD_FORM = "1"  # without outcomes, which are made while reading
+NEW_COLUMNS = ("candidate", "known", "outcomes")  # that the old form has not
+# Why rows of the old form have no outcomes: a run was stopped in the middle of them.
+_BROKEN_OFF = {"stopped", "budget"}
 _ANSWER = ("ask", "text", "tokens", "finish", "samples", "notes", "computed", "reused", "generated", "created")
 _VERDICT = ("dimension", "label", "p_a", "p_b", "p_tie", "mass", "invalid")
 
@@ -57,6 +64,7 @@ class Row:
     pair: Pair
     orders: Mapping[Order, Heard]
     judged: float = field(default_factory=lambda: round(time.time(), 6))  # seconds since 1970
+    ended: bool = True  # its conversations came to an end, or one failed; else there are no outcomes yet
 
     @property
     def finished(self) -> bool:
@@ -71,7 +79,16 @@ class Row:
 
     def judgment(self) -> Judgment:
         """What the verdicts come to."""
-        return Judgment.of(self.pair, {o: JudgedHearing(heard.verdicts) for o, heard in self.orders.items()})
+        return Judgment.of(self.pair, self._conversations())
+
+    def outcomes(self) -> list[OutcomeRow]:
+        """The outcome of each dimension, as it is kept."""
+        if not self.ended:
+            return []
+        return [outcome_row(outcome) for outcome in Judgment.outcomes_of(self._conversations()).values()]
+
+    def _conversations(self) -> dict[Order, JudgedHearing]:
+        return {order: JudgedHearing(heard.verdicts) for order, heard in self.orders.items()}
 
 
 def row_name(name: str, key: str) -> bytes:
@@ -103,16 +120,23 @@ def shard_schema() -> Any:
     verdict = arrow.struct(
         [
             *(("order", text), ("dimension", text), ("label", text), ("p_a", number), ("p_b", number)),
-            *(("p_tie", number), ("mass", number), ("invalid", text)),
+            *(("p_tie", number), ("mass", number), ("invalid", text), ("counted", arrow.bool_())),
+        ]
+    )
+    outcome = arrow.struct(
+        [
+            *(("dimension", text), ("said", arrow.int32()), ("p_1", number), ("p_2", number), ("p_tie", number)),
+            *(("mass", number), ("reason", text)),
         ]
     )
     return arrow.schema(
         [
             *(("name", text), ("key", text), ("instruction", text), ("output_1", text), ("output_2", text)),
-            *(("model_1", text), ("model_2", text), ("labels", text), ("metadata", text)),
-            *(("cluster", arrow.uint64()), ("length_1", arrow.int32()), ("length_2", arrow.int32())),
+            *(("model_1", text), ("model_2", text), ("labels", text), ("metadata", text), ("candidate", text)),
+            *(("known", text), ("cluster", arrow.uint64())),
+            *(("length_1", arrow.int32()), ("length_2", arrow.int32())),
             *(("finished", arrow.bool_()), ("judged", arrow.timestamp("us", tz="UTC"))),
-            *(("computed", whole), ("reused", whole), ("generated", whole)),
+            *(("computed", whole), ("reused", whole), ("generated", whole), ("outcomes", arrow.list_(outcome))),
             *(("verdicts", arrow.list_(verdict)), ("hearings", arrow.list_(hearing))),
         ]
     )
@@ -132,6 +156,7 @@ def table_of(rows: Iterable[Row]) -> Any:
     heard = [[(order, row.orders[order]) for order in ORDERS if order in row.orders] for row in every]
     verdicts = [[v for order, one in orders for v in _verdicts(order, one)] for orders in heard]
     lists = [
+        _lists(schema.field("outcomes").type, [row.outcomes() for row in every]),
         _lists(schema.field("verdicts").type, verdicts),
         _hearings(schema.field("hearings").type, every, heard),
     ]
@@ -157,12 +182,18 @@ def _lists(kind: Any, each: Sequence[Sequence[tuple[Any, ...]]], *more: Any) -> 
 
 def _plain(row: Row) -> tuple[Any, ...]:
     pair, usage = row.pair, row.usage
-    cluster = int(digest(pair.instruction)[:16], 16)
+    lengths = (len(pair.output_1), len(pair.output_2))
     return (
-        *(pair.id, pair.key, *pair.texts, *pair_about(pair)),
-        *(cluster, len(pair.output_1), len(pair.output_2), row.finished, datetime.fromtimestamp(row.judged, UTC)),
+        *(pair.id, pair.key, *pair.texts, *pair_about(pair), pair.candidate, _known(pair)),
+        *(cluster_number(pair.instruction), *lengths, row.finished, datetime.fromtimestamp(row.judged, UTC)),
         *(usage.computed, usage.reused, usage.generated),
     )
+
+
+def _known(pair: Pair) -> str:
+    """What most people say of a pair, by dimension, as JSON; where they have no majority there is nothing."""
+    told = {dimension: side for dimension, side in sorted(known_labels(pair).items()) if side is not None}
+    return orjson.dumps(told).decode() if told else "{}"
 
 
 def _verdicts(order: Order, heard: Heard) -> Iterator[tuple[Any, ...]]:
@@ -191,7 +222,8 @@ def pair_of(fields: Mapping[str, Any]) -> Pair:
     """The pair of a row."""
     texts = (fields["instruction"], fields["output_1"], fields["output_2"])
     labels, metadata = orjson.loads(fields["labels"]), orjson.loads(fields["metadata"])
-    return Pair(*texts, fields["name"], fields["model_1"], fields["model_2"], labels, metadata)
+    about = (fields["name"], fields["model_1"], fields["model_2"], labels, metadata)
+    return Pair(*texts, *about, fields.get("candidate", ""))
 
 
 def hearings_of(fields: Mapping[str, Any]) -> dict[Order, dict[str, Verdict]]:
@@ -199,8 +231,15 @@ def hearings_of(fields: Mapping[str, Any]) -> dict[Order, dict[str, Verdict]]:
     found: dict[Order, dict[str, Verdict]] = {}
     for verdict in fields["verdicts"]:
         columns = [verdict[name] for name in _VERDICT]
-        found.setdefault(verdict["order"], {})[verdict["dimension"]] = verdict_from(*columns)
+        counted = verdict.get("counted") or False  # a folder of the old form does not say
+        found.setdefault(verdict["order"], {})[verdict["dimension"]] = verdict_from(*columns, counted=counted)
     return found
+
+
+def judgment_of(fields: Mapping[str, Any]) -> Judgment:
+    """What the verdicts of a row come to."""
+    verdicts = hearings_of(fields)
+    return Judgment.of(pair_of(fields), {order: JudgedHearing(found) for order, found in verdicts.items()})
 
 
 def _row(fields: Mapping[str, Any]) -> Row:
@@ -214,4 +253,11 @@ def _row(fields: Mapping[str, Any]) -> Row:
         )
         for hearing in fields["hearings"]
     }
-    return Row(pair_of(fields), orders, fields["judged"].timestamp())
+    return Row(pair_of(fields), orders, fields["judged"].timestamp(), has_ended(fields))
+
+
+def has_ended(fields: Mapping[str, Any]) -> bool:
+    """Whether a row has outcomes; of one in the old form, whether it would have some."""
+    if "outcomes" in fields:
+        return bool(fields["outcomes"])
+    return not any(verdict["invalid"] in _BROKEN_OFF for verdict in fields["verdicts"])

@@ -221,8 +221,9 @@ def against_others(
     judge = estimate(
         table[:, [1, 2]], ratio, n=used, bounds=(0.0, 1.0), extremes=Extremes((1, 1), (0, 1)), level=level
     )
+    # As many made-up clusters as for a share: where people hardly err, the gap is one, the judge's errors.
     gap = estimate(
-        table[:, [3, 2]], ratio, n=used, bounds=(-1.0, 1.0), extremes=Extremes((1, 1), (-1, 1), 1.0), level=level
+        table[:, [3, 2]], ratio, n=used, bounds=(-1.0, 1.0), extremes=Extremes((1, 1), (-1, 1)), level=level
     )
     return Ceiling(person, judge, gap)
 
@@ -232,7 +233,8 @@ def pairwise_kappas(
 ) -> tuple[Estimate | None, dict[tuple[str, str], Estimate]]:
     """Cohen's kappa of every two people, and their mean; votes are codes, one row a pair, one column a person.
 
-    None for a crowd, and where no two people share enough pairs.
+    Two people who both always said the same one thing have no kappa, and are not in the mean. None for a crowd, and
+    where no two people share enough pairs.
 
     >>> mean_kappa, kappas = pairwise_kappas([[0, 0], [1, 1]] * 10, range(20), ["ann", "ben"])
     >>> mean_kappa.value, kappas["ann", "ben"].n
@@ -249,6 +251,9 @@ def pairwise_kappas(
     if not used:
         return None, {}
     each = {(names[a], names[b]): cohen_kappa(table[:, a], table[:, b], groups, level=level) for a, b in used}
+    used = [(a, b) for a, b in used if each[names[a], names[b]].value is not None]
+    if not used:
+        return None, each
     cells = [_cells(table[:, a], table[:, b]) for a, b in used]
     sums = sums_by_cluster(np.column_stack([*cells, np.ones(len(table))]), groups)
     ends = _kappa_extremes(_margins(sum(cells[1:], cells[0])))

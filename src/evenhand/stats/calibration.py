@@ -28,6 +28,8 @@ MIN_DECIDED = 30
 FOLDS = 5
 # How wide the slope's prior is, in its own unit: verdicts that never err must not make it infinite.
 _PRIOR = 3.0
+# A judge whose odds would look as good as this by chance more often has no signal.
+_NO_SIGNAL = 0.05
 _STEPS = 100
 
 
@@ -107,13 +109,15 @@ class Reliability:
     `over` is mean confidence less accuracy: above 0 is too sure. `ece` is the expected calibration error (Naeini,
     Cooper & Hauskrecht 2015, "Obtaining well calibrated probabilities using Bayesian binning"). It is above 0 for
     a perfect judge too: `ece_of_chance` is what a judge as sure as this one and perfectly calibrated would show on
-    as many pairs, taken as independent. Only what goes beyond it is the judge's.
+    as many pairs, which agree within an instruction as far as these do (`alike`, the correlation of being right).
+    Only what goes beyond it is the judge's.
     """
 
     bins: tuple[Bin, ...]
     over: Estimate
     ece: float | None
     ece_of_chance: float | None
+    alike: float | None = None
 
 
 def reliability(p: ArrayLike, truth: ArrayLike, clusters: ArrayLike, *, level: float = 0.95) -> Reliability:
@@ -133,7 +137,7 @@ def reliability(p: ArrayLike, truth: ArrayLike, clusters: ArrayLike, *, level: f
     place = np.minimum(((sure - 0.5) * 2 * BINS).astype(np.int64), BINS - 1)
     bins = tuple(_bin(number, place == number, sure, right, groups, level) for number in range(BINS))
     over = mean(sure - right, groups, bounds=(-1.0, 1.0), level=level, adjust=LIGHT)
-    return Reliability(bins, over, *_ece(place, sure, right))
+    return Reliability(bins, over, *_ece(place, sure, right, places(groups)))
 
 
 def _bin(number: int, inside: NDArray[np.bool_], sure: Array, right: Array, groups: Array, level: float) -> Bin:
@@ -142,14 +146,39 @@ def _bin(number: int, inside: NDArray[np.bool_], sure: Array, right: Array, grou
     return Bin(round(edges[0], 3), round(edges[1], 3), confidence, mean(right[inside], groups[inside], level=level))
 
 
-def _ece(place: Codes, sure: Array, right: Array) -> tuple[float | None, float | None]:
+def _ece(place: Codes, sure: Array, right: Array, groups: Codes) -> tuple[float | None, float | None, float | None]:
     if not len(sure):
-        return None, None
-    count = np.bincount(place, minlength=BINS)
+        return None, None, None
     gap = np.abs(np.bincount(place, sure - right, minlength=BINS))
+    # Pairs of one instruction that are in one bin: their errors add up, as far as they are alike.
+    cell = np.unique(np.column_stack([place, groups]), axis=0, return_inverse=True)[1].reshape(-1)
+    bins = np.zeros(int(cell.max()) + 1, dtype=np.int64)
+    bins[cell] = place
+    alike = _alike(place, right, cell)
+    spread = np.sqrt(sure * (1 - sure))
+    together = np.bincount(cell, spread) ** 2 - np.bincount(cell, spread**2)
+    variance = np.bincount(place, spread**2, minlength=BINS) + alike * np.bincount(bins, together, minlength=BINS)
     # The mean of |Z| is sqrt(2 / pi) for a standard normal Z, and each bin's sum of errors is about normal.
-    spread = np.sqrt(np.bincount(place, sure * (1 - sure), minlength=BINS) * 2 / np.pi)
-    return float(gap.sum() / count.sum()), float(spread.sum() / count.sum())
+    chance = np.sqrt(np.maximum(variance, 0.0) * 2 / np.pi)
+    return float(gap.sum() / len(sure)), float(chance.sum() / len(sure)), alike
+
+
+def _alike(place: Codes, right: Array, cell: Codes) -> float:
+    """The correlation of being right within an instruction and a bin, by moments over all two in one cell; >= 0.
+
+    Ridout, Demétrio & Firth (1999), "Estimating intraclass correlation for binary data", Biometrics 55, 137-148.
+    How often the judge is right in a bin is measured by the same pairs, which takes from what each cell is off it;
+    CR2 of Bell & McCaffrey (2002) gives it back.
+    """
+    count, sizes = np.bincount(place, minlength=BINS), np.bincount(cell)
+    off = right - (np.bincount(place, right, minlength=BINS) / np.maximum(count, 1))[place]
+    share = (sizes[cell] / count[place]).clip(0, 0.9)
+    off = off / np.sqrt(1 - share)
+    sums, squares = np.bincount(cell, off), np.bincount(cell, off**2)
+    twos, each = float((sizes * (sizes - 1)).sum()), float(squares.sum()) / len(off)
+    if not twos or each <= TINY:
+        return 0.0
+    return float(np.clip((sums**2 - squares).sum() / twos / each, 0.0, 1.0))
 
 
 # -- the model --------------------------------------------------------------------------------------------
@@ -184,6 +213,10 @@ class Calibration:
     experiments", JASA 65, 317-328. There is no leaning to a side in it, so exchanging the sides of a pair exchanges
     its probabilities. `before` and `after` are scores on pairs that the model had not seen.
 
+    The slope is never below 0: a judge whose odds go against people's choice here is one whose odds say nothing,
+    as far as anybody knows, and no oracle to be read upside down. Where there is no signal, slope and length are
+    0, and each pair has the same probabilities: ties as often as labels have them, and the rest by halves.
+
     >>> Calibration(slope=2.0, tie=-1.0, length=0.0, n=100, clusters=60).apply([0.0], [0.0]).round(3)
     array([[0.422, 0.422, 0.155]])
     """
@@ -201,6 +234,8 @@ class Calibration:
     gain: Estimate | None = None  # log-loss before less after
     length_gain: float | None = None  # how much the length term lowers the log-loss of unseen pairs
     labels: tuple[int, int, int] = (0, 0, 0)  # how many for side 1, side 2 and a tie
+    signal: bool = True  # whether the judge's odds have been shown to say something of people's choice
+    signal_p: float | None = None  # how often odds that say nothing would look as good as these
 
     def apply(self, log_odds: ArrayLike, log_length: ArrayLike) -> Array:
         """Calibrated probabilities, one row of three for each pair."""
@@ -218,11 +253,15 @@ class Calibration:
         >>> one = Calibration(slope=2.0, tie=-1.0, length=0.0, n=100, clusters=60, labels=(40, 50, 10))
         >>> Calibration.of(one.facts()) == one
         True
+        >>> Calibration.of({**one.facts(), "slope": -2.0}).signal
+        False
         """
         parts = dict(facts)
         for name in ("before", "after"):
             parts[name] = Scores(**parts[name]) if parts.get(name) else None
         parts["gain"] = Estimate(**parts["gain"]) if parts.get("gain") else None
+        if parts["slope"] < 0:  # kept by a version that fitted any slope
+            parts |= {"slope": 0.0, "length": 0.0, "signal": False}
         return cls(**{**parts, "labels": tuple(parts["labels"])})
 
 
@@ -242,9 +281,11 @@ def fit(
 ) -> Calibration:
     """Fit the model to labelled pairs; raises TooFewLabels with the reason where it cannot be trusted.
 
-    `p` is what the judge says as it is, for the scores before. The length term is kept where it lowers the log-loss
-    of unseen pairs by more than one standard error. Scores after are of pairs in folds that the model, its length
-    term included, was not fitted to; pairs of one cluster are in one fold.
+    `p` is what the judge says as it is, for the scores before. The slope is kept where it is above 0 with 95%
+    confidence (one-sided, over clusters); otherwise the judge has no signal, and all that is fitted is how often
+    people see a tie. The length term is kept where it lowers the log-loss of unseen pairs by more than one
+    standard error. Scores after are of pairs in folds that the model, these two choices included, was not fitted
+    to; pairs of one cluster are in one fold.
     """
     true = _codes(truth)
     inputs = Inputs(*(np.asarray(x, dtype=np.float64).reshape(-1) for x in (log_odds, log_length)))
@@ -255,18 +296,20 @@ def fit(
     unseen = np.empty_like(raw)
     for fold in range(FOLDS):
         out = folds == fold
-        inner, helps = _choose(_pick(inputs, ~out), true[~out], groups[~out], seed)
-        unseen[out] = _probabilities(_features(_pick(inputs, out), helps > 0), inner)
-    weights, helps = _choose(inputs, true, groups, seed)
-    slope, length, tie = weights if helps > 0 else (weights[0], 0.0, weights[1])
+        inner = _choose(_pick(inputs, ~out), true[~out], groups[~out], seed)
+        unseen[out] = _probabilities(_features(_pick(inputs, out), True), inner.weights)
+    chosen = _choose(inputs, true, groups, seed)
+    slope, length, tie = chosen.weights
     counts = np.bincount(true, minlength=CATEGORIES)
     return Calibration(
         *(float(slope), float(tie), float(length), len(true), len(np.unique(groups)), FOLDS, seed),
         before=scores(raw, true),
         after=scores(unseen, true),
         gain=_gain(raw, unseen, true, groups, level),
-        length_gain=helps,
+        length_gain=chosen.length_gain,
         labels=(int(counts[0]), int(counts[1]), int(counts[2])),
+        signal=chosen.signal,
+        signal_p=chosen.p,
     )
 
 
@@ -307,18 +350,63 @@ def _gain(raw: Array, unseen: Array, true: Codes, groups: Codes, level: float) -
     return estimate(sums, ratio, n=len(gap), level=level)
 
 
-def _choose(inputs: Inputs, true: Codes, groups: Codes, seed: int) -> tuple[Array, float]:
-    """The weights, with the length term or without, and how much that term helps on unseen pairs."""
+class _Chosen(NamedTuple):
+    """The weights of slope, length and tie, and why they are these."""
+
+    weights: Array
+    signal: bool
+    p: float
+    length_gain: float | None
+
+
+def _choose(inputs: Inputs, true: Codes, groups: Codes, seed: int) -> _Chosen:
+    """The model with a slope or without, and with the length term or without."""
+    p = _signal(inputs, true, groups)
+    if p > _NO_SIGNAL:
+        tie = _fit(np.empty((len(true), 0)), true)[-1]
+        return _Chosen(np.array([0.0, 0.0, tie]), False, p, None)
+    helps = _length_gain(inputs, true, groups, seed)
+    weights = _fit_rising(inputs, true, helps > 0)
+    return _Chosen(weights, True, p, helps)
+
+
+def _signal(inputs: Inputs, true: Codes, groups: Codes) -> float:
+    """How often odds that say nothing would have a slope as far above 0 as this one: one-sided.
+
+    The score test, over clusters: what each adds to the slope of the likelihood where the judge says nothing. White
+    (1982), "Maximum likelihood estimation of misspecified models", Econometrica 50, 1-25; with t for the quantile.
+    """
+    from scipy.special import stdtr
+
+    side = np.where(true == 0, 0.5, np.where(true == 1, -0.5, 0.0))
+    adds = np.bincount(groups, side * inputs.log_odds)
+    total, spread = float(adds.sum()), float(np.sqrt((adds**2).sum()))
+    many = len(np.unique(groups))
+    return 1.0 if spread <= TINY else float(stdtr(many - 1, -total / spread))
+
+
+def _length_gain(inputs: Inputs, true: Codes, groups: Codes, seed: int) -> float:
+    """How much the length term lowers the log-loss of unseen pairs, less one standard error."""
     folds = _folds(groups, inputs, true, seed)
     loss = {True: np.empty(len(true)), False: np.empty(len(true))}
     for long in (True, False):
         for fold in range(FOLDS):
             out = folds == fold
-            weights = _fit(_features(_pick(inputs, ~out), long), true[~out])
-            loss[long][out] = log_losses(_probabilities(_features(_pick(inputs, out), long), weights), true[out])
+            weights = _fit_rising(_pick(inputs, ~out), true[~out], long)
+            loss[long][out] = log_losses(_probabilities(_features(_pick(inputs, out), True), weights), true[out])
     gap = loss[False] - loss[True]
-    helps = float(gap.mean()) - _standard_error(gap, groups)
-    return _fit(_features(inputs, helps > 0), true), helps
+    return float(gap.mean()) - _standard_error(gap, groups)
+
+
+def _fit_rising(inputs: Inputs, true: Codes, long: bool) -> Array:
+    """The weights of slope, length (0 if it is not `long`) and tie, with a slope of at least 0.
+
+    The likelihood is concave, so that where the best slope is below 0, the best of those allowed is 0.
+    """
+    weights = _fit(_features(inputs, long), true)
+    if weights[0] < 0:
+        weights = np.append(0.0, _fit(inputs.log_length[:, None] if long else np.empty((len(true), 0)), true))
+    return weights if long else np.array([weights[0], 0.0, weights[-1]])
 
 
 def _standard_error(values: Array, groups: Codes) -> float:
@@ -357,7 +445,7 @@ def _fit(features: Array, true: Codes) -> Array:
 
     The penalty is a wide normal prior on the slopes, and one pair at log-odds 0 that is a third of each answer.
     """
-    scale = np.sqrt((features**2).mean(axis=0)) + TINY
+    scale = np.sqrt((features**2).mean(axis=0)) + TINY  # of no feature, where there is none
     x = features / scale
     weights = np.zeros(x.shape[1] + 1)
     for _ in range(_STEPS):

@@ -86,10 +86,12 @@ def estimate(
     bounds: tuple[float, float] = (-np.inf, np.inf),
     extremes: Extremes | None = None,
     level: float = 0.95,
+    freedom: float | None = None,
 ) -> Estimate:
     """A statistic of sums with its interval; None for both ends where there is one cluster.
 
-    `statistic` takes sums along the last axis: (..., columns) -> (...).
+    `statistic` takes sums along the last axis: (..., columns) -> (...). `freedom` are the degrees of freedom of the
+    spread, one less than there are clusters where nothing else is told.
 
     >>> share = lambda sums: sums[..., 0] / sums[..., 1]
     >>> found = estimate(np.array([[1.0, 1.0]] * 8 + [[0.0, 1.0]] * 2), share, n=10, bounds=(0, 1))
@@ -100,7 +102,7 @@ def estimate(
     value = _value(sums, statistic) if count else None
     if value is None or count < 2:
         return Estimate(value, None, None, n, count, level)
-    quantile = t_quantile(count - 1, level)
+    quantile = t_quantile(count - 1 if freedom is None else min(freedom, count - 1), level)
     weights = np.ones(count)
     if extremes is not None:
         made_up = quantile**2 / 2 if extremes.clusters is None else extremes.clusters
@@ -122,14 +124,23 @@ def mean(
     bounds: tuple[float, float] = (0.0, 1.0),
     level: float = 0.95,
     adjust: float | None = None,
+    weights: ArrayLike | None = None,
 ) -> Estimate:
     """The mean over rows of values that keep within bounds.
 
+    `weights` are one over the probability with which a row was drawn (`evenhand.stats.designs`); the mean is then
+    Hájek's, and rows with a weight of 0 or nan are left out.
+
     >>> mean([1, 1, 1, 1], ["a", "b", "c", "d"]).low < 0.7
     True
+    >>> mean([1, 1, 0, 1], ["a", "b", "c", "d"], weights=[1, 1, 2, 0]).value
+    0.5
     """
-    column = np.asarray(values, dtype=np.float64).reshape(-1)
-    sums = sums_by_cluster(np.column_stack([column, np.ones(len(column))]), clusters)
+    column, groups = np.asarray(values, dtype=np.float64).reshape(-1), np.asarray(clusters)
+    drawn = np.ones(len(column)) if weights is None else np.asarray(weights, dtype=np.float64).reshape(-1)
+    keep = drawn > 0
+    column, groups, drawn = column[keep], groups[keep], drawn[keep]
+    sums = sums_by_cluster(np.column_stack([column * drawn, drawn]), groups)
     low, high = bounds
     return estimate(
         sums,
@@ -138,10 +149,24 @@ def mean(
         bounds=bounds,
         extremes=Extremes((high, 1.0), (low, 1.0), adjust),
         level=level,
+        freedom=None if weights is None else _freedom(sums[:, -1]),
     )
 
 
-def difference(one: ArrayLike, other: ArrayLike, clusters: ArrayLike, *, level: float = 0.95) -> Estimate:
+def _freedom(sizes: Array) -> float:
+    """Satterthwaite's, of a variance over clusters of unequal weight."""
+    squares = ordered_sum(sizes**2)
+    return squares**2 / ordered_sum(sizes**4) - 1 if squares > 0 else 0.0
+
+
+def difference(
+    one: ArrayLike,
+    other: ArrayLike,
+    clusters: ArrayLike,
+    *,
+    level: float = 0.95,
+    weights: ArrayLike | None = None,
+) -> Estimate:
     """The mean difference of two scores between 0 and 1 of the same rows.
 
     >>> found = difference([1, 1, 0, 1], [1, 0, 0, 1], ["a", "b", "c", "d"])
@@ -149,7 +174,7 @@ def difference(one: ArrayLike, other: ArrayLike, clusters: ArrayLike, *, level: 
     (0.25, True)
     """
     gap = np.asarray(one, dtype=np.float64) - np.asarray(other, dtype=np.float64)
-    return mean(gap, clusters, bounds=(-1.0, 1.0), level=level, adjust=1.0)
+    return mean(gap, clusters, bounds=(-1.0, 1.0), level=level, adjust=1.0, weights=weights)
 
 
 def ratio(sums: Array) -> Array:

@@ -8,8 +8,9 @@ of the rows nor the side that is called 1 can change a digit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +19,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 # A value is kept to 2^-32: finer than any verdict means, and 2^31 of them still add up without an error.
 UNIT = 2**32
+# What weighs the same in a mean: each pair, or each instruction, however many pairs it has.
+Weighting = Literal["pairs", "instructions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +51,32 @@ class Moments:
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A mean of values between -1 and 1 with its interval; `variance` is that of the mean."""
+    """A mean of `pairs` values between -1 and 1 with its interval; `variance` is that of the mean."""
 
     mean: float
     low: float
     high: float
     variance: float
     shape: Shape
+    pairs: int
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Some clusters with all their values: what each has won and lost, in units of 2^-32, and its size."""
+    """Some clusters with all their values: what each has won and lost, in units of 2^-32, and what it weighs.
+
+    `sizes` is how many values a cluster weighs: as many as it has, or one. `pairs` is how many there are in all.
+    """
 
     won: Ints
     lost: Ints
     sizes: Ints
+    pairs: int | None = None
+
+    @property
+    def count(self) -> int:
+        """How many values there are."""
+        return int(self.sizes.sum()) if self.pairs is None else self.pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,26 +186,44 @@ def _spread(parts: _Parts) -> _Spread:
     return _Spread(shape, totals, means, largest, covariance)
 
 
-def gather(values: ArrayLike, clusters: ArrayLike | None = None) -> Groups:
+def gather(values: ArrayLike, clusters: ArrayLike | None = None, weighting: Weighting = "pairs") -> Groups:
     """The clusters of values between -1 (lost) and 1 (won).
+
+    Each pair weighs the same, or each instruction: then a cluster is one value, the mean of its pairs.
 
     >>> found = gather([1, -0.5, 1], ["a", "b", "b"])
     >>> (found.won / UNIT).tolist(), (found.lost / UNIT).tolist(), found.sizes.tolist()
     ([1.0, 1.0], [0.0, 0.5], [1, 2])
+    >>> found = gather([1, -0.5, 1], ["a", "b", "b"], "instructions")
+    >>> (found.won / UNIT).tolist(), found.sizes.tolist(), found.pairs
+    ([1.0, 0.5], [1, 1], 3)
     """
     fixed = fixed_point(values)
     place = np.arange(len(fixed)) if clusters is None else places(clusters)
-    return Groups(_sums(np.maximum(fixed, 0), place), _sums(np.maximum(-fixed, 0), place), np.bincount(place))
+    won, lost, sizes = _sums(np.maximum(fixed, 0), place), _sums(np.maximum(-fixed, 0), place), np.bincount(place)
+    if weighting == "instructions":
+        return Groups(_halves(won, sizes), _halves(lost, sizes), np.ones_like(sizes), len(fixed))
+    return Groups(won, lost, sizes, len(fixed))
 
 
-def signed_interval(values: ArrayLike, clusters: ArrayLike | None = None, level: float = 0.95) -> Signed:
+def _halves(sums: Ints, sizes: Ints) -> Ints:
+    """Means in whole units, rounded; a half goes up, which is the same for what was won and what was lost."""
+    return np.asarray((2 * sums + sizes) // (2 * sizes), dtype=np.int64)
+
+
+def signed_interval(
+    values: ArrayLike,
+    clusters: ArrayLike | None = None,
+    level: float = 0.95,
+    weighting: Weighting = "pairs",
+) -> Signed:
     """The mean of values between -1 (lost) and 1 (won) with its interval, as `signed_interval_over` makes it.
 
     >>> found = signed_interval([1] * 8 + [-1] * 2)
     >>> round(found.mean, 4), round((1 + found.low) / 2, 4), round((1 + found.high) / 2, 4)
     (0.6, 0.4439, 0.9748)
     """
-    groups = gather(values, clusters)
+    groups = gather(values, clusters, weighting)
     return signed_interval_over(lambda: [groups], level)
 
 
@@ -210,21 +241,52 @@ def signed_interval_over(parts: Callable[[], Iterable[Groups]], level: float = 0
     >>> signed_interval_over(lambda: halves).mean == signed_interval([1] * 8 + [-1] * 2).mean
     True
     """
-    found = _spread(lambda: (((groups.won, groups.lost), groups.sizes) for groups in parts()))
+    pairs = 0
+
+    def columns() -> Iterator[tuple[Sequence[Ints], Ints]]:
+        nonlocal pairs
+        pairs = 0
+        for groups in parts():
+            pairs += groups.count
+            yield (groups.won, groups.lost), groups.sizes
+
+    found = _spread(columns)
     plus, minus = (Moments(found.means[i], found.covariance[i][i], found.largest[i], found.shape) for i in range(2))
     together = found.covariance[0][1]
-    rho = _correlation(plus, minus, together)
     mean = (found.totals[0] - found.totals[1]) / (found.shape.n * UNIT)
-    (low_1, high_1), (low_2, high_2) = share_interval(plus, level), share_interval(minus, level)
-    down, up = (
-        _mover(plus.mean - low_1, high_2 - minus.mean, rho),
-        _mover(minus.mean - low_2, high_1 - plus.mean, rho),
-    )
+    return joined(plus, minus, together, level, mean, pairs)
+
+
+def joined(plus: Moments, minus: Moments, together: float, level: float, mean: float, pairs: int) -> Signed:
+    """The difference of what was won and what was lost with its interval; `together` is their covariance."""
+    down, up = reaches(plus, minus, together, level, share_interval)
     variance = max(0.0, plus.variance + minus.variance - 2 * together)
-    return Signed(mean, max(-1.0, mean - down), min(1.0, mean + up), variance, plus.shape)
+    return Signed(mean, max(-1.0, mean - down), min(1.0, mean + up), variance, plus.shape, pairs)
 
 
-def _mover(a: float, b: float, rho: float) -> float:
+def reaches(
+    plus: Moments,
+    minus: Moments,
+    together: float,
+    level: float,
+    interval: Callable[[Moments, float], tuple[float, float]],
+    scale: float = 1.0,
+) -> tuple[float, float]:
+    """How far below and above plus.mean - scale * minus.mean the interval reaches, by MOVER."""
+    rho = _correlation(plus, minus, together)
+    (low_1, high_1), (low_2, high_2) = interval(plus, level), interval(minus, level)
+    return (
+        mover(plus.mean - low_1, scale * (high_2 - minus.mean), rho),
+        mover(scale * (minus.mean - low_2), high_1 - plus.mean, rho),
+    )
+
+
+def mover(a: float, b: float, rho: float) -> float:
+    """The reach of a difference from the reaches of its two terms, which are correlated by rho.
+
+    >>> mover(3.0, 4.0, 0.0), mover(3.0, 4.0, 1.0)
+    (5.0, 1.0)
+    """
     return math.sqrt(max(0.0, a * a + b * b - 2 * rho * a * b))
 
 

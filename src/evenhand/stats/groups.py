@@ -1,4 +1,4 @@
-"""Which models can be told apart: tests of all differences at once, letters for those that cannot, ranks."""
+"""Which models can be told apart: letters for those that cannot, and ranks; `holm` is that of `multiple.py`."""
 
 from __future__ import annotations
 
@@ -6,25 +6,12 @@ import string
 
 import numpy as np
 
-from evenhand.stats.comparisons import Bools, Floats
+from evenhand.stats.comparisons import Bools
+from evenhand.stats.multiple import holm
+
+__all__ = ["holm", "letters", "rank_ranges"]
 
 _LETTERS = string.ascii_lowercase + string.ascii_uppercase
-
-
-def holm(p: Floats) -> Floats:
-    """p-values corrected for their number, so that a false one among those below x comes in a share x of all cases.
-
-    Holm (1979), "A simple sequentially rejective multiple test procedure", Scand. J. Statistics 6, 65-70. It asks
-    nothing of how the tests depend on each other, which for differences between the same models they do.
-
-    >>> holm(np.array([0.01, 0.04, 0.03])).round(3).tolist()
-    [0.03, 0.06, 0.06]
-    """
-    order = np.argsort(p, kind="stable")
-    steps = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    corrected = np.empty_like(p)
-    corrected[order] = np.minimum(steps, 1.0)
-    return corrected
 
 
 def letters(apart: Bools) -> list[str]:

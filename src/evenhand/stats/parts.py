@@ -64,13 +64,13 @@ def split(data: Comparisons) -> Parts:
     each = tuple(fit_part(data, np.flatnonzero(labels == label)) for label in range(count))
     met = data.counts.sum(axis=1)
     sizes = [(len(part.members), int(met[part.members].sum()), -number) for number, part in enumerate(each)]
-    return Parts(labels, each, -max(sizes)[2], _over(wins + ties > 0, labels, count))
+    return Parts(labels, each, -max(sizes)[2], _over(wins > 0, labels, count))
 
 
-def _over(linked: Bools, labels: Ints, count: int) -> Bools:
+def _over(won: Bools, labels: Ints, count: int) -> Bools:
     """Which part stands above which, directly or through others; ties alone put nobody above."""
     beat = np.zeros((count, count), dtype=bool)
-    one, two = np.nonzero(linked)
+    one, two = np.nonzero(won)
     beat[labels[one], labels[two]] = True
     np.fill_diagonal(beat, val=False)
     above = reach(beat)

@@ -10,31 +10,40 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from evenhand.stats.comparisons import Bools, Comparisons, Floats, Ints, gather, matrices
-from evenhand.stats.differences import Differences, all_differences, bound, t_quantiles
+from evenhand.stats.differences import Differences, all_differences, t_quantiles
 from evenhand.stats.groups import holm, letters, rank_ranges
 from evenhand.stats.parts import Parts, anchored, split
+from evenhand.stats.separated import Separated, separated
 
-Scale = Literal["log-odds", "elo"]
+Scale = Literal["log-odds", "elo", "arena"]
 Place = Literal["above", "linked", "below", "beside"]
-METHOD = "Bradley-Terry with ties (Davidson 1970), cluster jackknife (CR3), t intervals, Holm"
+METHOD = (
+    "Bradley-Terry with ties (Davidson 1970), cluster jackknife (CR3), t intervals, Holm;"
+    " separated models: Firth's penalised likelihood, likelihood-ratio tests"
+)
+ARENA_METHOD = METHOD.replace("with ties (Davidson 1970)", "with ties as half wins")
 # On Elo's scale a lead of 400 means ten wins for each loss; the average model, or the anchor, stands at 1000.
-_FACTOR: Mapping[Scale, float] = {"log-odds": 1.0, "elo": 400 / math.log(10)}
-_ZERO: Mapping[Scale, float] = {"log-odds": 0.0, "elo": 1000.0}
+_FACTOR: Mapping[Scale, float] = {"log-odds": 1.0, "elo": 400 / math.log(10), "arena": 400 / math.log(10)}
+_ZERO: Mapping[Scale, float] = {"log-odds": 0.0, "elo": 1000.0, "arena": 1000.0}
 _FEW = 10
+
+
+_Intervals = tuple[Floats, Floats, Floats, Floats]
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
     """One model: its strength and interval, the ranks it may have, the letters of its groups, and its record.
 
-    `strength` is None where the data give no finite one; `low` or `high` alone is then a one-sided bound. `place`
-    is where the model stands to the main part: linked with it, above or below all of it, or beside it, unlinked.
+    `place` is where the model stands to the main part: linked with it, above it (never lost to it), below it (never
+    won), or beside it, unlinked. Above and below, strength and interval are those of `separated.py`, and there is no
+    standard error; beside, there is no strength.
     """
 
     model: str
@@ -124,21 +133,30 @@ def rank_models(
 def rank(
     data: Comparisons, *, scale: Scale = "log-odds", anchor: str | None = None, level: float = 0.95
 ) -> Ranking:
-    """Rank models by comparisons that are in numbers already."""
+    """Rank models by comparisons that are in numbers already.
+
+    The scale "arena" is Chatbot Arena's: Bradley and Terry's model without a tie parameter, a tie being half a win of
+    both, on Elo's scale (Chiang et al. 2024, "Chatbot Arena", arXiv:2403.04132, and its published notebooks).
+    """
     if not data.counts.any():
         raise ValueError("there are no valid comparisons")
+    given = data
+    if scale == "arena":
+        data = replace(data, rows=data.rows.with_half_wins())
     parts = split(data)
     place = _anchor_place(data, parts, anchor)
     if place is not None:
         parts = anchored(parts, place)
-    differences = all_differences(data, parts)
-    order = _order(data, parts)
+    apart = separated(data, parts, place, level)
+    strengths = _all_strengths(parts, apart)
+    differences = all_differences(data, parts, strengths)
+    order = _order(data, parts, strengths)
     p_holm = _corrected(differences.p)
     above = ((p_holm <= 1 - level) & _higher(parts, differences))[np.ix_(order, order)]
     wins, ties = matrices(data.rows, data.size)
     log_tie = parts.first.log_tie
     return Ranking(
-        standings=tuple(_standings(data, parts, order, above, place, level, scale)),
+        standings=tuple(_standings(given, parts, order, above, _intervals(parts, apart, place, level), scale)),
         contrasts=tuple(_contrasts(data, order, differences, p_holm, level, scale)),
         rates=_rates((wins + ties / 2)[np.ix_(order, order)], data.counts[np.ix_(order, order)]),
         counts=tuple(tuple(map(int, line)) for line in data.counts[np.ix_(order, order)]),
@@ -152,6 +170,7 @@ def rank(
         anchor=anchor,
         level=level,
         steps=parts.first.steps,
+        method=ARENA_METHOD if scale == "arena" else METHOD,
     )
 
 
@@ -162,8 +181,18 @@ def _anchor_place(data: Comparisons, parts: Parts, anchor: str | None) -> int | 
         raise ValueError(f"there is no model {anchor!r} to anchor the scale")
     place = data.models.index(anchor)
     if parts.labels[place] != parts.main:
-        raise ValueError(f"the model {anchor!r} has no finite strength and cannot anchor the scale")
+        raise ValueError(
+            f"the model {anchor!r} is not linked with the others both ways and cannot anchor the scale"
+        )
     return place
+
+
+def _all_strengths(parts: Parts, apart: Separated) -> Floats:
+    """The strengths of all models that have one; NaN for the others."""
+    found = apart.strength.copy()
+    if len(parts.first.members) > 1:
+        found[parts.first.members] = parts.first.strengths
+    return found
 
 
 def _place(parts: Parts, model: int) -> Place:
@@ -173,19 +202,19 @@ def _place(parts: Parts, model: int) -> Place:
     return "above" if parts.over[part, parts.main] else "below" if parts.over[parts.main, part] else "beside"
 
 
-def _order(data: Comparisons, parts: Parts) -> Ints:
-    """Models best first: parts above the main one, the main one, parts below it, parts beside it."""
+def _order(data: Comparisons, parts: Parts, strengths: Floats) -> Ints:
+    """Models best first; those without a strength stand behind, by their parts."""
     wins, ties = matrices(data.rows, data.size)
     rate = (wins + ties / 2).sum(axis=1) / np.maximum(data.counts.sum(axis=1), 1)
     reached = parts.over @ np.bincount(parts.labels, minlength=len(parts.each))
-    strength = parts.spread("strengths")
-    kinds = ("above", "linked", "below", "beside")
+    inner = parts.spread("strengths")
 
     def key(model: int) -> tuple[float, ...]:
-        part = parts.labels[model]
-        stands = kinds.index(_place(parts, model)), -reached[part], part
+        part, known = parts.labels[model], math.isfinite(strengths[model])
+        stands = (0, 0, 0) if known else (1, -reached[part], part)
+        strength = strengths[model] if known else inner[model]
         # Strengths that differ only by rounding are equal: then the names decide, not the machine.
-        return *stands, -round(float(strength[model]), 10), -round(float(rate[model]), 10), model
+        return *stands, -round(float(strength), 10), -round(float(rate[model]), 10), model
 
     return np.array(sorted(range(data.size), key=key), dtype=np.int64)
 
@@ -199,16 +228,16 @@ def _corrected(p: Floats) -> Floats:
 
 def _higher(parts: Parts, differences: Differences) -> Bools:
     """Which of two models is the stronger one, if they are told apart."""
-    across = parts.over[parts.labels][:, parts.labels]
-    return np.where(np.isnan(differences.value), across, differences.value > 0).astype(bool)
+    over = parts.over[parts.labels][:, parts.labels]
+    return np.where(over | over.T, over, differences.value > 0).astype(bool)
 
 
 def _standings(
-    data: Comparisons, parts: Parts, order: Ints, above: Bools, anchor: int | None, level: float, scale: Scale
+    data: Comparisons, parts: Parts, order: Ints, above: Bools, intervals: _Intervals, scale: Scale
 ) -> Iterator[Standing]:
     wins, ties = matrices(data.rows, data.size)
     groups, (best, worst) = letters(above), rank_ranges(above)
-    strengths, lows, highs, errors = _intervals(data, parts, anchor, level)
+    strengths, lows, highs, errors = intervals
     zero, factor = _ZERO[scale], _FACTOR[scale]
     for i, model in enumerate(order):
         yield Standing(
@@ -234,11 +263,10 @@ def _told(number: float) -> float | None:
     return float(number) if math.isfinite(number) else None
 
 
-def _intervals(
-    data: Comparisons, parts: Parts, anchor: int | None, level: float
-) -> tuple[Floats, Floats, Floats, Floats]:
+def _intervals(parts: Parts, apart: Separated, anchor: int | None, level: float) -> _Intervals:
     """Strength, both ends of its interval, and its standard error, by model; NaN for what cannot be known."""
-    strength, error, low, high = (np.full(data.size, np.nan) for _ in range(4))
+    strength, low, high = apart.strength.copy(), apart.low.copy(), apart.high.copy()
+    error = np.full(len(strength), np.nan)
     main = parts.first
     if len(main.members) > 1:
         freedom = np.asarray(main.clusters - 1.0, dtype=np.float64)
@@ -251,10 +279,6 @@ def _intervals(
         error[main.members] = np.where(unseen, np.nan, np.sqrt(np.maximum(np.diag(main.covariance), 0.0)))
         half = t_quantiles(freedom, level) * error[main.members]
         low[main.members], high[main.members] = main.strengths - half, main.strengths + half
-    for model in np.flatnonzero(parts.labels != parts.main):
-        ends = low if parts.over[parts.labels[model], parts.main] else high
-        limit = bound(data, parts, int(model), level)
-        ends[model] = np.nan if limit is None else limit
     return strength, low, high, error
 
 
@@ -293,8 +317,8 @@ def _named_parts(data: Comparisons, parts: Parts, order: Ints) -> tuple[tuple[st
 
 
 _WORDS: Mapping[Place, str] = {
-    "above": "never lost to the models below: no finite strength fits, at most a lower bound can be told",
-    "below": "never won against the models above: no finite strength fits, at most an upper bound can be told",
+    "above": "never lost: how far above the others is a guess (Firth's), and the interval's upper end rests on it",
+    "below": "never won: how far below the others is a guess (Firth's), and the interval's lower end rests on it",
     "beside": "not linked with the main models by wins and losses: cannot be ranked among them",
 }
 
@@ -304,8 +328,8 @@ def _warnings(data: Comparisons, parts: Parts, order: Ints) -> Iterator[str]:
     main = parts.first
     if len(main.members) < 2:
         yield (
-            "no two models have each beaten the other, directly or through others: no strengths can be fitted."
-            " Look at the win matrix, and judge more pairs"
+            "no two models have each beaten the other, directly or through others: all strengths are guesses"
+            " (Firth's). Look at the win matrix, and judge more pairs"
         )
     for place, words in _WORDS.items():
         those = [data.models[model] for model in order if _place(parts, model) == place]

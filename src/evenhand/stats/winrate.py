@@ -1,7 +1,10 @@
 """Win rates with intervals, and the difference of two win rates on the same pairs.
 
 A value is what one pair came to for side 1, both its orders pooled: 1 won, 0 lost, 1/2 tie, or the expected share
-p(1) + p(tie)/2. Pairs that share an instruction form a cluster.
+p(1) + p(tie)/2. Pairs that share an instruction form a cluster. In a mean each pair may weigh the same, or each
+instruction, however many pairs it has: with the first, an instruction with a third of all pairs is a third of the
+answer, and the interval knows that it rests on few instructions; with the second, more pairs on one instruction
+never make the interval wider than that instruction's own share allows.
 """
 
 from __future__ import annotations
@@ -12,7 +15,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evenhand.stats.clusters import Groups, gather, signed_interval, signed_interval_over
+from evenhand.stats.clusters import (
+    Groups,
+    Signed,
+    Weighting,
+    gather,
+    places,
+    signed_interval,
+    signed_interval_over,
+)
+from evenhand.stats.weighted import signed_mean, target_weights, weigh
 
 METHOD = "Clopper-Pearson by effective trials, MOVER"
 # Below so many clusters an interval says little, and the tables say that.
@@ -31,6 +43,7 @@ class Rate:
     method: str = METHOD
     clusters: int = 0
     effective: float | None = None  # independent yes-or-no trials with the same variance; None where there is none
+    weighting: Weighting = "pairs"  # what weighs the same in the mean
 
     @property
     def small(self) -> bool:
@@ -51,49 +64,92 @@ def win_rate(wins: int, ties: int, losses: int, *, level: float = 0.95) -> Rate:
     return mean_rate(values, level=level)
 
 
-def mean_rate(values: ArrayLike, clusters: ArrayLike | None = None, *, level: float = 0.95) -> Rate:
+def mean_rate(
+    values: ArrayLike,
+    clusters: ArrayLike | None = None,
+    *,
+    level: float = 0.95,
+    weighting: Weighting = "pairs",
+) -> Rate:
     """The mean of values between 0 and 1 with its interval, clusters taken into account.
 
-    The interval is explained at `evenhand.stats.clusters.signed_interval`.
+    The interval is explained at `evenhand.stats.clusters.signed_interval_over`.
 
     >>> rate = mean_rate([1, 1, 0.5, 0, 1, 1], ["a", "b", "c", "d", "e", "e"])
     >>> rate.value, rate.n, rate.clusters
     (0.75, 6, 5)
     >>> mean_rate([1, 1, 0], ["a", "b", "c"]) == mean_rate([0, 1, 1], ["c", "b", "a"])
     True
+    >>> mean_rate([1, 0, 0, 0], ["a", "b", "b", "b"], weighting="instructions").value
+    0.5
     """
     y = np.asarray(values, dtype=np.float64)
     if not len(y):
-        return Rate(None, None, None, 0, level)
-    groups = gather(2 * y - 1, clusters)
-    return mean_rate_over(lambda: [groups], level=level)
+        return Rate(None, None, None, 0, level, weighting=weighting)
+    groups = gather(2 * y - 1, clusters, weighting)
+    return mean_rate_over(lambda: [groups], level=level, weighting=weighting)
 
 
-def mean_rate_over(parts: Callable[[], Iterable[Groups]], *, level: float = 0.95) -> Rate:
+def mean_rate_over(
+    parts: Callable[[], Iterable[Groups]], *, level: float = 0.95, weighting: Weighting = "pairs"
+) -> Rate:
     """The same of clusters that come in parts, of which there is at least one with a value.
 
-    Values are gathered as what was won and lost: 2 * value - 1.
+    Values are gathered as what was won and lost, 2 * value - 1, with the same weighting as is told here.
 
     >>> mean_rate_over(lambda: [gather([1, -1]), gather([1, 1])]).value
     0.75
     """
-    found = signed_interval_over(parts, level)
-    shape = found.shape
+    return _rate(signed_interval_over(parts, level), level, weighting)
+
+
+def weighted_rate(
+    values: ArrayLike,
+    weights: ArrayLike,
+    clusters: ArrayLike | None = None,
+    *,
+    level: float = 0.95,
+    weighting: Weighting = "pairs",
+) -> Rate:
+    """The mean of values that were drawn with unequal chances; `weights` are one over those chances.
+
+    Values with a weight of 0 or nan are left out. How it is made is told in `evenhand.stats.weighted`; n is the
+    number of values that were used.
+
+    >>> weighted_rate([1, 1, 0], [1, 1, 2]).value
+    0.5
+    >>> weighted_rate([1, 0], [0, float("nan")]).value is None
+    True
+    """
+    y, w = np.asarray(values, dtype=np.float64), np.asarray(weights, dtype=np.float64)
+    place = np.arange(len(y)) if clusters is None else places(clusters)
+    keep = w > 0
+    if not keep.any():
+        return Rate(None, None, None, 0, level, weighting=weighting)
+    w = w * target_weights(place, weighting)
+    return _rate(signed_mean(2 * y[keep] - 1, weigh(place[keep], w[keep]), level), level, weighting)
+
+
+def _rate(found: Signed, level: float, weighting: Weighting) -> Rate:
     spread = (1 - found.mean**2) / found.variance if found.variance > 0 else None
     return Rate(
         (1 + found.mean) / 2,
         (1 + found.low) / 2,
         (1 + found.high) / 2,
-        shape.n,
+        found.pairs,
         level,
         METHOD,
-        shape.clusters,
+        found.shape.clusters,
         spread,
+        weighting,
     )
 
 
 def missing_bounds(rate: Rate, missing: int) -> tuple[float, float] | None:
     """What the win rate would be if all missing verdicts went against side 1, and if all went for it.
+
+    Of a rate in which each pair weighs the same. Where each instruction does, take `mean_rate` with the missing
+    values as 0, and as 1.
 
     Manski (1989), "Anatomy of the selection problem", calls these the worst-case bounds.
 
@@ -128,7 +184,12 @@ class Difference:
 
 
 def paired_difference(
-    first: ArrayLike, second: ArrayLike, clusters: ArrayLike | None = None, *, level: float = 0.95
+    first: ArrayLike,
+    second: ArrayLike,
+    clusters: ArrayLike | None = None,
+    *,
+    level: float = 0.95,
+    weighting: Weighting = "pairs",
 ) -> Difference:
     """The mean of first - second, pair by pair: two judges, two protocols, two dimensions.
 
@@ -141,6 +202,7 @@ def paired_difference(
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if not len(a):
         return Difference(None, None, None, None, None, 0, level=level)
-    found = signed_interval(a - b, clusters, level)
-    means = (float(np.sort(a).mean()), float(np.sort(b).mean()))
-    return Difference(found.mean, found.low, found.high, *means, found.shape.n, found.shape.clusters, level)
+    found = signed_interval(a - b, clusters, level, weighting)
+    w = target_weights(np.arange(len(a)) if clusters is None else places(clusters), weighting)
+    one, two = (float(np.sort(w * x).sum() / np.sort(w).sum()) for x in (a, b))
+    return Difference(found.mean, found.low, found.high, one, two, found.pairs, found.shape.clusters, level)

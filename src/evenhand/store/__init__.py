@@ -25,6 +25,7 @@ from evenhand.store.calibrations import CalibrationBook
 from evenhand.store.database import Entry, JudgeRow, Store
 from evenhand.store.desk import AnnotationTask, Annotator, Conflict
 from evenhand.store.docket import Case
+from evenhand.store.judgebook import JudgeEntry
 from evenhand.store.labels import HumanLabel, LabelBook, LabelCount
 from evenhand.store.pages import ListPosition, OutcomeLine, View
 from evenhand.store.records import Records
@@ -37,6 +38,7 @@ __all__ = [
     "Conflict",
     "Entry",
     "HumanLabel",
+    "JudgeEntry",
     "JudgeRow",
     "LabelBook",
     "LabelCount",

@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from evenhand.engines.base import Answer, Usage
-from evenhand.errors import EngineError
+from evenhand.errors import EngineError, EvenhandError, StoreError
 from evenhand.judge import Hearing, Judgment, Setup
 from evenhand.pairs import Pair
 from evenhand.protocol import Order
 from evenhand.store.archive import Archive
 from evenhand.store.calibrations import CalibrationBook
+from evenhand.store.damage import damage_in
 from evenhand.store.desk import AnnotationBook
-from evenhand.store.docket import Asks, Case, Docket, name_worker
+from evenhand.store.docket import Asks, Case, Docket, holder_name, name_worker
+from evenhand.store.judgebook import JudgeBook
 from evenhand.store.labels import LabelBook
 from evenhand.store.opening import BUSY_SECONDS, MEMORY, open_to_read, open_to_write, refuse_to_migrate
 from evenhand.store.outcomes import OutcomeTable, Progress, conversations_of, is_dirty
@@ -41,7 +43,7 @@ _CACHE_KILOBYTES = 16_000
 _CHECKPOINT_PAGES = 4_000
 _PAIRS_AT_ONCE = 500  # entered in one transaction
 _HEARD = (
-    'SELECT d.pair, d."order", v.dimension, v.label, v.p_a, v.p_b, v.p_tie, v.mass, v.invalid, f.reason, f.detail'
+    'SELECT d.pair, d."order", v.dimension, v.label, v.p_a, v.p_b, v.p_tie, v.mass, v.invalid, v.counted, f.reason, f.detail'
     " FROM docket d LEFT JOIN verdicts v ON v.hearing = d.hearing LEFT JOIN failures f ON f.hearing = d.hearing"
     " WHERE d.judge = ?"
 )
@@ -92,6 +94,7 @@ class Store:
         self._docket = Docket(self._db, self.worker, self.outcomes)
         self.labels = LabelBook(self._db, self._writing, self.path, self.outcomes)
         self.calibrations = CalibrationBook(self._db, self._writing)
+        self.judge_book = JudgeBook(self._db, self._writing, self.path, self.outcomes)
         self.pages = PageBook(self._db, self.path)
         self.archive = Archive(self._db, self.path)
         self.annotation = AnnotationBook(self._db, self._writing, self.path, self.outcomes)
@@ -100,8 +103,20 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, *raised: object) -> None:
+        try:
+            self._explain(raised[1] if len(raised) > 1 else None)
+        finally:
+            self.close()
+
+    def _explain(self, fault: object) -> None:
+        """Tell a damaged file from a fault of the program, when something has gone wrong that should not."""
+        if not isinstance(fault, Exception) or isinstance(fault, EvenhandError | OSError):
+            return
+        if said := damage_in(self._db):
+            raise StoreError(
+                f"the database {self.path} is damaged: {said}", hint="what can be read: sqlite3 FILE .recover"
+            ) from fault
 
     def close(self) -> None:
         """Commit, let go of what this process holds, and close the file."""
@@ -309,6 +324,20 @@ class Store:
         with clearly(self.path):
             return self._docket.asks_left(keys, asks)
 
+    def holders(self) -> list[tuple[str, int]]:
+        """Which other processes are at work on pairs: machine and process number, and how many conversations each.
+
+        >>> with Store(":memory:") as store:
+        ...     store.holders()
+        []
+        """
+        with clearly(self.path):
+            rows = self._db.execute(
+                "SELECT worker, count(*) FROM claims WHERE worker != ? GROUP BY worker ORDER BY 2 DESC, 1",
+                (self.worker,),
+            ).fetchall()
+        return [(holder_name(worker), number) for worker, number in rows]
+
     def release(self, case: Case) -> None:
         """Let go of a pair's hearings; one that is complete has no claim on it any more."""
         unfinished = [hearing for hearing in set(case.hearings.values()) if self._held.pop(hearing, 0)]
@@ -351,7 +380,7 @@ class Store:
                 [answer_row(entry.hearing, entry.ask, entry.answer) for entry in entries],
             )
             self._db.executemany(
-                "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 [verdict_row(entry.hearing, verdict) for entry in entries for verdict in entry.verdicts],
             )
             hearings = {entry.hearing for entry in entries}
@@ -382,16 +411,16 @@ class Store:
         hearings = dict(self._db.execute("SELECT hearing, pair FROM docket WHERE judge = ?", (judge.id,)))
         for hearing, number in hearings.items():
             shown = self._pair(number).texts
-            fresh = [
-                verdict_row(hearing, verdict)
-                for answer, dimensions in zip(self.answers(hearing), asks, strict=False)
-                for verdict in read_answer(answer, dimensions, shown)
-            ]
-            kept = self._db.execute("SELECT * FROM verdicts WHERE hearing = ?", (hearing,)).fetchall()
-            seen, changed = seen + len(fresh), changed + len(set(fresh) - set(kept))
-            with self._writing():
+            with self._writing():  # a run may add an answer at any moment before this one
+                fresh = [
+                    verdict_row(hearing, verdict)
+                    for answer, dimensions in zip(self.answers(hearing), asks, strict=False)
+                    for verdict in read_answer(answer, dimensions, shown)
+                ]
+                kept = self._db.execute("SELECT * FROM verdicts WHERE hearing = ?", (hearing,)).fetchall()
+                seen, changed = seen + len(fresh), changed + len(set(fresh) - set(kept))
                 self._db.execute("DELETE FROM verdicts WHERE hearing = ?", (hearing,))
-                self._db.executemany("INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", fresh)
+                self._db.executemany("INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", fresh)
                 self.outcomes.refresh_conversations([hearing], [hearing])
         return seen, changed
 

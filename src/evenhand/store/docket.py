@@ -30,6 +30,8 @@ from evenhand.verdict import Verdict
 # looked at, but it renews its claims.
 _CLAIM_SECONDS = 86_400.0
 _FAR_CLAIM_SECONDS = 120.0
+# How far the clocks of two machines may be apart; a claim from further in the future is a mistake.
+_CLOCK_SECONDS = 120.0
 Asks = Sequence[Sequence[str]]  # the dimensions of each ask of a protocol
 
 
@@ -225,7 +227,7 @@ class Docket:
 
 _Rows = defaultdict[int, list[tuple[Any, ...]]]  # by hearing, which is their first column
 _VERDICTS = (
-    "SELECT hearing, dimension, label, p_a, p_b, p_tie, mass, invalid FROM verdicts"
+    "SELECT hearing, dimension, label, p_a, p_b, p_tie, mass, invalid, counted FROM verdicts"
     " WHERE hearing IN (SELECT value FROM json_each(?))"
 )
 _SAID = (
@@ -262,10 +264,10 @@ def _hearing(
     """A hearing out of its rows; None where something is left to ask."""
     verdicts: dict[str, Verdict] = {}
     ended = False
-    for _, dimension, label, a, b, tie, mass, reason in rows:
+    for _, dimension, label, a, b, tie, mass, reason, counted in rows:
         ask = ask_of.get(dimension, len(said))
         raw = _words(said[ask]) if ask < len(said) else ""
-        verdicts[dimension] = verdict_from(dimension, label, a, b, tie, mass, reason, raw)
+        verdicts[dimension] = verdict_from(dimension, label, a, b, tie, mass, reason, counted, raw)
         ended = ended or label is None
     if len(verdicts) < len(ask_of):
         if not ended:
@@ -295,7 +297,8 @@ class _Alive:
             return False
         host, pid, stamp = (worker := str(entry.worker)).rsplit(" ", 2)
         far = host != self._here
-        if time.time() - entry.since > (_FAR_CLAIM_SECONDS if far else _CLAIM_SECONDS):
+        age = time.time() - entry.since
+        if age > (_FAR_CLAIM_SECONDS if far else _CLAIM_SECONDS) or age < -_CLOCK_SECONDS:
             return False
         if worker not in self._runs:
             self._runs[worker] = far or _runs(int(pid), stamp)
@@ -308,6 +311,16 @@ def name_worker() -> str:
     Numbers of processes come again, in a container that is started again at once.
     """
     return f"{socket.gethostname()} {os.getpid()} {_started(os.getpid())}.{time.time_ns()}"
+
+
+def holder_name(worker: str) -> str:
+    """Whom a claim names, for people.
+
+    >>> holder_name("gpu-box 4711 99.5")
+    'process 4711 on gpu-box'
+    """
+    host, _, rest = worker.rpartition(" ")[0].rpartition(" ")
+    return f"process {rest} on {host}" if host else worker
 
 
 def _started(pid: int) -> str:

@@ -35,14 +35,12 @@ def open_to_write(path: str) -> sqlite3.Connection:
 
 
 def open_to_read(path: str) -> sqlite3.Connection:
-    """A connection through which nothing can be changed; works where the file or its folder cannot be written to."""
+    """A connection through which nothing can be changed; the file and its folder may be read-only."""
     if path == MEMORY:
         return _connect(path)
     _check(Path(path))
-    if _writable(Path(path)):
-        db = _connect(path)  # so that SQLite can put away what a killed run has left
-    else:
-        db = _connect_locked(Path(path))
+    # Where that is possible SQLite may put away what a killed run has left.
+    db = _connect(path) if _writable(Path(path)) else _connect_locked(Path(path))
     db.execute("PRAGMA query_only = ON")
     return db
 

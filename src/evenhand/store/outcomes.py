@@ -146,7 +146,8 @@ class OutcomeTable:
                 made.append((judge, row.dimension, pair, *row[1:], _uncertainty(row)))
         self._forget(judge, unfinished)
         self._db.executemany(_INSERT, made)
-        self._mark_splits(pairs)
+        if self._db.execute("SELECT count(*) FROM judges").fetchone()[0] > 1:
+            self.mark_splits(pairs)
 
     def _forget(self, judge: int, pairs: Sequence[int]) -> None:
         if pairs:
@@ -155,10 +156,11 @@ class OutcomeTable:
                 [(judge, name, pair) for name in found_on(self._dimensions_of(judge)) for pair in pairs],
             )
 
-    def _mark_splits(self, pairs: Sequence[int]) -> None:
-        """Note where judges differ; with one judge there is nothing to note."""
+    def mark_splits(self, pairs: Sequence[int]) -> None:
+        """Note where judges differ; with one judge, nowhere."""
         judges = [number for (number,) in self._db.execute("SELECT id FROM judges")]
         if len(judges) < 2:
+            self._db.execute("UPDATE outcomes SET split = 0 WHERE split")
             return
         wanted = [
             (judge, dimension, pair)
@@ -166,12 +168,7 @@ class OutcomeTable:
             for dimension in found_on(self._dimensions_of(judge))
             for pair in pairs
         ]
-        self._db.executemany(
-            "UPDATE outcomes SET split = EXISTS (SELECT 1 FROM judges j CROSS JOIN outcomes o ON o.judge = j.id"
-            " AND o.dimension = outcomes.dimension AND o.pair = outcomes.pair WHERE o.side <> outcomes.side)"
-            " WHERE judge = ? AND dimension = ? AND pair = ?",
-            wanted,
-        )
+        self._db.executemany(_SPLIT, wanted)
 
     def _dimensions_of(self, judge: int) -> tuple[str, ...]:
         if judge not in self._dimensions:
@@ -330,9 +327,14 @@ class OutcomeTable:
 
 _PAIR = "instruction, output_1, output_2, name, model_1, model_2, labels, metadata, candidate"
 _HEARD = (
-    'SELECT d.pair, d."order", v.dimension, v.label, v.p_a, v.p_b, v.p_tie, v.mass, v.invalid, f.reason, f.detail'
+    'SELECT d.pair, d."order", v.dimension, v.label, v.p_a, v.p_b, v.p_tie, v.mass, v.invalid, v.counted, f.reason, f.detail'
     " FROM docket d LEFT JOIN verdicts v ON v.hearing = d.hearing LEFT JOIN failures f ON f.hearing = d.hearing"
     ' WHERE d.judge = ? AND d.pair IN (SELECT value FROM json_each(?)) ORDER BY d.pair, d."order"'
+)
+_SPLIT = (
+    "UPDATE outcomes SET split = EXISTS (SELECT 1 FROM judges j CROSS JOIN outcomes o ON o.judge = j.id"
+    " AND o.dimension = outcomes.dimension AND o.pair = outcomes.pair WHERE o.side <> outcomes.side)"
+    " WHERE judge = ? AND dimension = ? AND pair = ?"
 )
 _INSERT = (
     "INSERT OR REPLACE INTO outcomes (judge, dimension, pair, said, p_1, p_2, p_tie, mass, reason, uncertainty)"

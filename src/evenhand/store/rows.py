@@ -46,7 +46,7 @@ def verdict_row(hearing: int, verdict: Verdict) -> tuple[Any, ...]:
     p = verdict.p or {}
     return (
         *(hearing, verdict.dimension, verdict.label, p.get("A"), p.get("B"), p.get("tie")),
-        *(verdict.mass, verdict.invalid),
+        *(verdict.mass, verdict.invalid, verdict.counted),
     )
 
 
@@ -58,12 +58,16 @@ def verdict_from(
     tie: float | None,
     mass: float | None,
     reason: str | None,
+    counted: int = 0,
     raw: str = "",
 ) -> Verdict:
     """A verdict out of its columns, and the text that it was read off."""
     p = None if a is None or b is None or tie is None else {"A": a, "B": b, "tie": tie}
     return Verdict(
-        dimension, cast("Label | None", label), cast("Mapping[Label, float] | None", p), mass, reason, raw
+        dimension,
+        cast("Label | None", label),
+        cast("Mapping[Label, float] | None", p),
+        *(mass, reason, raw, bool(counted)),
     )
 
 

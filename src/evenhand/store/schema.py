@@ -163,6 +163,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """CREATE TABLE known (
             pair INTEGER NOT NULL, dimension TEXT NOT NULL, side TEXT,
             PRIMARY KEY (pair, dimension)) WITHOUT ROWID""",
+        # Shares of several answers are not probabilities of tokens, and are pooled in another way.
+        "ALTER TABLE verdicts ADD COLUMN counted INTEGER NOT NULL DEFAULT 0",
+        "UPDATE verdicts SET counted = 1 WHERE p_a IS NOT NULL"
+        " AND hearing IN (SELECT hearing FROM answers WHERE samples <> '[]')",
         # Pairs of which all this is still to be made: those of an older file, some at a time.
         "CREATE TABLE dirty (pair INTEGER PRIMARY KEY)",
         "INSERT INTO dirty SELECT id FROM pairs",
@@ -193,6 +197,10 @@ def clearly(path: str) -> Iterator[None]:
     """Say what is wrong with the database in one sentence instead of SQLite's own words alone."""
     try:
         yield
+    except UnicodeDecodeError as fault:  # SQLite's own message quotes a name that was damaged
+        raise StoreError(
+            f"the database {path} cannot be used: it is damaged", hint="what can be read: sqlite3 FILE .recover"
+        ) from fault
     except sqlite3.DatabaseError as fault:
         said = str(fault)
         hints = {

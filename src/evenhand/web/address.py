@@ -103,3 +103,14 @@ def _one_of(name: str, value: str, choices: Iterable[str]) -> str:
     if value not in choices:
         raise InputError(f"{name} is {value[:40]!r}", hint=f"one of {', '.join(c for c in choices if c)}")
     return value
+
+
+def path_number(text: str) -> int | None:
+    """A number in a path; None where it is none, or more than a database can count to.
+
+    >>> path_number("12"), path_number("9" * 5000), path_number("x")
+    (12, None, None)
+    """
+    if not text.isascii() or not text.isdecimal() or len(text) > 18:
+        return None
+    return int(text)

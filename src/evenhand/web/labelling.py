@@ -24,7 +24,7 @@ from evenhand.store import AnnotationTask, Annotator, Store
 from evenhand.suggest import OtherJudges, suggest
 from evenhand.verdict import LABELS
 from evenhand.votes import votes_on
-from evenhand.web.address import read_number
+from evenhand.web.address import path_number, read_number
 from evenhand.web.guard import Refusal, check_token, cookie
 from evenhand.web.markdown import How, render
 from evenhand.web.site import Site
@@ -108,7 +108,8 @@ def show_task_text(site: Site, request: Request) -> Response:
     """One text of a pair on the annotator's list, whole and as it is."""
     with site.store() as store:
         who, _ = site.annotator(request, store)
-        task = store.annotation.task(who.name, min(int(request.path_params["place"]), 2**63 - 1))
+        place = path_number(request.path_params["place"])
+        task = None if place is None else store.annotation.task(who.name, place)
         if task is None:
             raise Refusal(404, "There is no such pair on this list.")
         pair = _pair_of(store, task)

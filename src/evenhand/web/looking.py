@@ -18,7 +18,7 @@ from evenhand.protocol import ORDERS, Order, Protocol
 from evenhand.results.pair_outcome import outcomes_from
 from evenhand.store import HumanLabel, JudgeRow, Store, View
 from evenhand.store.pages import ONLY, PAGE_SIZE, SORTS
-from evenhand.web.address import MOST_TEXT, dimensions_of, narrowed, read_number, read_view, write_view
+from evenhand.web.address import MOST_TEXT, dimensions_of, narrowed, path_number, read_number, read_view, write_view
 from evenhand.web.agreeing import cards
 from evenhand.web.conversation import ConversationView, retell
 from evenhand.web.differences import mark_differences
@@ -195,8 +195,8 @@ def find_pair(site: Site, request: Request) -> Response:
 
 
 def _number(request: Request) -> int:
-    number = int(request.path_params["number"])
-    if number >= 2**63:  # more than a database can count to
+    number = path_number(request.path_params["number"])
+    if number is None:
         raise Refusal(404, "There is no such pair.")
     return number
 

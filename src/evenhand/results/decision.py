@@ -7,24 +7,24 @@ random order in which they were drawn, and count when all before them have been 
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Literal
+from typing import Any, Literal
 
+from evenhand.columns import MISSING, Block
 from evenhand.judge import Judgment
 from evenhand.pairs import Pair
-from evenhand.shuffle import place_of
+from evenhand.shuffle import mixed
 from evenhand.stats.sequence import Bounds, ConfidenceSequence
 from evenhand.verdict import Finding
 
+_BOTH = 3  # both orders, in the column `asked`
 _SCORES = {"1": 1.0, "tie": 0.5, "2": 0.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RunningRate:
     """What has been counted so far on one dimension: the win rate of side 1, an instruction being the unit."""
 
     dimension: str
@@ -40,12 +40,47 @@ class Standing:
     def against(self, rate: float) -> Literal["above", "below"] | None:
         """On which side of a rate the win rate of side 1 is known to lie; None where it may be either.
 
-        >>> Standing("overall", Bounds(0.8, 0.6, 0.9, 40), 40, 0).against(0.5)
+        >>> RunningRate("overall", Bounds(0.8, 0.6, 0.9, 40), 40, 0).against(0.5)
         'above'
         """
         if self.rate.low > rate:
             return "above"
         return "below" if self.rate.high < rate else None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether one side is known to be better, and by what."""
+
+    dimension: str
+    better: Literal["1", "2"] | None
+    win_rate_1: float | None
+    interval: tuple[float, float]
+    interval_level: float
+    interval_method: str
+    counted: int
+    instructions: int
+    invalid: int
+    beyond: int  # pairs that were judged and not needed
+    saved: int  # pairs that did not have to be judged
+
+
+def decision_of(rate: RunningRate, judged: int, count: int) -> Decision:
+    """What a run that could stop early came to, of `count` pairs."""
+    where, bounds = rate.against(0.5), rate.rate
+    return Decision(
+        dimension=rate.dimension,
+        better=None if where is None else "1" if where == "above" else "2",
+        win_rate_1=bounds.value,
+        interval=(bounds.low, bounds.high),
+        interval_level=bounds.level,
+        interval_method=bounds.method,
+        counted=rate.pairs,
+        instructions=rate.instructions,
+        invalid=rate.invalid,
+        beyond=judged - rate.pairs if where else 0,
+        saved=count - judged if where else 0,
+    )
 
 
 class Decider:
@@ -67,7 +102,7 @@ class Decider:
     """
 
     def __init__(
-        self, dimension: str, *, level: float = 0.95, enough: Callable[[Standing], bool] = lambda standing: False
+        self, dimension: str, *, level: float = 0.95, enough: Callable[[RunningRate], bool] = lambda standing: False
     ) -> None:
         self.dimension, self._enough = dimension, enough
         self._sequence = ConfidenceSequence(level)
@@ -131,9 +166,9 @@ class Decider:
         return self._enough(self.standing)
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> RunningRate:
         """What has been counted so far."""
-        return Standing(self.dimension, self._sequence.bounds, self._pairs, self._invalid)
+        return RunningRate(self.dimension, self._sequence.bounds, self._pairs, self._invalid)
 
 
 def score_of(finding: Finding) -> float | None:
@@ -141,29 +176,30 @@ def score_of(finding: Finding) -> float | None:
     return None if finding.side is None else _SCORES[finding.side]
 
 
-def replay(
-    judgments: Iterable[Judgment],
-    decider: Decider,
-    *,
-    seed: int = 0,
-    most: int | None = None,
-) -> None:
-    """Count judgments that are there already, in the random order in which they would have been drawn.
+def replay(blocks: Iterable[Block], decider: Decider, *, seed: int = 0, most: int | None = None) -> None:
+    """Count outcomes that are there already, in the random order in which they would have been drawn.
 
-    A pair that was not heard in both orders counts as invalid. Seventeen bytes of each are held.
+    A pair that was not asked in both orders counts as invalid. Seventeen bytes of each are held.
     """
     import numpy as np
 
-    instructions, each, halves = array("Q"), array("Q"), array("b")
-    for judgment in judgments:
-        first, second = place_of(judgment.pair, seed)
-        instructions.append(first)
-        each.append(second)
-        finding = judgment[decider.dimension]
-        score = score_of(finding) if len(finding.orders) == 2 else None
-        halves.append(-1 if score is None else int(2 * score))
-    order = np.lexsort((np.frombuffer(each, dtype=np.uint64), np.frombuffer(instructions, dtype=np.uint64)))
-    for _, rows in groupby(order[:most], key=instructions.__getitem__):
-        decider.count([None if halves[row] < 0 else halves[row] / 2 for row in rows])
+    parts = [_places(block, decider.dimension, seed) for block in blocks]
+    if not parts:
+        return
+    instructions, each, scores = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.lexsort((each, instructions))[:most]
+    ends = np.flatnonzero(np.diff(instructions[order])) + 1
+    for rows in np.split(order, ends):
+        decider.count([None if np.isnan(scores[row]) else float(scores[row]) for row in rows])
         if decider.met:
             return
+
+
+def _places(block: Block, dimension: str, seed: int) -> tuple[Any, Any, Any]:
+    """Where each pair stands in the draw, and what side 1 scored; NaN for what does not count."""
+    import numpy as np
+
+    found = block.outcomes[dimension]
+    first, second = ([mixed(number, seed) for number in column.tolist()] for column in (block.cluster, block.key))
+    score = np.where((found.asked == _BOTH) & (found.side != MISSING), found.value, np.nan)
+    return np.array(first, dtype=np.uint64), np.array(second, dtype=np.uint64), score

@@ -13,9 +13,11 @@ from evenhand.engines.base import Usage
 from evenhand.judge import Hearing, Judgment
 from evenhand.pairs import Pair, Side
 from evenhand.protocol import ORDERS, Order
-from evenhand.report import Summary, Tally, judgment_facts
+from evenhand.results.judged import judged_pair
+from evenhand.results.plain import plain
+from evenhand.results.summary import Counter
 from evenhand.stats.winrate import mean_rate
-from evenhand.verdict import LABELS, SIDES, Label, Verdict, invalid, pool
+from evenhand.verdict import LABELS, SIDES, Label, Verdict, invalid
 
 OTHER_SIDE: dict[str, Side] = {"1": "2", "2": "1", "tie": "tie"}
 
@@ -49,10 +51,10 @@ def count(found: list[Judgment], **wanted: Any) -> int:
 
 
 def summed(found: list[Judgment]) -> dict[str, Any]:
-    summary = Summary(["overall"])
+    counter = Counter(["overall"])
     for judgment in found:
-        summary.add(judgment)
-    facts: dict[str, Any] = summary.facts()["dimensions"]["overall"]
+        counter.add(judgment)
+    facts: dict[str, Any] = plain(counter.summary())["dimensions"]["overall"]
     return facts
 
 
@@ -90,11 +92,11 @@ def test_label_mass_is_the_mean_over_the_valid_hearings(found: list[Judgment]) -
 
 @settings(deadline=None)  # the first example may load numpy
 @given(st.lists(judgments(), max_size=20))
-def test_position_lift_is_first_less_second_over_pairs_heard_twice(found: list[Judgment]) -> None:
+def test_position_bias_is_first_less_second_over_pairs_heard_twice(found: list[Judgment]) -> None:
     twice = [j["overall"].orders for j in found if j["overall"].side and len(j["overall"].orders) == 2]
     shown = [verdict.label for orders in twice for verdict in orders.values()]
     expected = pytest.approx((shown.count("A") - shown.count("B")) / len(shown)) if shown else None
-    assert summed(found)["position_lift"] == expected
+    assert summed(found)["position_bias"] == expected
 
 
 @settings(deadline=None)  # the first example may load numpy
@@ -138,7 +140,7 @@ def test_exchanging_the_sides_mirrors_every_fact(found: list[Judgment]) -> None:
     assert (facts["wins_1"], facts["wins_2"]) == (back["wins_2"], back["wins_1"])
     for same in ("n", "ties", "inconsistent", "invalid"):
         assert facts[same] == back[same]
-    for same in ("label_mass", "position_lift"):
+    for same in ("label_mass", "position_bias"):
         assert back[same] == (None if facts[same] is None else pytest.approx(facts[same]))
     for reading, mirror in ((facts, back), (facts["expected"], back["expected"])):
         if facts["n"]:
@@ -182,11 +184,11 @@ def test_a_twin_of_every_pair_changes_no_rate(found: list[Judgment]) -> None:
         assert twice[name] == once[name]
 
 
-def test_facts_keep_up_with_what_is_added() -> None:
-    tally = Tally()
+def test_a_summary_keeps_up_with_what_is_added() -> None:
+    counter = Counter()
     for count in range(1, 4):
-        tally.add(pool("overall", {"forward": Verdict("overall", "A")}))
-        assert (tally.facts()["n"], tally.facts()["clusters"]) == (count, count)
+        counter.add(heard(forward="A"))
+        assert (counter.pairs, counter.summary().dimensions["overall"].n) == (count, count)
 
 
 def test_a_length_without_meaning_has_a_reason() -> None:
@@ -203,33 +205,34 @@ def heard(**labels: Label) -> Judgment:
 
 def test_a_judge_that_always_says_a_has_a_lift_of_one_and_no_winner() -> None:
     facts = summed([heard(forward="A", swapped="A")] * 3)
-    assert facts["position_lift"] == 1
+    assert facts["position_bias"] == 1
     assert (facts["ties"], facts["inconsistent"]) == (3, 3)
 
 
 def test_a_judge_that_follows_the_content_has_no_lift() -> None:
     facts = summed([heard(forward="A", swapped="B")] * 3)
-    assert facts["position_lift"] == 0
+    assert facts["position_bias"] == 0
     assert (facts["wins_1"], facts["inconsistent"]) == (3, 0)
 
 
 def test_one_order_alone_tells_nothing_of_the_position() -> None:
-    assert summed([heard(forward="A")])["position_lift"] is None
+    assert summed([heard(forward="A")])["position_bias"] is None
 
 
 def test_sides_are_named_after_the_models_where_all_pairs_have_the_same_two() -> None:
-    summary = Summary(["overall"])
-    assert summary.sides == ("1", "2")
-    summary.add(heard(forward="A"))
-    assert summary.sides == ("m", "n")
-    summary.add(Judgment.of(Pair("Hi", "x", "y"), {"forward": Hearing({"overall": Verdict("overall", "A")})}))
-    assert summary.sides == ("1", "2")
+    counter = Counter(["overall"])
+    assert counter.summary().sides == ("1", "2")
+    counter.add(heard(forward="A"))
+    assert counter.summary().sides == ("m", "n")
+    counter.add(Judgment.of(Pair("Hi", "x", "y"), {"forward": Hearing({"overall": Verdict("overall", "A")})}))
+    assert counter.summary().sides == ("1", "2")
 
 
 def test_a_label_on_a_dimension_that_was_not_asked_is_left_alone() -> None:
-    tally = Tally()
-    tally.add(pool("format", {"forward": Verdict("format", "A")}))
-    assert "agreement" not in tally.facts()
+    counter = Counter()
+    pair = Pair("Hi", "x", "y", labels={"overall": "1"})
+    counter.add(Judgment.of(pair, {"forward": Hearing({"format": Verdict("format", "A")})}))
+    assert counter.summary().dimensions["format"].agreement is None
 
 
 def test_judgment_facts_speak_of_sides_whatever_the_order() -> None:
@@ -239,7 +242,7 @@ def test_judgment_facts_speak_of_sides_whatever_the_order() -> None:
         "forward": Hearing({"overall": forward}, Usage(10, 5, 1), 1),
         "swapped": Hearing({"overall": swapped}, Usage(3, 12, 1), 1, frozenset({"a note"})),
     }
-    facts = judgment_facts(Judgment.of(Pair("Hi", "x", "y", id="p1"), hearings))
+    facts = plain(judged_pair(Judgment.of(Pair("Hi", "x", "y", id="p1"), hearings)))
     assert facts["id"] == "p1"
     assert facts["notes"] == ["a note"]
     assert facts["tokens"] == {"computed": 13, "reused": 17, "generated": 2}
@@ -264,7 +267,7 @@ def test_judgment_facts_of_an_invalid_order() -> None:
         "forward": Hearing({"overall": Verdict("overall", "A")}),
         "swapped": Hearing({"overall": invalid(["overall"], "unreadable", "Both!")[0]}),
     }
-    overall = judgment_facts(Judgment.of(Pair("Hi", "x", "y"), hearings))["dimensions"]["overall"]
+    overall = plain(judged_pair(Judgment.of(Pair("Hi", "x", "y"), hearings)))["dimensions"]["overall"]
     assert (overall["verdict"], overall["p"], overall["invalid_reason"]) == ("invalid", None, "unreadable")
     assert overall["orders"]["forward"]["verdict"] == "1"
     swapped = overall["orders"]["swapped"]

@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from evenhand.decision import Standing
 from evenhand.errors import InputError
+from evenhand.results.decision import RunningRate
 
-Outcome = Literal["not_worse", "worse", "undecided", "not_judged"]
+GateOutcome = Literal["not_worse", "worse", "undecided", "not_judged"]
 # After so many pairs without one valid verdict, the rest would fare no better.
 HOPELESS = 20
 
@@ -40,11 +40,11 @@ class Gate:
         """The lowest win rate of side 2 that passes."""
         return 0.5 - self.margin
 
-    def outcome(self, standing: Standing) -> Outcome:
+    def outcome(self, standing: RunningRate) -> GateOutcome:
         """What the verdicts so far allow to say; an invalid one may have fallen either way.
 
         >>> from evenhand.stats.sequence import Bounds
-        >>> Gate().outcome(Standing("overall", Bounds(0.3, 0.2, 0.54, 40), pairs=40, invalid=1))
+        >>> Gate().outcome(RunningRate("overall", Bounds(0.3, 0.2, 0.54, 40), pairs=40, invalid=1))
         'not_worse'
         """
         where = standing.against(1 - self.bar)  # of side 1, whose rate is the rest
@@ -52,7 +52,7 @@ class Gate:
             return "not_worse" if where == "below" else "worse"
         return "not_judged" if standing.pairs and standing.invalid == standing.pairs else "undecided"
 
-    def settled(self, standing: Standing) -> bool:
+    def settled(self, standing: RunningRate) -> bool:
         """Whether going on is of no use: it is decided, or nothing comes out of this judge."""
         outcome = self.outcome(standing)
         return outcome in ("not_worse", "worse") or (outcome == "not_judged" and standing.pairs >= HOPELESS)
@@ -63,7 +63,7 @@ class GateResult:
     """A gate that was gone through, with all that a log or a pull request should say."""
 
     gate: Gate
-    standing: Standing
+    standing: RunningRate
     sides: tuple[str, str]
     pairs: int  # that there were to judge
     judged: int
@@ -71,7 +71,7 @@ class GateResult:
     failure: str = ""  # what kept the judge from judging
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> GateOutcome:
         """What it came to."""
         found = self.gate.outcome(self.standing)
         return "not_judged" if found == "undecided" and self.failure else found
@@ -96,8 +96,8 @@ class GateResult:
         """Pairs that were judged and not needed: they were under way when it was decided, or stood in the store."""
         return self.judged - self.standing.pairs if self.outcome in ("not_worse", "worse") else 0
 
-    def facts(self) -> dict[str, Any]:
-        """The result as plain data."""
+    def plain(self) -> dict[str, object]:
+        """The result as JSON has it."""
         rate = self.standing.rate
         implied = None if rate.least is None or rate.most is None else [1 - rate.most, 1 - rate.least]
         return {

@@ -1,0 +1,256 @@
+"""Heads by what they were trained on, each measured on all sets of pairs at once.
+
+    python benchmarks/heads.py STATES DATA --made made.jsonl
+    python benchmarks/heads.py STATES DATA --made made.jsonl --npz DATA/states-qwen2.5-coder-1.5b.npz
+
+STATES is the folder of benchmarks/states.py, DATA that of the labelled pairs. Pairs whose responses have no states
+yet are left out, and every figure says how many pairs it is of. With --npz, responses without a state of ours take
+the one of another build of llama.cpp: its layer 22 brought through the model's final norm (cosine .9997 with ours).
+A set that took part in training is cross-validated over whole instructions, the others are judged by a head fitted
+to all of the training sets. LLMBar's natural pairs and Auto-J are never trained on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import mmap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from evenhand.engines import cut, gguf
+from evenhand.engines.catalog import locate
+from evenhand.engines.llama import LlamaEngine
+from evenhand.heads.fitting import Array, Components, Fit, Labels, choose_penalty, fit, folds, tie_model
+from evenhand.heads.learning import davidson_rows
+from evenhand.heads.reading import Reading
+from evenhand.heads.training import Source, Table
+from evenhand.heads.vectors import content_key
+from evenhand.pairs import Pair
+from evenhand.store.vectors import FileVectors
+from states import reader_name
+
+LICENCES = {"pandalm": "Apache-2.0", "adversarial": "MIT", "evalbias": "BSD-3-Clause", "made": "evenhand's own"}
+SIDES = {"A": "1", "B": "2", "tie": "tie", "1": "1", "2": "2"}
+SETS = ("pandalm", "adversarial", "natural", "autoj", "evalbias", "crowdrag", "made", "sample")
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """What a head is trained on, and how."""
+
+    weights: Mapping[str, float]
+    by_source: bool = False
+    length: float | None = None  # at use; None: as fitted
+    penalty: float | None = None  # None: chosen by cross-validation
+    dimension: str = "overall"
+    components: int = 128
+
+    @property
+    def name(self) -> str:
+        """Short enough for a row."""
+        sets = "+".join(f"{name}*{weight:g}" if weight != 1 else name for name, weight in self.weights.items())
+        taste = "as fitted" if self.length is None else f"{self.length:g}"
+        return f"{sets}, length {taste}{' by set' if self.by_source else ''}"
+
+
+def rows_of(file: Path) -> list[dict[str, object]]:
+    """The objects of a file of lines."""
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines() if line.strip()]
+
+
+def pair_of(row: Mapping[str, object]) -> Pair:
+    """A labelled pair; a set that has one label has it on overall."""
+    given = row.get("labels") or {"overall": row.get("label")}
+    assert isinstance(given, dict)
+    labels = {name: SIDES[label] for name, label in given.items() if label in SIDES}
+    if isinstance(dims := row.get("dims"), dict) and (topical := dims.get("correctness_topical", {}).get("label")):
+        labels["correctness"] = SIDES[topical]
+    texts = [str(row[name]) for name in ("instruction", "output_1", "output_2")]
+    return Pair(*texts, labels=labels, metadata={"subset": row.get("subset", "")})  # type: ignore[arg-type]
+
+
+def load_sets(data: Path, sample: Path, made: Path | None) -> dict[str, list[Pair]]:
+    """All pairs, by set."""
+    llmbar = [pair_of(row) for row in rows_of(data / "llmbar.jsonl")]
+    found = {
+        "pandalm": [pair_of(row) for row in rows_of(data / "pandalm.jsonl")],
+        "adversarial": [p for p in llmbar if p.metadata["subset"] != "Natural"],
+        "natural": [p for p in llmbar if p.metadata["subset"] == "Natural"],
+        "autoj": [pair_of(row) for row in rows_of(data / "autoj-dev.jsonl")],
+        "evalbias": [pair_of(row) for row in rows_of(data / "evalbias.jsonl")],
+        "crowdrag": [pair_of(row) for row in rows_of(data / "crowdrag25-dev.jsonl")],
+        "sample": [pair_of(row) for row in rows_of(sample)],
+        "made": [pair_of(row) for row in rows_of(made)] if made else [],
+    }
+    return {name: [p for p in pairs if p.labels] for name, pairs in found.items()}
+
+
+def final_norm(path: Path) -> Array:
+    """The weights of a model's last norm."""
+    header = gguf.read_header(path)
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        layout = cut._read(gguf.Cursor(data, path), f"{header.architecture}.block_count".encode(), 1)
+        entry = next(tensor for tensor in layout.tensors if tensor.name == b"output_norm.weight")
+        width = int.from_bytes(entry.shape[4:12], "little")
+        return np.frombuffer(data, np.float32, width, layout.data + entry.offset).astype(float)
+
+
+def load_states(pairs: Sequence[Pair], kept: FileVectors, npz: Path | None, model: Path) -> tuple[Table, int]:
+    """The states that there are, and how many of them are those of the other build."""
+    keys = list({content_key(p.instruction, text): None for p in pairs for text in (p.output_1, p.output_2)})
+    own = {key: vector.astype(float) for key, vector in kept.get(keys).items()}
+    other: dict[str, Array] = {}
+    if npz is not None:
+        stored, norm = np.load(npz), final_norm(model)
+        raw = stored["layer22"].astype(float)
+        ready = raw / np.sqrt((raw**2).mean(axis=1, keepdims=True) + 1e-6) * norm
+        by_key = {str(key): row for key, row in zip(stored["key"], ready, strict=True)}
+        other = {key: by_key[key[:20]] for key in keys if key not in own and key[:20] in by_key}
+    found = {**own, **other}
+    return Table(np.array(list(found.values())), {key: row for row, key in enumerate(found)}), len(other)
+
+
+def known(pairs: Sequence[Pair], table: Table) -> list[Pair]:
+    """The pairs whose two responses have states."""
+    return [p for p in pairs if all(content_key(p.instruction, t) in table.rows for t in (p.output_1, p.output_2))]
+
+
+class Bench:
+    """All sets with their states, as components."""
+
+    def __init__(self, sets: Mapping[str, list[Pair]], table: Table, components: int) -> None:
+        self.sets = {name: known(pairs, table) for name, pairs in sets.items()}
+        self.raw = table
+        self.axes = Components.of(table.states, components)
+        self.table = self.axes.project(table.states)
+
+    def labels(self, weights: Mapping[str, float], dimension: str) -> Labels:
+        """The labels of some sets."""
+        chosen = [Source(name, self.sets[name], LICENCES.get(name, ""), w) for name, w in weights.items()]
+        return self.raw.labels(chosen, dimension)
+
+    def fitted(self, mixture: Mixture, labels: Labels) -> Fit:
+        """A fit to labels, with the taste for length that the mixture asks for."""
+        unit = self.axes.unit
+        penalty = mixture.penalty or choose_penalty(
+            self.table, labels, by_source=mixture.by_source, unit=unit, count=4
+        )
+        found = fit(self.table, labels, penalty, by_source=mixture.by_source, unit=unit)
+        taste = found.features if mixture.length is None else np.array([mixture.length])
+        return Fit(found.state, taste, penalty, found.beta)
+
+    def gaps(self, mixture: Mixture, count: int = 10) -> tuple[dict[str, tuple[Array, Labels]], Fit]:
+        """Held-out gaps of every set, and the fit to all of the training sets."""
+        training = self.labels(mixture.weights, mixture.dimension)
+        held = np.zeros(len(training))
+        fold = folds(training.clusters, count)
+        for k in range(count):
+            found = self.fitted(mixture, training.take(fold != k))
+            held[fold == k] = found.gaps(self.table, training.take(fold == k))
+        whole = self.fitted(mixture, training)
+        out = {}
+        for number, name in enumerate(mixture.weights):
+            rows = training.source == number
+            out[name] = held[rows], training.take(rows)
+        for name in self.sets:
+            if name not in out and len(labels := self.labels({name: 1.0}, mixture.dimension)):
+                out[name] = whole.gaps(self.table, labels), labels
+        return out, whole
+
+
+def share(gaps: Array, labels: Labels) -> str:
+    """Right on decided pairs, and how many those are."""
+    decided = labels.truth != 0.5
+    if not decided.any():
+        return "-"
+    right = np.sign(gaps[decided]) == np.sign(labels.truth[decided] - 0.5)
+    return f"{right.mean():.3f} ({decided.sum()})"
+
+
+def three_way(found: Mapping[str, tuple[Array, Labels]], trained: Sequence[str], name: str) -> str:
+    """Right on all pairs with the ties of the training sets, as those of the set would not be known."""
+    gaps = np.concatenate([found[each][0] for each in trained])
+    labels = np.concatenate([found[each][1].truth for each in trained])
+    weight = np.concatenate([found[each][1].weight for each in trained])
+    slope, tie = tie_model(gaps, labels, weight)
+    p = davidson_rows(found[name][0], slope, tie)
+    truth = np.select([found[name][1].truth == 1, found[name][1].truth == 0], [0, 1], 2)
+    return f"{(p.argmax(axis=1) == truth).mean():.3f}"
+
+
+def longer(bench: Bench, dimension: str) -> dict[str, str]:
+    """What taking the longer output has."""
+    every = {name: bench.labels({name: 1.0}, dimension) for name in bench.sets}
+    return {name: share(labels.features[:, 0], labels) for name, labels in every.items() if len(labels)}
+
+
+def show(name: str, columns: Mapping[str, str]) -> None:
+    """One row."""
+    print(f"{name:<64}" + "".join(f"{columns.get(each, ''):>14}" for each in SETS), flush=True)
+
+
+def options() -> argparse.Namespace:
+    """What the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("states", type=Path)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--made", type=Path)
+    parser.add_argument("--npz", type=Path)
+    parser.add_argument("--sample", type=Path, default=Path("src/evenhand/data/sample.jsonl"))
+    parser.add_argument("--model", default="qwen2.5-coder-1.5b")
+    parser.add_argument("--blocks", type=int, default=23)
+    parser.add_argument("--components", type=int, default=128)
+    parser.add_argument("--dimension", default="overall")
+    return parser.parse_args()
+
+
+def open_bench(wanted: argparse.Namespace) -> tuple[Bench, LlamaEngine]:
+    """The pairs and states that the command line names."""
+    model = locate(wanted.model)
+    engine = LlamaEngine(model)
+    kept = FileVectors(wanted.states / "states.sqlite", reader_name(engine, wanted.blocks, Reading()))
+    sets = load_sets(wanted.data, wanted.sample, wanted.made)
+    every = [pair for pairs in sets.values() for pair in pairs]
+    table, borrowed = load_states(every, kept, wanted.npz, model.path)
+    print(f"{len(table.rows):,} responses with states, {borrowed:,} of them by another build")
+    return Bench(sets, table, wanted.components), engine
+
+
+def main() -> None:
+    """The table."""
+    wanted = options()
+    bench, _ = open_bench(wanted)
+    show("trained on, length at use", {name: name for name in SETS})
+    show("longer output", longer(bench, wanted.dimension))
+    if wanted.dimension != "overall":
+        mixtures = [Mixture({"made": 1.0}, length=0.0, dimension=wanted.dimension)]
+    else:
+        mixtures = [
+            Mixture({"pandalm": 1.0}),
+            Mixture({"pandalm": 1.0}, length=0.0),
+            Mixture({"pandalm": 1.0, "made": 1.0}, by_source=True, length=0.0),
+            Mixture({"pandalm": 1.0, "made": 3.0}, by_source=True, length=0.0),
+            Mixture({"made": 1.0}, length=0.0),
+            Mixture({"pandalm": 1.0, "adversarial": 1.0}, length=0.0),
+            Mixture({"pandalm": 1.0, "adversarial": 0.5}, length=0.0),
+            Mixture({"pandalm": 1.0, "adversarial": 0.5, "made": 1.0}, length=0.0),
+            *[
+                Mixture({"pandalm": 1.0, "adversarial": w, "made": 1.0}, by_source=True, length=taste)
+                for w in (0.5, 1.0)
+                for taste in (0.0, 0.3, 0.6)
+            ],
+        ]
+    for mixture in mixtures:
+        found, whole = bench.gaps(mixture)
+        show(f"{mixture.name} (penalty {whole.penalty:g})", {name: share(*each) for name, each in found.items()})
+        if "autoj" in found:
+            ways = {name: three_way(found, list(mixture.weights), name) for name in found}
+            show("    three-way", ways)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Heads: small judges trained on the states of a model."""

@@ -1,0 +1,67 @@
+"""One judgment as a result: per dimension the verdict, its probabilities, and what each order said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evenhand.engines.base import Usage
+from evenhand.judge import Judgment
+from evenhand.pairs import Side
+from evenhand.protocol import Order
+from evenhand.verdict import Finding, Label
+
+Shares = Mapping[Side, float]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedOrder:
+    """What one order said; sides are "1" and "2" in every place, whatever the order."""
+
+    verdict: str
+    p: Shares | None
+    mass: float | None
+    shown: Label | None
+    invalid_reason: str | None
+    raw: str
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedDimension:
+    """What one dimension came to."""
+
+    verdict: str
+    p: Shares | None
+    inconsistent: bool
+    invalid_reason: str | None
+    orders: Mapping[Order, JudgedOrder]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedPair:
+    """One pair. The fields, and their names, are those of `compare --json`."""
+
+    id: str
+    dimensions: Mapping[str, JudgedDimension]
+    notes: tuple[str, ...]
+    tokens: Usage
+    seconds: float
+
+
+def judged_pair(judgment: Judgment) -> JudgedPair:
+    """A judgment as a result."""
+    dimensions = {name: _dimension(outcome) for name, outcome in judgment.findings.items()}
+    notes = tuple(sorted(judgment.notes))
+    return JudgedPair(judgment.pair.id, dimensions, notes, judgment.usage, round(judgment.seconds, 3))
+
+
+def _dimension(outcome: Finding) -> JudgedDimension:
+    orders = {
+        order: JudgedOrder(
+            outcome.heard(order) or "invalid",
+            outcome.p_heard(order),
+            *(verdict.mass, verdict.label, verdict.invalid, verdict.raw),
+        )
+        for order, verdict in outcome.orders.items()
+    }
+    return JudgedDimension(outcome.side or "invalid", outcome.p, outcome.inconsistent, outcome.invalid, orders)

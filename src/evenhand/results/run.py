@@ -1,0 +1,127 @@
+"""What a judge comes to, with who it is and what it took: the result of `judge` and of `results`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from evenhand.columns import Block
+from evenhand.engines.base import Usage
+from evenhand.results.calibrated import calibrated as calibrate
+from evenhand.results.comparison import Comparison
+from evenhand.results.groups import Group
+from evenhand.results.human import HumanRate
+from evenhand.results.summary import Summary, summarise
+from evenhand.stats.calibration import Calibration
+from evenhand.store import JudgeRow, Records
+from evenhand.verdict import found_on
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeSummary:
+    """One judge: who it is, what its outcomes come to, what they took."""
+
+    judge: str
+    protocol: str
+    fingerprint: str
+    summary: Summary
+    tokens: Usage
+    seconds: float
+    calibrated: tuple[str, ...] | None = None  # the dimensions that were, where that was asked for
+
+    @property
+    def title(self) -> str:
+        """What to call it."""
+        return f"{self.judge} under {self.protocol}"
+
+    def plain(self) -> dict[str, object]:
+        """The judge as JSON has it."""
+        return {
+            "judge": self.judge,
+            "protocol": self.protocol,
+            "fingerprint": self.fingerprint,
+            **({} if self.calibrated is None else {"calibrated": self.calibrated}),
+            **self.summary.plain(),
+            "tokens": self.tokens,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary(JudgeSummary):
+    """One run of a judge, with what it asked and why it stopped."""
+
+    asked: int = 0
+    cost: float | None = None
+    stopped: str = ""
+
+    def plain(self) -> dict[str, object]:
+        """The run as JSON has it."""
+        more = {"asked": self.asked, "cost": self.cost, "stopped": self.stopped}
+        return {**JudgeSummary.plain(self), **more}
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """The same outcomes in groups, beside others, or beside what people said."""
+
+    by: str = ""
+    groups: Sequence[Group] = ()
+    against: Sequence[Comparison] = ()
+    between: Sequence[Comparison] = ()
+    human: Mapping[str, HumanRate] | None = None
+
+    def plain(self) -> dict[str, object]:
+        """What there is of them as JSON has it."""
+        found: dict[str, object] = {}
+        if self.by:
+            found["by"] = {"field": self.by, "groups": self.groups}
+        if self.against:
+            found["against"] = self.against
+        if self.between:
+            found["between"] = self.between
+        if self.human is not None:
+            found["human"] = self.human
+        return found
+
+
+def calibrations_of(store: Records, judge: JudgeRow) -> dict[str, Calibration]:
+    """What brings each dimension of a judge into line with people, where that was fitted."""
+    return {name: Calibration.of(facts) for name, facts in store.calibrations.of(judge.id).items()}
+
+
+def blocks_of_judge(
+    store: Records, judge: JudgeRow, *, calibrated: bool = False, metadata: bool = False
+) -> Iterator[Block]:
+    """The outcomes of a judge, calibrated where that is asked for, with the candidate on one side throughout."""
+    found = store.blocks(judge, metadata=metadata)
+    return in_roles(calibrate(found, calibrations_of(store, judge)) if calibrated else found)
+
+
+def in_roles(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Blocks with the candidate on the side on which it stands in the first pair that has roles."""
+    side: str | None = None
+    for block in blocks:
+        each = block.candidate.text()
+        given = each[each != ""]
+        side = side or (str(given[0]) if len(given) else None)
+        turn = (each != "") & (each != (side or ""))
+        if not turn.any():
+            yield block
+            continue
+        yield block.take(np.flatnonzero(~turn))
+        yield block.take(np.flatnonzero(turn)).turned()
+
+
+def judge_summary(store: Records, judge: JudgeRow, *, calibrated: bool = False) -> JudgeSummary:
+    """What is kept of one judge, counted."""
+    found = summarise(blocks_of_judge(store, judge, calibrated=calibrated), found_on(judge.dimensions))
+    usage, seconds = store.usage(judge)
+    names = tuple(sorted(store.calibrations.of(judge.id))) if calibrated else None
+    return JudgeSummary(
+        *(judge.model, judge.protocol, judge.fingerprint),
+        replace(found, unfinished=store.unfinished(judge)),
+        *(usage, seconds, names),
+    )

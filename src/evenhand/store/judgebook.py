@@ -1,0 +1,130 @@
+"""The judges of a database: what each has done, and how one is removed with all that is its own."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from evenhand.store.outcomes import OutcomeTable
+from evenhand.store.schema import clearly
+
+# A run that has not ended after so long was killed.
+_LONGEST_RUN = 86_400.0
+_OF_JUDGE = "(SELECT id FROM hearings WHERE judge = ?)"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeEntry:
+    """One judge, and what it has done here."""
+
+    id: int
+    model: str
+    protocol: str
+    fingerprint: str
+    pairs: int
+    invalid: int  # pairs with a verdict that is missing
+    first: float  # when it was entered
+    last: float | None  # when its last run ended
+
+    def facts(self) -> dict[str, Any]:
+        """The entry as plain data."""
+        names = ("model", "protocol", "fingerprint", "pairs", "invalid", "first", "last")
+        return {name: getattr(self, name) for name in names}
+
+
+class JudgeBook:
+    """The judges of one store: `store.judge_book`.
+
+    >>> from evenhand.store import Store
+    >>> with Store(":memory:") as store:
+    ...     store.judge_book.entries()
+    []
+    """
+
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        writing: Callable[[], AbstractContextManager[None]],
+        path: str,
+        outcomes: OutcomeTable,
+    ) -> None:
+        self._db, self._writing, self._path, self._outcomes = db, writing, path, outcomes
+
+    def entries(self) -> list[JudgeEntry]:
+        """Every judge, the newest last."""
+        with clearly(self._path):
+            rows = self._db.execute(
+                "SELECT id, model, protocol, fingerprint,"
+                " (SELECT count(DISTINCT pair) FROM docket WHERE judge = j.id),"
+                " (SELECT count(DISTINCT pair) FROM outcomes WHERE judge = j.id AND p_1 IS NULL),"
+                " created, (SELECT max(ended) FROM runs r WHERE r.judge = j.id) FROM judges j ORDER BY id"
+            ).fetchall()
+        return [JudgeEntry(*row) for row in rows]
+
+    def find(self, fingerprint: str) -> int | None:
+        """The number of a judge that is there."""
+        with clearly(self._path):
+            row = self._db.execute("SELECT id FROM judges WHERE fingerprint = ?", (fingerprint,)).fetchone()
+        return None if row is None else int(row[0])
+
+    def last_pair(self) -> int:
+        """The number of the newest pair."""
+        with clearly(self._path):
+            return int(self._db.execute("SELECT coalesce(max(id), 0) FROM pairs").fetchone()[0])
+
+    def remove(self, judge: int) -> None:
+        """Remove a judge and all that is its own, in one transaction; pairs and people's labels stay."""
+        with self._writing():
+            self._remove(judge)
+
+    def forget_silent(self, judge: int, run: int, last_pair: int) -> bool:
+        """Remove a judge that has never answered, and the pairs after `last_pair` that nobody else knows.
+
+        Not while another run of the same judge is under way.
+        """
+        with self._writing():
+            if self._has_answered(judge) or self._runs_elsewhere(judge, run):
+                return False
+            self._remove_pairs(judge, last_pair)
+            self._remove(judge)
+        return True
+
+    def _has_answered(self, judge: int) -> bool:
+        found = "SELECT 1 FROM hearings h JOIN answers a ON a.hearing = h.id WHERE h.judge = ? LIMIT 1"
+        return self._db.execute(found, (judge,)).fetchone() is not None
+
+    def _runs_elsewhere(self, judge: int, run: int) -> bool:
+        since = time.time() - _LONGEST_RUN
+        others = "SELECT 1 FROM runs WHERE judge = ? AND id != ? AND ended IS NULL AND started > ? LIMIT 1"
+        return self._db.execute(others, (judge, run, since)).fetchone() is not None
+
+    def _remove(self, judge: int) -> None:
+        shared = self._db.execute(
+            "SELECT DISTINCT own.pair FROM docket own JOIN docket other ON other.pair = own.pair"
+            " WHERE own.judge = ? AND other.judge != own.judge",
+            (judge,),
+        ).fetchall()
+        for table in ("claims", "answers", "verdicts", "failures"):
+            self._db.execute(f"DELETE FROM {table} WHERE hearing IN {_OF_JUDGE}", (judge,))
+        for table in ("docket", "hearings", "outcomes", "runs", "finished", "calibrations"):
+            self._db.execute(f"DELETE FROM {table} WHERE judge = ?", (judge,))
+        self._db.execute("DELETE FROM judges WHERE id = ?", (judge,))
+        # Whether judges differ on a pair is written beside the outcomes of the others.
+        self._outcomes.mark_splits([pair for (pair,) in shared])
+
+    def _remove_pairs(self, judge: int, last_pair: int) -> None:
+        """Pairs that came with this judge alone; the docket lets go of them first."""
+        alone = (
+            "SELECT p.id FROM pairs p JOIN docket d ON d.pair = p.id WHERE d.judge = ? AND p.id > ?"
+            " AND NOT EXISTS (SELECT 1 FROM docket o WHERE o.pair = p.id AND o.judge != d.judge)"
+            " AND NOT EXISTS (SELECT 1 FROM labels l WHERE l.pair = p.key)"
+            " AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.pair = p.key)"
+        )
+        gone = sorted({(number,) for (number,) in self._db.execute(alone, (judge, last_pair))})
+        self._db.execute("DELETE FROM docket WHERE judge = ? AND pair > ?", (judge, last_pair))
+        for table, column in (("pair_columns", "pair"), ("known", "pair"), ("facets", "pair"), ("pairs", "id")):
+            self._db.executemany(f"DELETE FROM {table} WHERE {column} = ?", gone)

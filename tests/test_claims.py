@@ -1,0 +1,94 @@
+"""Runs beside each other: no verdict is lost by reading again, and nobody waits in silence or for ever."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from evenhand import runner
+from evenhand.api import Judge
+from evenhand.engines.base import Answer
+from evenhand.engines.scripted import ScriptedEngine
+from evenhand.pairs import Pair
+from evenhand.protocol import Protocol
+from evenhand.store import Store, database
+from evenhand.store.rows import verdict_row
+from evenhand.verdict import Verdict, read_answer
+
+PAIRS = [Pair(f"Question {n}?", "yes", "no", id=str(n)) for n in range(2)]
+FAR = "another-machine 17 5.5"
+
+
+def judge_all(db: Path) -> None:
+    with Judge(ScriptedEngine(lambda _: "A"), "chained", db=db) as judge:
+        list(judge.judge(PAIRS))
+
+
+def test_a_verdict_that_comes_while_others_are_read_again_is_kept(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run adds its answer after the answers were read and before the verdicts are written, if it can."""
+    judge_all(db)
+    asks = [ask.dimensions for ask in Protocol.load("chained").asks]
+    last = len(asks) - 1
+    with closing(sqlite3.connect(db)) as base, base:
+        base.execute("DELETE FROM answers WHERE ask = ?", (last,))
+        base.execute("DELETE FROM verdicts WHERE dimension = ?", (asks[last][0],))
+    late: list[int] = []
+    with Store(db) as store, Store(db) as run:
+        run._db.execute("PRAGMA busy_timeout = 50")
+
+        def slow(hearing: int, verdict: Verdict) -> tuple[object, ...]:
+            if not late:
+                late.append(hearing)
+                answer = Answer("A")
+                try:
+                    run.record(hearing, last, answer, read_answer(answer, asks[last], ("q", "x", "y")))
+                except Exception:  # it has to wait, as it should
+                    late.append(-1)
+            return verdict_row(hearing, verdict)
+
+        monkeypatch.setattr(database, "verdict_row", slow)
+        store.reread(store.judges()[0], asks)
+    with closing(sqlite3.connect(db)) as base:
+        answers = base.execute("SELECT count(*) FROM answers").fetchone()
+        verdicts = base.execute("SELECT count(*) FROM verdicts").fetchone()
+    assert answers == verdicts
+
+
+def claim_all(db: Path, since: float) -> None:
+    with closing(sqlite3.connect(db)) as base, base:
+        base.execute("DELETE FROM answers")
+        base.execute("DELETE FROM verdicts")
+        base.execute("INSERT OR REPLACE INTO claims SELECT id, ?, ? FROM hearings", (FAR, since))
+
+
+def test_a_claim_from_the_future_counts_for_nothing(db: Path) -> None:
+    judge_all(db)
+    claim_all(db, time.time() + 1e6)
+    began = time.monotonic()
+    judge_all(db)
+    assert time.monotonic() - began < 20
+
+
+def test_who_is_waited_for_is_said(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judge_all(db)
+    claim_all(db, time.time())
+    monkeypatch.setattr(runner, "_FIRST_TELL_SECONDS", 0.0)
+    said: list[str] = []
+
+    def hear(text: str) -> None:
+        said.append(text)
+        with closing(sqlite3.connect(db)) as base, base:
+            base.execute("DELETE FROM claims")  # the other is done
+
+    with (
+        Judge(ScriptedEngine(lambda _: "A"), "chained", db=db) as judge,
+        judge.run(PAIRS, on_wait=hear) as judgments,
+    ):
+        assert len(list(judgments)) == len(PAIRS)
+    assert said[0].startswith("waiting for process 17 on another-machine: ")

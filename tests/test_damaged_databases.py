@@ -1,0 +1,102 @@
+"""Bytes that were changed, files that break off: a sentence, an exit code, and never a traceback."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from command import evenhand_any
+from evenhand.api import Judge
+from evenhand.engines.scripted import ScriptedEngine
+from evenhand.pairs import Pair
+from evenhand.store import Store
+from evenhand.store.damage import damage_in
+
+COMMANDS = (
+    "results", "results --by topic", "results --human", "rank", "card", "gate", "labels", "suggest", "judges",
+    "report --out {}/r.html", "export verdicts --out {}/v.jsonl", "export judgments --out {}/j.jsonl", "reread",
+)  # fmt: skip
+DAMAGES = 24
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A real database of some pages, in one file."""
+    db = tmp_path_factory.mktemp("whole") / "a.db"
+    pairs = [
+        Pair(
+            f"Question {n}?",
+            "yes " * n,
+            "no " * (40 - n),
+            str(n),
+            "a",
+            "b",
+            {"overall": "1"},
+            {"topic": str(n % 3)},
+        )
+        for n in range(40)
+    ]
+    for name in ("one", "two"):
+        with Judge(
+            ScriptedEngine(lambda _: {"A": 0.6, "B": 0.3, "tie": 0.1}, name=name), "overall", db=db
+        ) as judge:
+            list(judge.judge(pairs))
+    with closing(sqlite3.connect(db)) as base:
+        base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        base.execute("PRAGMA journal_mode = DELETE")
+    return db.read_bytes()
+
+
+def damaged(whole: bytes, seed: int) -> bytes:
+    """The file with some of its bytes changed, a stretch of it overwritten, or its end missing."""
+    rng = random.Random(seed)
+    data, kind = bytearray(whole), seed % 4
+    if kind == 0:
+        return bytes(data[: rng.randrange(100, len(data))])
+    if kind == 1:
+        start = rng.randrange(100, len(data) - 600)
+        data[start : start + 512] = rng.randbytes(512)
+        return bytes(data)
+    for _ in range(1 if kind == 2 else 60):
+        data[rng.randrange(100, len(data))] ^= 1 << rng.randrange(8)
+    return bytes(data)
+
+
+@pytest.mark.parametrize("seed", [*range(DAMAGES), 46])
+def test_no_command_ends_in_a_traceback_on_a_damaged_file(whole: bytes, seed: int, tmp_path: Path) -> None:
+    db = tmp_path / "a.db"
+    for command in COMMANDS:
+        db.write_bytes(damaged(whole, seed))
+        for log in tmp_path.glob("a.db-*"):
+            log.unlink()
+        done = evenhand_any(*command.format(tmp_path).split(), "--db", db)
+        assert "Traceback" not in done.stderr + done.stdout, (command, done.stderr)
+        assert done.returncode in (0, 1, 2, 3, 4)
+        assert done.stdout.strip() or done.stderr.strip()
+
+
+def test_a_whole_file_has_no_damage_and_text_that_is_no_json_is_found(whole: bytes, tmp_path: Path) -> None:
+    db = tmp_path / "a.db"
+    db.write_bytes(whole)
+    with closing(sqlite3.connect(db)) as base:
+        assert damage_in(base) == ""
+        base.execute("UPDATE pairs SET labels = '{' WHERE id = 7")
+        base.commit()
+        assert "labels of the table pairs" in damage_in(base)
+        base.execute("UPDATE pairs SET labels = '{}', instruction = 'Other?' WHERE id = 7")
+        assert "the texts of pair 7" in damage_in(base)
+        base.rollback()
+    done = evenhand_any("results", "--db", db)
+    assert done.returncode == 1
+    assert "is damaged" in done.stderr
+
+
+def test_a_fault_of_the_program_is_not_called_damage(whole: bytes, tmp_path: Path) -> None:
+    db = tmp_path / "a.db"
+    db.write_bytes(whole)
+    with pytest.raises(ZeroDivisionError), Store(db):
+        1 / 0  # noqa: B018

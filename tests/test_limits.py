@@ -1,0 +1,175 @@
+"""What one connection can make the client hold: not more than a little beyond the largest body that is taken."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from bare_server import CHUNKED, Peer
+from evenhand.engines.http import JsonClient
+from evenhand.errors import EngineError
+from evenhand.files import find_tables, read_rows, reading
+
+# Run in a process of its own, whose peak memory is its own.
+CLIENT = """
+import asyncio, resource, sys
+from evenhand.engines.http import JsonClient
+from evenhand.errors import EngineError
+from evenhand.files import find_tables, read_rows, reading
+
+async def main(url):
+    client = JsonClient(url, who="x", timeout=60)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    try:
+        await client.post("/ask", {})
+        reason = "none"
+    except EngineError as error:
+        reason = error.reason
+    await client.close()
+    print(reason, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+
+asyncio.run(main(sys.argv[1]))
+"""
+MEGABYTE = 2**20
+
+
+def gzip_bomb(size: int) -> bytes:
+    packer = zlib.compressobj(9, wbits=31)
+    packed = b"".join([packer.compress(b" " * MEGABYTE) for _ in range(size // MEGABYTE)]) + packer.flush()
+    return b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%b" % (len(packed), packed)
+
+
+FLOODS: dict[str, tuple[bytes, bytes]] = {  # what comes first, and what comes then for as long as it is taken
+    "headers": (b"HTTP/1.1 200 OK\r\n", b"a:b\r\n" * 20_000),
+    "one header": (b"HTTP/1.1 200 OK\r\nX: ", b"x" * 100_000),
+    "status line": (b"HTTP/1.1 200 ", b"x" * 100_000),
+    "trailers": (CHUNKED + b"2\r\n{}\r\n0\r\n", b"a:b\r\n" * 20_000),
+    "one trailer": (CHUNKED + b"2\r\n{}\r\n0\r\nX: ", b"x" * 100_000),
+    "chunk extension": (CHUNKED + b"2;", b"x" * 100_000),
+    "small chunks": (CHUNKED, b"1\r\n \r\n" * 20_000),
+    "continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 5_000),
+    "body": (b"HTTP/1.1 200 OK\r\n\r\n", b" " * 100_000),
+    "gzip": (gzip_bomb(1000 * MEGABYTE), b""),
+}
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+def test_a_flood_is_a_failure_and_takes_little_memory(kind: str) -> None:
+    first, then = FLOODS[kind]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(first)
+            # Of a byte in each chunk the parser makes hard work.
+            size = (10 if kind == "small chunks" else 400) * MEGABYTE
+            for _ in range(size // len(then) if then else 0):
+                writer.write(then)
+                await writer.drain()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    async def run() -> tuple[str, int]:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        client = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", CLIENT, url, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        out, said = await client.communicate()
+        server.close()
+        assert client.returncode == 0, said.decode()
+        reason, grown = out.decode().split()
+        return reason, int(grown)
+
+    reason, grown = asyncio.run(run())
+    assert reason in ("bad_response", "connection")
+    assert grown < 300, f"{grown} MB"
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (b"101 Switching Protocols", "bad_response"),
+        (b"204 No Content", "bad_response"),
+        (b"206 Partial", "bad_response"),
+        (b"299 Well", "bad_response"),
+        (b"304 Not Modified", "no_such_route"),
+        (b"600 Odd", "bad_response"),
+        (b"999 Odder", "bad_response"),
+    ],
+)
+def test_an_odd_status_is_a_failure_that_says_so(status: bytes, reason: str) -> None:
+    upgrade = b"Upgrade: websocket\r\nConnection: Upgrade\r\n" if status.startswith(b"101") else b""
+    script = b"HTTP/1.1 %b\r\n%bContent-Length: 0\r\n\r\n" % (status, upgrade)
+
+    async def run() -> EngineError:
+        async with Peer([script]) as peer:
+            client = JsonClient(f"http://127.0.0.1:{peer.port}/v1", who="x", timeout=2)
+            try:
+                reply = await client.post("/ask", {})
+                return client.fault(reply)
+            except EngineError as error:
+                return error
+            finally:
+                await client.close()
+
+    error = asyncio.run(run())
+    assert error.reason == reason
+    assert status[:3].decode() in error.message
+
+
+READER = """
+import resource, sys
+from evenhand.errors import InputError
+from evenhand.pairs import read_pairs
+
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    for pair in read_pairs(sys.argv[1]):
+        pass
+    said = "nothing"
+except InputError as error:
+    said = str(error)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024, said)
+"""
+
+
+@pytest.mark.parametrize("kind", ["jsonl.gz", "csv.gz", "jsonl.zst"])
+def test_a_packed_line_of_a_gigabyte_is_a_fault_and_takes_little_memory(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / f"pairs.{kind}"
+    first = b"instruction,output_1,output_2\n" if kind.startswith("csv") else b'{"instruction": "'
+    packer = zstandard.ZstdCompressor().compressobj() if kind.endswith("zst") else zlib.compressobj(wbits=31)
+    block = b"x" * MEGABYTE
+    with file.open("wb") as out:
+        out.write(packer.compress(first))
+        for _ in range(1024):
+            out.write(packer.compress(block))
+        out.write(packer.flush())
+    assert file.stat().st_size < 2 * MEGABYTE
+    done = subprocess.run([sys.executable, "-c", READER, str(file)], capture_output=True, text=True, check=True)
+    grown, _, said = done.stdout.partition(" ")
+    assert "longer than 64 MB" in said
+    assert int(grown) < 500
+
+
+def test_rows_behind_a_line_that_is_too_long_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MOST_LINE", 100)
+    row = b'{"instruction": "a", "output_1": "b", "output_2": "c"}\n'
+    file = tmp_path / "pairs.jsonl"
+    file.write_bytes(row + b"x" * 350 + b"\n" + row + b" " * 99 + b"\n" + row)
+    [table] = find_tables(file)
+    found = list(read_rows(table))
+    assert [(number, isinstance(row, dict)) for number, row in found] == [
+        (1, True),
+        (2, False),
+        (3, True),
+        (5, True),
+    ]

@@ -1,0 +1,89 @@
+"""Input that is no plain file, text that steers a terminal: a clear sentence, or the right answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from command import evenhand, evenhand_any
+from evenhand import console
+from evenhand.cli.running import _note
+from evenhand.errors import InputError
+from evenhand.pairs import Pair, check_pairs
+
+ROW = json.dumps({"instruction": "q", "output_1": "x", "output_2": "y"}) + "\n"
+NOBODY = "http://127.0.0.1:9/v1#m"
+
+
+def test_a_pipe_is_read_once_and_used_as_often_as_needed(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_text(ROW))
+    writer.start()
+    done = evenhand("judge", pipe, "--judge", NOBODY, "--dry-run")
+    writer.join()
+    assert "1 pair: " in done.stdout
+
+
+def test_a_link_to_nothing_says_where_it_leads(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").symlink_to("gone.jsonl")
+    done = evenhand("judge", tmp_path / "a.jsonl", "--judge", NOBODY, code=2)
+    assert "is a link to gone.jsonl, where nothing is" in done.stderr
+
+
+def test_a_device_is_refused() -> None:
+    assert "neither a file nor a folder" in evenhand("judge", "/dev/null", "--judge", NOBODY, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("state.json", "{"),
+        ("state.json", "[]"),
+        ("state.json", '{"_data_files": [{}]}'),
+        ("state.json", '{"_data_files": 7}'),
+        ("state.json", '{"_data_files": [{"filename": "gone.arrow"}]}'),
+        ("dataset_dict.json", "nonsense"),
+        ("dataset_dict.json", '{"splits": "train"}'),
+        ("dataset_dict.json", '{"splits": ["gone"]}'),
+        ("dataset_dict.json", "{}"),
+    ],
+)
+def test_a_malformed_folder_of_a_data_set_is_explained(tmp_path: Path, name: str, content: str) -> None:
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    (folder / name).write_text(content)
+    with pytest.raises(InputError, match="saved"):
+        check_pairs(folder)
+
+
+def test_a_surrogate_in_a_label_is_a_fault_of_its_row(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text(ROW.replace("}", ', "labels": {"\\ud800": "1"}}'))
+    done = evenhand("judge", file, "--judge", NOBODY, "--db", tmp_path / "a.db", code=2)
+    assert "a.jsonl:1: field 'labels' holds a lone surrogate" in done.stderr
+    with pytest.raises(InputError, match="surrogate"):
+        Pair("q", "x", "y", labels={"\ud800": "1"})
+
+
+def test_a_servers_notice_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    _note("\x1b]0;owned\x07 [red]hi[/]")
+    console.out.print(console.plain_table("\x1b[2Jtitle"))
+    with console.watching(1) as watch:
+        watch.say("\x1b[31m[bold]red \ud800")
+    said = "".join(capsys.readouterr())
+    assert "\x1b" not in said
+    assert "␛]0;owned␇ [red]hi[/]" in said
+    assert "[bold]red" in said
+
+
+@pytest.mark.parametrize("pairs", [1, 1234])
+def test_counts_are_grammatical_and_have_separators(tmp_path: Path, pairs: int) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text("".join(ROW.replace('"q"', f'"q{n}"') for n in range(pairs)))
+    said = evenhand_any("judge", file, "--judge", NOBODY, "--dry-run").stdout
+    assert ("1 pair: " if pairs == 1 else "1,234 pairs: ") in said

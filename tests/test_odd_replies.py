@@ -1,0 +1,329 @@
+"""Whatever a server sends is an answer that can be read and stored, or an EngineError; never anything else."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from conftest import LoopThread
+from evenhand import Judge, Pair
+from evenhand.engines import open_engine
+from evenhand.engines.base import Answer, Engine, Sampling, Token
+from evenhand.engines.endpoint import EndpointSettings
+from evenhand.engines.http import Said, _retry_after
+from evenhand.errors import EngineError
+from evenhand.markup import Span, Turn
+from evenhand.pace import Limits
+from evenhand.protocol import Prompt
+from evenhand.store.rows import answer_from, answer_row
+from evenhand.verdict import read_answer
+from misbehaving_server import Body, Server
+
+PROMPT = Prompt((Turn("user", (Span("Which? ", True), Span("x", False))),))
+USAGE = {"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 4}}
+TOP = [{"token": "A", "logprob": -0.1}, {"token": "B", "logprob": -2.5}]
+CHAT = {
+    "choices": [
+        {
+            "finish_reason": "stop",
+            "message": {"role": "assistant", "content": "A"},
+            "logprobs": {"content": [{"token": "A", "bytes": [65], "logprob": -0.1, "top_logprobs": TOP}]},
+        }
+    ],
+    "usage": USAGE,
+}
+TEXT = {
+    "choices": [
+        {
+            "finish_reason": "stop",
+            "text": "A",
+            "logprobs": {"tokens": ["A"], "token_logprobs": [-0.1], "top_logprobs": [{"A": -0.1, "B": -2.5}]},
+        }
+    ],
+    "usage": USAGE,
+}
+LLAMA = {
+    "content": "A",
+    "stop_type": "limit",
+    "completion_probabilities": [{"token": "A", "logprob": -0.1, "top_logprobs": TOP}],
+    "timings": {"prompt_n": 5, "cache_n": 4, "predicted_n": 1},
+}
+PROPS = {"chat_template": "<|x|>", "bos_token": "<s>", "eos_token": "</s>"} | {
+    "default_generation_settings": {"n_ctx": 4096}
+}
+# What a judge of this kind is called, and a valid reply of each route that it asks.
+KINDS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "chat": ("{url}/v1#m", {}, {"/v1/chat/completions": CHAT}),
+    "samples": ("anthropic@{url}/v1#m", {"samples": 3}, {"/v1/chat/completions": CHAT}),
+    "completions": ("{url}/v1#m", {"mode": "completions"}, {"/v1/completions": TEXT}),
+    "vllm": (
+        "vllm@{url}/v1#m",
+        {"mode": "completions"},
+        {"/tokenize": {"tokens": [1, 2], "count": 2}, "/detokenize": {"prompt": "?"}, "/v1/completions": TEXT},
+    ),
+    "llama-server": (
+        "llama-server@{url}/v1#m",
+        {},
+        {"/props": PROPS, "/tokenize": {"tokens": [7]}, "/apply-template": {"prompt": "?"}, "/completion": LLAMA},
+    ),
+}
+ERRORS: list[Any] = [
+    {"error": {"message": "no logprobs", "type": "x", "code": "y", "param": "logprobs"}},
+    {"error": {"message": "top_logprobs must be at most 5", "code": 400, "param": None}},
+    {"error": "slow down", "detail": "x"},
+    [{"error": {"message": "API key not valid", "code": 400, "status": "INVALID"}}],
+    {"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs", "type": "x"}]},
+    {"object": "error", "message": "max_tokens is too large", "code": 400},
+]
+DEEP = "[" * 990 + "]" * 990
+ODD = [
+    "",
+    "x",
+    "\ud83d",
+    "\x1b[2J",
+    0,
+    -1,
+    1,
+    710,
+    1e308,
+    -1e308,
+    2**31,
+    2**53,
+    2**63 - 1,
+    2**64 - 1,
+    2**64,
+    10**300,
+]
+RAW = ["NaN", "Infinity", "-Infinity", "1e999", "1" + "0" * 5000, DEEP, '{"a":' * 500 + "1" + "}" * 500]
+odd_value = st.one_of(
+    st.sampled_from(ODD),
+    st.sampled_from([None, True, False, [], {}, [None], [[]], [{}], {"": None}, 0.5]),
+    st.sampled_from(RAW).map(lambda text: {"$raw": text}),
+    st.text(max_size=5),
+)
+RETRY_AFTER = [
+    "1e999",
+    "-1",
+    "nan",
+    "soon",
+    "Wed, 21 Oct 99999999999 07:28:00 GMT",
+    "Mon, 01 Jan 0001 00:00:00 GMT",
+]
+RETRY_AFTER += ["9" * 5000, "Wed, 21 Oct 2015 07:28:00 +9999999999", "Wed, 21 Oct 2015 99:99:99 GMT", ",", "\x80"]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a reply, by its path."""
+    yield path
+    items: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, inner in items:
+        yield from places(inner, (*path, name))
+
+
+def changed(reply: Any, path: tuple[Any, ...], value: Any) -> Any:
+    """The reply with one place changed; `...` takes it out."""
+    if not path:
+        return None if value is ... else value
+    reply = copy.deepcopy(reply)
+    inside = reply
+    for name in path[:-1]:
+        inside = inside[name]
+    if value is ...:
+        del inside[path[-1]]
+    else:
+        inside[path[-1]] = value
+    return reply
+
+
+def written(value: Any) -> str:
+    """As JSON; what no JSON writer would write is put in by hand."""
+    if isinstance(value, dict) and "$raw" in value:
+        return str(value["$raw"])
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(name)}:{written(inner)}" for name, inner in value.items()) + "}"
+    return "[" + ",".join(map(written, value)) + "]" if isinstance(value, list) else json.dumps(value)
+
+
+@st.composite
+def oddities(draw: st.DrawFn, replies: dict[str, Any]) -> tuple[str, str, int, str]:
+    """A route, and what it answers instead: the body, the status, the Retry-After."""
+    route = draw(st.sampled_from(sorted(replies)))
+    failing = draw(st.booleans())
+    reply = draw(st.sampled_from(ERRORS)) if failing else replies[route]
+    for _ in range(draw(st.integers(1, 2))):
+        path = draw(st.sampled_from(list(places(reply))))
+        reply = changed(reply, path, draw(st.one_of(st.just(...), odd_value)))
+    status = draw(st.sampled_from([400, 422, 429, 500, 503, 200, 299, 418, 599, 999])) if failing else 200
+    return route, written(reply), status, draw(st.sampled_from(RETRY_AFTER)) if failing else ""
+
+
+class Odd:
+    """A server whose routes answer as they should, but for one."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.replies: dict[str, Any] = {}
+        self.odd: tuple[str, str, int, str] = ("", "", 200, "")
+
+    async def start(self) -> None:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        self.runner = web.AppRunner(app, access_log=None)
+        await self.runner.setup()
+        await web.TCPSite(self.runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self.runner.addresses[0][1]}"
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        body = json.loads(await request.read() or b"{}")
+        route, text, status, later = self.odd
+        if request.path == route:
+            headers = {"Retry-After": later} if later else {}
+            return web.Response(body=text.encode("utf-8", "surrogatepass"), status=status, headers=headers)
+        reply = self.replies[request.path]
+        if request.path in ("/apply-template", "/detokenize"):  # the frame has to show what was sent
+            sent = "".join(turn["content"] for turn in body.get("messages", ())) or getattr(self, "marks", "")
+            reply = {"prompt": f"<{sent}>"}
+        elif "content" in body:  # llama.cpp's tokeniser: one control token, and bytes
+            text = body["content"]
+            reply = {"tokens": [7] if text == "<s>" and body["parse_special"] else [100 + n for n in text.encode()]}
+        elif "messages" in body:
+            self.marks = "".join(turn["content"] for turn in body["messages"])
+        return web.json_response(reply)
+
+
+@pytest.fixture(scope="module")
+def server(loop: LoopThread) -> Iterator[Odd]:
+    odd = Odd()
+    loop.run(odd.start())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ANTHROPIC_API_KEY", "sk-0123456789")
+        yield odd
+    loop.run(odd.runner.cleanup())
+
+
+async def asked(engine: Engine, sampling: Sampling | None) -> Answer | EngineError:
+    try:
+        return await (engine.write(PROMPT, sampling) if sampling else engine.answer(PROMPT))  # type: ignore[attr-defined]
+    except EngineError as error:
+        return error
+    finally:
+        await engine.close()
+
+
+def stored(answer: Answer) -> Answer:
+    """Through the columns of a database and back."""
+    row = answer_row(1, 0, answer)
+    with sqlite3.connect(":memory:") as base:
+        kept = base.execute(f"SELECT {','.join('?' * len(row))}", row).fetchone()
+    return answer_from(*kept[2:10])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), free=st.booleans())
+def test_any_reply_is_an_answer_or_an_engine_error(
+    kind: str, server: Odd, loop: LoopThread, data: st.DataObject, free: bool
+) -> None:
+    spec, options, server.replies = KINDS[kind]
+    server.odd = data.draw(oddities(server.replies))
+    engine = open_engine(spec.format(url=server.url), endpoint=EndpointSettings(timeout=5, **options))
+    found = loop.run(asked(engine, Sampling() if free else None))
+    if isinstance(found, EngineError):
+        assert found.reason
+        assert found.message.encode()
+        assert found.retry_after is None or 0 <= found.retry_after <= 600
+        return
+    assert stored(found) == found
+    for verdict in read_answer(found, ["overall"], ["x"]):
+        assert verdict.p is None or math.isclose(sum(verdict.p.values()), 1.0)
+        assert verdict.mass is None or 0 <= verdict.mass <= 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_replies_that_are_changed_are_good_ones(kind: str, server: Odd, loop: LoopThread) -> None:
+    spec, options, server.replies = KINDS[kind]
+    server.odd = ("", "", 200, "")
+    engine = open_engine(spec.format(url=server.url), endpoint=EndpointSettings(timeout=5, **options))
+    found = loop.run(asked(engine, None))
+    assert isinstance(found, Answer)
+    assert read_answer(found, ["overall"])[0].label == "A"
+
+
+@given(st.text(max_size=40))
+@example("Mon, 01 Jan 0001 00:00:00 GMT")
+@example("Wed, 21 Oct 2015 07:28:00 +9999999999")
+def test_any_retry_after(value: str) -> None:
+    for header in (value, *RETRY_AFTER):
+        seconds = _retry_after({"retry-after": header})
+        assert seconds is None or 0 <= seconds <= 600
+
+
+json_value = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=10)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.sampled_from(["error", "detail", "message", "code", "param", "loc", "msg"]), inner),
+    ),
+    max_leaves=20,
+)
+
+
+@settings(deadline=None)
+@given(json_value)
+@example({"detail": [{"loc": None, "msg": None}]})
+@example({"detail": [None]})
+@example({"error": {"message": None, "code": None, "param": None}})
+def test_any_error_body_says_something_short(body: Any) -> None:
+    said = Said.of(body)
+    assert max(map(len, (said.message, said.code, said.param))) <= 300
+
+
+@pytest.mark.parametrize("logprob", [1e-9, 709.0, 710.0, 1e308, math.inf, math.nan])
+def test_a_log_probability_that_cannot_be_is_held_to_what_can(logprob: float) -> None:
+    token = Token("A", (("A", logprob), ("B", -3.0)))
+    [verdict] = read_answer(Answer("A", (token,)), ["overall"])
+    assert verdict.label in ("A", "B")
+    assert verdict.p is None or math.isclose(sum(verdict.p.values()), 1.0)
+    assert verdict.mass is not None
+    assert 0 <= verdict.mass <= 1
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (CHAT | {"usage": {"prompt_tokens": 2**63, "completion_tokens": 2**64}}, 200),
+        (changed(CHAT, ("choices", 0, "logprobs", "content", 0, "top_logprobs", 0, "logprob"), 710), 200),
+        ({"detail": [{"loc": None, "msg": None}]}, 400),
+        (changed(CHAT, ("choices", 0, "message", "content"), 7), 200),
+    ],
+    ids=["usage", "logprob", "detail", "content"],
+)
+def test_one_odd_reply_costs_its_own_pair_at_most(body: Any, status: int, loop: LoopThread, tmp_path: Path) -> None:
+    """One pair of twelve gets it, however often it is asked; the others' answers are kept."""
+
+    async def behave(request: web.Request, sent: Body) -> web.Response:
+        odd = "Task 7\\n" in json.dumps(sent)
+        return web.json_response(body if odd else CHAT, status=status if odd else 200)
+
+    server = Server(behave)
+    loop.run(server.__aenter__())
+    pairs = [Pair(f"Task {n}", f"x{n}", f"y{n}") for n in range(12)]
+    try:
+        with Judge(f"{server.url}#m", protocol="overall", db=tmp_path / "x.db", limits=Limits(retries=0)) as judge:
+            judged = {judgment.pair.instruction: judgment["overall"] for judgment in judge.judge(pairs)}
+    finally:
+        loop.run(server.__aexit__())
+    reasons = {task: finding.invalid for task, finding in judged.items()}
+    assert {task for task, reason in reasons.items() if reason} <= {"Task 7"}
+    assert reasons["Task 7"] in (None, "bad_response", "bad_request")
+    assert len(reasons) == len(pairs)

@@ -1,0 +1,198 @@
+"""Two views of one number never disagree: every protocol, five kinds of judge, every view, to the last digit."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command import evenhand
+from evenhand import Judge, Pair, ScriptedEngine
+from evenhand.pairs import COMBINED
+from evenhand.protocol import Prompt, built_in_names
+
+SEEDS = sorted((Path(__file__).resolve().parents[2] / "shared" / "seeds").glob("*.txt"))
+PROTOCOLS: list[str | Path] = [*built_in_names(), *SEEDS]
+PAIRS = 24
+
+
+def make_pairs() -> list[Pair]:
+    """Two pairs an instruction, outputs of all lengths, labels on some of them."""
+    rng = random.Random(5)
+    return [
+        Pair(
+            f"Task {number // 2}",
+            f"one {'so ' * rng.randint(0, 9)}{number}",
+            f"two {'so ' * rng.randint(0, 9)}{number}",
+            id=f"p{number}",
+            model_1="left",
+            model_2="right",
+            labels={"overall": rng.choice(["1", "2", "tie"])} if number % 3 == 0 else {},
+        )
+        for number in range(PAIRS)
+    ]
+
+
+def words_for(prompt: Prompt, word: str) -> str:
+    """As many labels as are asked for; yes or no where that is the question."""
+    if set(prompt.words) == {"yes", "no"}:
+        word = {"A": "yes", "B": "no"}.get(word, word)
+    return ", ".join([word] * prompt.verdicts)
+
+
+def dice(prompt: Prompt) -> random.Random:
+    return random.Random("".join(turn.text for turn in prompt.turns))
+
+
+def say_random(prompt: Prompt) -> Any:
+    rng = dice(prompt)
+    if prompt.verdicts > 1:
+        return words_for(prompt, rng.choice(["A", "B"]))
+    labels = ["yes", "no"] if set(prompt.words) == {"yes", "no"} else ["A", "B", "tie"]
+    weights = [rng.random() for _ in labels]
+    return {label: weight / (1.1 * sum(weights)) for label, weight in zip(labels, weights, strict=True)}
+
+
+def say_sometimes(prompt: Prompt) -> Any:
+    return "I cannot say." if dice(prompt).random() < 0.15 else say_random(prompt)
+
+
+JUDGES: Mapping[str, Callable[[Prompt], Any]] = {
+    "always A": lambda prompt: words_for(prompt, "A"),
+    "always tie": lambda prompt: words_for(prompt, "tie"),
+    "always yes": lambda prompt: words_for(prompt, "yes" if set(prompt.words) == {"yes", "no"} else "A"),
+    "random": say_random,
+    "sometimes invalid": say_sometimes,
+}
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One database with every judge under every protocol."""
+    path = tmp_path_factory.mktemp("parity") / "evenhand.db"
+    for protocol in PROTOCOLS:
+        for name, say in JUDGES.items():
+            with Judge(ScriptedEngine(say, name=name), protocol, db=path) as judge:
+                list(judge.judge(make_pairs()))
+    return path
+
+
+Facts = dict[str, Any]
+Who = tuple[str, str]
+
+
+def by_judge(rows: Iterable[Facts]) -> dict[Who, Facts]:
+    return {(row["judge"], row["protocol"]): row for row in rows}
+
+
+@pytest.fixture(scope="module")
+def results(db: Path) -> dict[Who, Facts]:
+    """What `results --json` says of each judge."""
+    found = by_judge(json.loads(evenhand("results", "--db", db, "--json").stdout)["judges"])
+    assert len(found) == len(PROTOCOLS) * len(JUDGES)
+    return found
+
+
+@pytest.fixture(scope="module")
+def exported(db: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Facts]]:
+    folder = tmp_path_factory.mktemp("exports")
+    found = {}
+    for kind in ("judgments", "verdicts"):
+        file = folder / f"{kind}.jsonl"
+        evenhand("export", kind, "--db", db, "--out", file)
+        found[kind] = [json.loads(line) for line in file.read_text().splitlines()]
+    return found
+
+
+# -- naive counting over what is exported --------------------------------------------------------------------------
+
+
+def test_results_are_what_naive_counting_of_the_exports_finds(
+    results: dict[Who, Facts], exported: dict[str, list[Facts]]
+) -> None:
+    judgments: dict[tuple[Who, str], list[Facts]] = {}
+    verdicts: dict[tuple[Who, str], list[Facts]] = {}
+    for kind, groups in (("judgments", judgments), ("verdicts", verdicts)):
+        for row in exported[kind]:
+            groups.setdefault(((row["judge"], row["protocol"]), row["dimension"]), []).append(row)
+    for who, facts in results.items():
+        for dimension, found in facts["dimensions"].items():
+            own = judgments[who, dimension]
+            sides = Counter(row["verdict"] for row in own)
+            assert (found["wins_1"], found["ties"], found["wins_2"]) == (sides["1"], sides["tie"], sides["2"])
+            assert found["invalid"] == sides[None]
+            assert found["inconsistent"] == sum(row["inconsistent"] for row in own)
+            shares = [row["p_1"] + row["p_tie"] / 2 for row in own if row["p_1"] is not None]
+            if shares:
+                assert found["expected"]["win_rate_1"] == pytest.approx(sum(shares) / len(shares), abs=1e-9)
+            if dimension == COMBINED:
+                continue
+            valid = {row["pair"] for row in own if row["verdict"] is not None}
+            said = [row for row in verdicts[who, dimension] if row["pair"] in valid]
+            if dimension in ("alone", "beside"):
+                assert found["position_bias"] is None, "what is asked of one response at a time has no place"
+                assert found["inconsistent"] == 0
+            elif said:
+                shown = Counter(row["shown"] for row in said)
+                assert found["position_bias"] == pytest.approx((shown["A"] - shown["B"]) / len(said), abs=1e-12)
+            masses = [row["mass"] for row in said if row["mass"] is not None]
+            expected = sum(masses) / len(masses) if masses else None
+            assert found["label_mass"] == (None if expected is None else pytest.approx(expected, abs=1e-9))
+
+
+# -- the terminal --------------------------------------------------------------------------------------------------
+
+
+def percent(share: float | None, digits: int) -> str:
+    return "–" if share is None else f"{100 * share:.{digits}f}%"
+
+
+def shown(found: Facts) -> list[str]:
+    """The cells of a row of `results`, as they are printed."""
+    ci = found["ci"]
+    return [
+        *(str(found[name]) for name in ("wins_1", "ties", "wins_2", "inconsistent", "invalid")),
+        percent(found["win_rate_1"], 1),
+        f"{100 * ci[0]:.0f}–{percent(ci[1], 0)}" if ci else "–",
+        percent(found["label_mass"], 0),
+        "–" if found["position_bias"] is None else f"{found['position_bias']:+.2f}",
+    ]
+
+
+def test_the_table_shows_what_the_json_says(db: Path, results: dict[Who, Facts]) -> None:
+    text = evenhand("results", "--db", db).stdout
+    titles = {f"{judge} under {protocol}: {PAIRS} pairs": (judge, protocol) for judge, protocol in results}
+    who: Who | None = None
+    seen = set()
+    for line in text.splitlines():
+        who = titles.get(line.strip(), who)
+        words = line.split()
+        if who and words and words[0] in results[who]["dimensions"] and (who, words[0]) not in seen:
+            assert words[1:] == shown(results[who]["dimensions"][words[0]])
+            seen.add((who, words[0]))
+    assert len(seen) == sum(len(facts["dimensions"]) for facts in results.values())
+
+
+# -- the card ------------------------------------------------------------------------------------------------------
+
+
+def test_the_card_has_the_same_biases(db: Path, results: dict[Who, Facts]) -> None:
+    cards = by_judge(json.loads(evenhand("card", "--db", db, "--json").stdout)["judges"])
+    for who, facts in results.items():
+        for dimension, card in cards[who]["dimensions"].items():
+            found, biases = facts["dimensions"][dimension], card["biases"]
+            assert biases["position_bias"]["value"] == found["position_bias"]
+            flips = biases["flips"]["value"]
+            assert (flips or 0.0) == pytest.approx(found["inconsistent"] / max(1, biases["flips"]["n"]), abs=1e-12)
+            assert biases["invalid"]["value"] == pytest.approx(found["invalid"] / PAIRS, abs=1e-12)
+            assert card["pairs"] == PAIRS
+            if "agreement" in found and found["agreement"]["n"]:
+                right = card["readings"]["pooled"]["decided"]["value"]
+                assert right == (
+                    None if found["agreement"]["decided"] is None else pytest.approx(found["agreement"]["decided"])
+                )
