@@ -27,6 +27,8 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
+from evenhand.engines.unreached import Broken, TooLarge, Unreachable
+
 CONNECT_SECONDS = 30.0
 # A connection that has been idle for so long may be one that the server is closing just now.
 _IDLE_SECONDS = 15.0
@@ -36,22 +38,6 @@ _MOST_RESTING = 128
 _MOST_HEAD = 2**18
 # aiohttp warns where larger bodies come as bytes; a file it sends in parts.
 _LARGE = 2**20
-
-
-class Unreachable(OSError):
-    """No connection came about: not in time (`late`), or for a reason that will not pass (`lasting`)."""
-
-    def __init__(self, why: str, *, late: bool = False, lasting: bool = False) -> None:
-        super().__init__(why)
-        self.late, self.lasting = late, lasting
-
-
-class Broken(OSError):
-    """The connection was cut before the answer was whole, or the answer is no HTTP, or may be another's."""
-
-
-class TooLarge(Exception):
-    """The answer is larger than what is taken."""
 
 
 class Response(NamedTuple):

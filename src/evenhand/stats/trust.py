@@ -225,8 +225,8 @@ def _against_bar(
         return "limited", (
             "Trust it with care.",
             longer,
-            f"Fewer than {MIN_SHARED} pairs have the votes of several people, so nobody can tell how much of the rest"
-            " is the judge's fault.",
+            f"Fewer than {MIN_SHARED} pairs have the votes of several people, so nobody can tell how much of the"
+            " rest is the judge's fault.",
         )
     bar = f"the target of {_percent(target)}" if target is not None else "one person"
     level = f"{_points(gap)} points against {bar}"
