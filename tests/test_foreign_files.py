@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -101,11 +102,8 @@ def test_a_new_file_is_marked_and_an_old_one_is_marked_when_it_is_brought_up_to_
 
 
 def old_file(db: Path) -> None:
-    """Take away the mark and the newest step, as an older evenhand would have left the file."""
-    with closing(sqlite3.connect(db, isolation_level=None)) as base:
-        base.execute("PRAGMA application_id = 0")
-        base.execute("ALTER TABLE pairs DROP COLUMN candidate")
-        base.execute(f"PRAGMA user_version = {len(MIGRATIONS) - 1}")
+    """What an older evenhand has left: a file without the mark."""
+    shutil.copy(Path(__file__).parent / "fixtures" / "version_7.db", db)
 
 
 def test_reading_writes_nothing(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ COLOURS = {"1": "dodger_blue1", "2": "dark_orange", "tie": "grey62", "invalid": 
 # A judge that puts less than this on the labels is answering something else.
 LOW_MASS = 0.5
 _QUIET_SECONDS = 10.0
+_UPKEEP_SECONDS = 1.0  # that work which nobody asked for may take without a word
 # How often a live bar is brought up to date.
 _BAR_SECONDS = 0.05
 
@@ -404,6 +405,36 @@ def _pace(done: float, seconds: float) -> str:
     """
     rate = done / seconds if seconds > 0 else 0.0
     return f"{rate:,.1f} pairs/s" if rate >= 1 or not rate else f"{1 / rate:.1f} s/pair"
+
+
+class Upkeep:
+    """Progress of work that nobody asked for: silent for a second, then a bar, or a line at each tenth."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._began, self._tenth = what, time.monotonic(), 0
+        self._bar: Progress | None = None
+
+    def __enter__(self) -> Upkeep:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, done: int, total: int) -> None:
+        """So many pairs of all are done."""
+        if time.monotonic() - self._began < _UPKEEP_SECONDS:
+            return
+        if not err.is_terminal:
+            if (tenth := 10 * done // total) > self._tenth:
+                self._tenth = tenth
+                err.print(f"{self._what}: {done:,} of {total:,} pairs", soft_wrap=True, markup=False)
+            return
+        if self._bar is None:
+            self._bar = Progress(TextColumn("{task.description}"), BarColumn(bar_width=24), console=err)
+            self._bar.start()
+            self._bar.add_task(escape(self._what), total=total)
+        self._bar.update(self._bar.task_ids[0], completed=done)
 
 
 class Download:

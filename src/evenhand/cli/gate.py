@@ -261,7 +261,9 @@ def show(result: GateResult, facts: Facts, markdown: Path | None, as_json: bool)
     if as_json:
         print(to_json(facts))
     else:
-        console.out.print(Text(console.visible(result.sentence()), style=f"bold {COLOURS[result.outcome]}"))
+        console.out.print(
+            Text(console.visible(f"{result.word}: {result.sentence()}"), style=f"bold {COLOURS[result.outcome]}")
+        )
         for name, text in result.details().items():
             console.out.print(Text(f"  {console.visible(name)}: {console.visible(text)}"), soft_wrap=True)
     sys.stdout.flush()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from evenhand import console
-from evenhand.errors import InputError
+from evenhand.errors import EvenhandError, InputError
 from evenhand.store import Records, Store
+from evenhand.store.database import is_old
 
 
 def open_store(db: Path, *, read_only: bool = False) -> Store:
@@ -16,6 +18,17 @@ def open_store(db: Path, *, read_only: bool = False) -> Store:
     if not db.is_file():
         raise InputError(f"no database at {db}", hint="evenhand judge PAIRS writes one")
     return Store(db, read_only=read_only)
+
+
+def bring_up_to_date(db: Path | None) -> Path | None:
+    """Bring a database of an older version up to date, with a bar if it takes longer than a second.
+
+    It is what becomes of --db before a command sees it; whatever else may be wrong with the file, the command says.
+    """
+    if db is not None and db.is_file() and is_old(db):
+        with suppress(EvenhandError), console.Upkeep(f"bringing {db} up to date") as upkeep:
+            Store(db, on_progress=upkeep).close()
+    return db
 
 
 def open_records(db: Path) -> Records:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from evenhand.cli.opening import bring_up_to_date
 from evenhand.errors import InputError
 from evenhand.judge import ORDER_CHOICES, Orders
 
@@ -35,10 +36,17 @@ ProtocolOption = Annotated[
 OrdersOption = Annotated[
     str, typer.Option("--orders", metavar="|".join(ORDER_CHOICES), help="In which orders each pair is heard.")
 ]
-DbOption = Annotated[Path, typer.Option("--db", metavar="FILE", help="Where verdicts are kept.")]
+DbOption = Annotated[
+    Path, typer.Option("--db", metavar="FILE", help="Where verdicts are kept.", callback=bring_up_to_date)
+]
 RecordsOption = Annotated[
     Path,
-    typer.Option("--db", metavar="FILE|DIR", help="Where verdicts are kept: a database, or a folder of shards."),
+    typer.Option(
+        "--db",
+        metavar="FILE|DIR",
+        help="Where verdicts are kept: a database, or a folder of shards.",
+        callback=bring_up_to_date,
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the facts as JSON on standard output.")]
 SetOption = Annotated[

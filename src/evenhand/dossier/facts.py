@@ -21,6 +21,7 @@ from evenhand.verdict import found_on, headline
 if TYPE_CHECKING:  # with numpy and scipy, which --help needs not
     from evenhand.columns import Block
     from evenhand.dossier.draws import ExampleLine
+    from evenhand.results.answer import Answer
     from evenhand.results.bias import BiasSummary
     from evenhand.results.card import Card
     from evenhand.results.examples import ExampleKind, LowestRanks
@@ -58,6 +59,7 @@ class JudgeReport:
     pairs: int
     sides: Mapping[str, str]
     decides: str  # the dimension
+    answer: Answer  # in one sentence
     dimensions: Mapping[str, DimensionSummary]
     effects: Mapping[str, BiasSummary]
     people: Mapping[str, Card]  # of the dimensions that people have labelled, without their names
@@ -157,6 +159,7 @@ class _Gathered:
 
 def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathered: _Gathered) -> JudgeReport:
     from evenhand.dossier.draws import example_lines
+    from evenhand.results.answer import answer_of
     from evenhand.results.bias import biases_of
     from evenhand.results.examples import Examples
     from evenhand.results.ranking import Matches
@@ -175,6 +178,7 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
         *(hashlib.sha256(row.template.encode()).hexdigest(), row.raw_markup, row.pairs),
         dict(zip(("1", "2"), summary.sides, strict=True)),
         on,
+        answer_of(summary),
         {name: replace(found, rows=None) for name, found in summary.dimensions.items()},
         {name: biases_of(found) for name, found in summary.dimensions.items()},
         cards,

@@ -40,6 +40,7 @@ def _paragraphs(report: Report, store: Records) -> Iterator[str]:
     yield _lead(report)
     for judge in report.judges:
         yield f"## {code(judge.name)}"
+        yield code(judge.answer.sentence, 400)
         yield _rates(judge)
         yield from _invalid(judge)
         yield from _people(judge)

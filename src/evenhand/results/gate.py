@@ -122,6 +122,12 @@ class GateResult:
             "failure": self.failure,
         }
 
+    @property
+    def word(self) -> str:
+        """The outcome in a word: PASS or FAIL, or why it is neither."""
+        words = {"not_worse": "PASS", "worse": "FAIL", "undecided": "UNDECIDED", "not_judged": "NOT JUDGED"}
+        return words[self.outcome]
+
     def sentence(self) -> str:
         """The outcome in a sentence."""
         one, two = self.names
@@ -164,7 +170,7 @@ class GateResult:
     def markdown(self) -> str:
         """The result for a pull request; names from a file stay text."""
         rows = [f"| {_plain(name)} | {_plain(text)} |" for name, text in self.details().items()]
-        return "\n".join([f"### evenhand gate: {_plain(self.sentence())}", "", "| | |", "|---|---|", *rows, ""])
+        return "\n".join([f"### {self.word}: {_plain(self.sentence())}", "", "| | |", "|---|---|", *rows, ""])
 
 
 def _plain(text: str) -> str:

@@ -68,6 +68,16 @@ class Entry(NamedTuple):
     verdicts: Sequence[Verdict]
 
 
+def is_old(path: Path) -> bool:
+    """Whether a file is ours and still to be brought up to date; nothing is written to find out."""
+    try:
+        with clearly(str(path)), closing(open_to_read(str(path))) as db:
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+            return bool(0 < version < len(MIGRATIONS) or (version == len(MIGRATIONS) and is_dirty(db)))
+    except EvenhandError:  # whoever opens it says what is wrong
+        return False
+
+
 class Store:
     """One database; `Store(":memory:")` keeps nothing.
 

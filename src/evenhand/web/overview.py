@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from evenhand.errors import InputError
+from evenhand.results.answer import Answer, answer_of
 from evenhand.results.bias import BiasSummary, biases_of
 from evenhand.results.ranking import RankingSummary, matches_of
 from evenhand.results.summary import Summary, summarise
@@ -20,6 +21,11 @@ class JudgeOverview:
     judge: JudgeRow
     summary: Summary
     biases: Mapping[str, BiasSummary]
+
+    @property
+    def answer(self) -> Answer:
+        """What it says, in one sentence."""
+        return answer_of(self.summary)
 
 
 @dataclass(frozen=True, slots=True)
