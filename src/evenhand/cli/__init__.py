@@ -8,7 +8,7 @@ from evenhand.cli.app import app, main
 
 # Importing a file of commands enters them; --help lists them in this order.
 from evenhand.cli import judge, arena, generate, results, rank, card, calibrate, export, gate, labels  # isort: skip
-from evenhand.cli import report, serve, suggest, demo, protocols, models  # isort: skip
+from evenhand.cli import learn, report, serve, suggest, demo, protocols, models  # isort: skip
 
 __all__ = [
     "app",
@@ -21,6 +21,7 @@ __all__ = [
     "generate",
     "judge",
     "labels",
+    "learn",
     "main",
     "models",
     "protocols",
