@@ -27,7 +27,7 @@ from evenhand.engines import cut, gguf
 from evenhand.engines.catalog import locate
 from evenhand.engines.llama import LlamaEngine
 from evenhand.heads.fitting import Array, Components, Fit, Labels, choose_penalty, fit, folds, tie_model
-from evenhand.heads.head import LENGTH, Figure, Head, Weights
+from evenhand.heads.head import LENGTH, Figure, Head, TrainedOn, Weights
 from evenhand.heads.learning import accuracy, davidson_rows
 from evenhand.heads.reading import Reading
 from evenhand.heads.training import Source, Table
@@ -238,7 +238,7 @@ def save(bench: Bench, engine: LlamaEngine, wanted: argparse.Namespace) -> None:
         identity["sha256"],
         wanted.blocks,
         weights,
-        trained_on=tuple(source.trained_on for source in sources),
+        trained_on=tuple(_trained_on(source, wanted) for source in sources),
         held_out=tuple(figures),
         longest=int(np.quantile(words, 0.95)),
         date=datetime.date.today().isoformat(),
@@ -249,6 +249,13 @@ def save(bench: Bench, engine: LlamaEngine, wanted: argparse.Namespace) -> None:
         print(
             f"{figure.dimension:<12}{figure.name:<44}{figure.pairs:>5}  {figure.value:.3f}  {figure.three_way:.3f}"
         )
+
+
+def _trained_on(source: Source, wanted: argparse.Namespace) -> TrainedOn:
+    """What the file says of a set; borrowed states are named as such."""
+    borrowed = wanted.npz and source.name in ("pandalm", "adversarial")
+    found = source.trained_on
+    return replace(found, name=f"{found.name} (states of another build of llama.cpp)") if borrowed else found
 
 
 def options() -> argparse.Namespace:
