@@ -2,6 +2,7 @@
 
     python benchmarks/heads.py STATES DATA --made made.jsonl
     python benchmarks/heads.py STATES DATA --made made.jsonl --npz DATA/states-qwen2.5-coder-1.5b.npz
+    python benchmarks/heads.py STATES DATA --made made.jsonl --save head.json       fits CHOSEN, and writes its file
 
 STATES is the folder of benchmarks/states.py, DATA that of the labelled pairs. Pairs whose responses have no states
 yet are left out, and every figure says how many pairs it is of. With --npz, responses without a state of ours take
@@ -13,10 +14,11 @@ to all of the training sets. LLMBar's natural pairs and Auto-J are never trained
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import mmap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +27,8 @@ from evenhand.engines import cut, gguf
 from evenhand.engines.catalog import locate
 from evenhand.engines.llama import LlamaEngine
 from evenhand.heads.fitting import Array, Components, Fit, Labels, choose_penalty, fit, folds, tie_model
-from evenhand.heads.learning import davidson_rows
+from evenhand.heads.head import LENGTH, Figure, Head, TrainedOn, Weights
+from evenhand.heads.learning import accuracy, davidson_rows
 from evenhand.heads.reading import Reading
 from evenhand.heads.training import Source, Table
 from evenhand.heads.vectors import content_key
@@ -171,12 +174,17 @@ def share(gaps: Array, labels: Labels) -> str:
     return f"{right.mean():.3f} ({decided.sum()})"
 
 
+def ties_of(found: Mapping[str, tuple[Array, Labels]], trained: Sequence[str]) -> tuple[float, float]:
+    """The slope and the strength of a tie on the training sets' held-out gaps."""
+    gaps = np.concatenate([found[each][0] for each in trained])
+    truth = np.concatenate([found[each][1].truth for each in trained])
+    weight = np.concatenate([found[each][1].weight for each in trained])
+    return tie_model(gaps, truth, weight)
+
+
 def three_way(found: Mapping[str, tuple[Array, Labels]], trained: Sequence[str], name: str) -> str:
     """Right on all pairs with the ties of the training sets, as those of the set would not be known."""
-    gaps = np.concatenate([found[each][0] for each in trained])
-    labels = np.concatenate([found[each][1].truth for each in trained])
-    weight = np.concatenate([found[each][1].weight for each in trained])
-    slope, tie = tie_model(gaps, labels, weight)
+    slope, tie = ties_of(found, trained)
     p = davidson_rows(found[name][0], slope, tie)
     truth = np.select([found[name][1].truth == 1, found[name][1].truth == 0], [0, 1], 2)
     return f"{(p.argmax(axis=1) == truth).mean():.3f}"
@@ -193,6 +201,63 @@ def show(name: str, columns: Mapping[str, str]) -> None:
     print(f"{name:<64}" + "".join(f"{columns.get(each, ''):>14}" for each in SETS), flush=True)
 
 
+# What --save fits: chosen by the four columns together (docs/heads.md).
+CHOSEN = {
+    "precision": Mixture({"made": 1.0}, penalty=30.0, dimension="precision"),
+    "correctness": Mixture({"made": 1.0}, penalty=30.0, dimension="correctness"),
+    "format": Mixture({"made": 1.0}, penalty=30.0, dimension="format"),
+    "overall": Mixture({"pandalm": 1.0, "adversarial": 0.5, "made": 2.0}, length=0.0, penalty=100.0),
+}
+
+
+def save(bench: Bench, engine: LlamaEngine, wanted: argparse.Namespace) -> None:
+    """Fit the chosen mixtures and write them down as one head, with their held-out figures."""
+    weights, figures = {}, []
+    for dimension, mixture in CHOSEN.items():
+        found, whole = bench.gaps(mixture)
+        slope, tie = ties_of(found, list(mixture.weights))
+        taste = {LENGTH: float(whole.features[0])}
+        state = bench.axes.unfold(whole.state)
+        weights[dimension] = Weights(state, taste, slope, tie, wanted.components, whole.penalty)
+        for name, (gaps, labels) in found.items():
+            how = "whole instructions held out" if name in mixture.weights else "not trained on"
+            right = accuracy(gaps, labels)
+            if right.value is not None:
+                ways = float(three_way(found, list(mixture.weights), name))
+                numbers = (round(x, 3) if x is not None else None for x in (right.low, right.high))
+                figures.append(
+                    Figure(f"{name}, {how}", dimension, len(labels), round(right.value, 3), *numbers, ways)
+                )
+    trained = {name for mixture in CHOSEN.values() for name in mixture.weights}
+    sources = [Source(name, bench.sets[name], LICENCES[name]) for name in SETS if name in trained]
+    words = [len(text.split()) for s in sources for p in s.pairs for text in (p.output_1, p.output_2)]
+    identity = engine.state_identity(wanted.blocks)
+    head = Head(
+        wanted.save.stem,
+        identity["model"],
+        identity["sha256"],
+        wanted.blocks,
+        weights,
+        trained_on=tuple(_trained_on(source, wanted) for source in sources),
+        held_out=tuple(figures),
+        longest=int(np.quantile(words, 0.95)),
+        date=datetime.date.today().isoformat(),
+    )
+    head.save(wanted.save)
+    print(f"{wanted.save}: {wanted.save.stat().st_size:,} bytes, up to {head.longest} words")
+    for figure in figures:
+        print(
+            f"{figure.dimension:<12}{figure.name:<44}{figure.pairs:>5}  {figure.value:.3f}  {figure.three_way:.3f}"
+        )
+
+
+def _trained_on(source: Source, wanted: argparse.Namespace) -> TrainedOn:
+    """What the file says of a set; borrowed states are named as such."""
+    borrowed = wanted.npz and source.name in ("pandalm", "adversarial")
+    found = source.trained_on
+    return replace(found, name=f"{found.name} (states of another build of llama.cpp)") if borrowed else found
+
+
 def options() -> argparse.Namespace:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -205,6 +270,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--blocks", type=int, default=23)
     parser.add_argument("--components", type=int, default=128)
     parser.add_argument("--dimension", default="overall")
+    parser.add_argument("--save", type=Path, help="write a head of the chosen mixtures there")
     return parser.parse_args()
 
 
@@ -223,7 +289,10 @@ def open_bench(wanted: argparse.Namespace) -> tuple[Bench, LlamaEngine]:
 def main() -> None:
     """The table."""
     wanted = options()
-    bench, _ = open_bench(wanted)
+    bench, engine = open_bench(wanted)
+    if wanted.save:
+        save(bench, engine, wanted)
+        return
     show("trained on, length at use", {name: name for name in SETS})
     show("longer output", longer(bench, wanted.dimension))
     if wanted.dimension != "overall":
@@ -237,10 +306,10 @@ def main() -> None:
             Mixture({"made": 1.0}, length=0.0),
             Mixture({"pandalm": 1.0, "adversarial": 1.0}, length=0.0),
             Mixture({"pandalm": 1.0, "adversarial": 0.5}, length=0.0),
-            Mixture({"pandalm": 1.0, "adversarial": 0.5, "made": 1.0}, length=0.0),
+            Mixture({"pandalm": 1.0, "made": 2.0, "evalbias": 1.0}, length=0.0),
+            *[CHOSEN["overall"], replace(CHOSEN["overall"], length=0.2), replace(CHOSEN["overall"], length=0.5)],
             *[
-                Mixture({"pandalm": 1.0, "adversarial": w, "made": 1.0}, by_source=True, length=taste)
-                for w in (0.5, 1.0)
+                Mixture({"pandalm": 1.0, "adversarial": 0.5, "made": 2.0}, by_source=True, length=taste)
                 for taste in (0.0, 0.3, 0.6)
             ],
         ]

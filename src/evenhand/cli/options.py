@@ -20,7 +20,8 @@ JudgeOption = Annotated[
         "-j",
         metavar="SPEC",
         help="A model of the catalog (see [bold]evenhand models[/]), a path to a GGUF file, "
-        "hf:owner/repo/file.gguf, an endpoint such as openai:MODEL or vllm:MODEL, or http://host/v1#MODEL.",
+        "hf:owner/repo/file.gguf, an endpoint such as openai:MODEL or vllm:MODEL, http://host/v1#MODEL, "
+        "or head:FILE, which [bold]evenhand learn[/] writes.",
     ),
 ]
 ProtocolOption = Annotated[

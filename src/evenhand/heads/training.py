@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from evenhand.engines.base import StateReader
 from evenhand.errors import InputError
 from evenhand.heads.fitting import Array, Labels
 from evenhand.heads.head import LENGTH, Figure, Head, TrainedOn, log_length_ratio
-from evenhand.heads.learning import CannotLearnError, Learned, accuracy, learn
+from evenhand.heads.learning import CannotLearnError, Learned, accuracy, learn, refuse
 from evenhand.heads.reading import Eyes, Reading
 from evenhand.heads.vectors import content_key
 from evenhand.pairs import DIMENSIONS, Pair
@@ -96,6 +97,22 @@ class Trained:
         return text if gain is None else f"{text}; about {MORE} more labels would add {_points(gain)}"
 
 
+def check(sources: Sequence[Source]) -> None:
+    """Refuse labels of which no dimension can be learned, before any response is read."""
+    nowhere = Table(np.zeros((0, 0)), defaultdict(int))
+    reasons = {}
+    dimensions = _dimensions(sources)
+    for dimension in dimensions:
+        try:
+            refuse(nowhere.labels(sources, dimension))
+        except CannotLearnError as error:
+            reasons[dimension] = str(error)
+    if not dimensions:
+        raise InputError("none of these pairs has a label", hint='a label is written "labels": {"overall": "1"}')
+    if len(reasons) == len(dimensions):
+        raise CannotLearnError("; ".join(f"{dimension}: {why}" for dimension, why in reasons.items()))
+
+
 def train(
     name: str,
     reader: StateReader,
@@ -112,11 +129,11 @@ def train(
 
     `length` is the taste for length at use; None: what the labels show.
     """
+    check(sources)
     learned: dict[str, Learned] = {}
     longer: dict[str, Estimate] = {}
     refused: dict[str, str] = {}
-    present = {dimension for source in sources for pair in source.pairs for dimension in pair.labels}
-    for dimension in sorted(present, key=_rank):
+    for dimension in _dimensions(sources):
         labels = table.labels(sources, dimension)
         try:
             learned[dimension] = learn(table.states, labels, by_source=by_source, seed=seed)
@@ -124,9 +141,6 @@ def train(
             refused[dimension] = str(error)
             continue
         longer[dimension] = accuracy(labels.features[:, 0], labels)
-    if not learned:
-        reasons = "; ".join(f"{dimension}: {why}" for dimension, why in refused.items())
-        raise CannotLearnError(reasons) if refused else InputError("no pair has a label")
     identity = reader.state_identity(blocks)
     head = Head(
         name,
@@ -141,6 +155,11 @@ def train(
         datetime.date.today().isoformat(),
     )
     return Trained(head if length is None else head.with_length(length), learned, longer, refused)
+
+
+def _dimensions(sources: Sequence[Source]) -> list[str]:
+    present = {dimension for source in sources for pair in source.pairs for dimension in pair.labels}
+    return sorted(present, key=_rank)
 
 
 def _rank(dimension: str) -> tuple[int, str]:
