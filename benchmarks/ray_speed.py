@@ -64,8 +64,9 @@ def processor_times(session: int) -> dict[int, tuple[float, bool]]:
 
 
 def run(pairs: Path, url: str, folder: Path, options: tuple[str, ...]) -> Took:
-    where = ("--ray", "--out", str(folder / "out"), *options) if options else ("--db", str(folder / "local.db"))
-    words = ("judge", str(pairs), "--judge", f"{url}#fixed", "--protocol", "overall", "--json", *where)
+    where = ("--out", str(folder / "out"), *options) if options else ("--db", str(folder / "local.db"))
+    words = (*(("ray", "judge") if options else ("judge",)), str(pairs), *where)
+    words += ("--judge", f"{url}#fixed", "--protocol", "overall", "--json")
     words += ("--concurrency", str(CONNECTIONS))
     began = time.perf_counter()
     process = subprocess.Popen(

@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from rich.text import Text
 
-from evenhand.cli import app
+from evenhand.cli import load_all
 
 PAGE = Path(__file__).with_name("cli.md")
 _HEAD = """\
@@ -27,7 +27,7 @@ Every command and option. The texts are those of `--help`; the page is written b
 
 def page() -> str:
     """The whole page."""
-    root = typer.main.get_command(app)
+    root = typer.main.get_command(load_all())
     return "\n".join([_HEAD, *_sections(root, "evenhand")])
 
 

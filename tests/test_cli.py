@@ -19,7 +19,7 @@ import pytest
 import typer.main
 
 from evenhand import __version__
-from evenhand.cli import app, main
+from evenhand.cli import load_all, main
 from evenhand.engines.catalog import ModelFile
 from evenhand.protocol import built_in_names
 
@@ -77,7 +77,7 @@ def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
         yield from commands(inner, (*path, name))
 
 
-COMMANDS = list(commands(typer.main.get_command(app)))
+COMMANDS = list(commands(typer.main.get_command(load_all())))
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)

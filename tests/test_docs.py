@@ -36,7 +36,7 @@ import typer
 
 from conftest import SMOLLM
 from evenhand import Judge, Pair, Protocol, ScriptedEngine
-from evenhand.cli import app
+from evenhand.cli import load_all
 from evenhand.engines.catalog import DEFAULT_MODEL
 from evenhand.errors import TemplateError
 from evenhand.results.judged import judged_pair
@@ -185,7 +185,7 @@ def make_cli_page() -> ModuleType:
 
 CLI_PAGE = make_cli_page()
 OPTIONS: dict[str, list[str]] = {
-    name: CLI_PAGE.options(command) for name, command in CLI_PAGE.commands(typer.main.get_command(app))
+    name: CLI_PAGE.options(command) for name, command in CLI_PAGE.commands(typer.main.get_command(load_all()))
 }
 JUDGING = ("evenhand judge", "evenhand arena", "evenhand compare", "evenhand gate")
 SMALL_JUDGE = ["--judge", SMOLLM, "--threads", "1"]  # several threads only wait for each other where all is busy

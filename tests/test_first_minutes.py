@@ -11,13 +11,13 @@ import typer.main
 
 from command import Done, evenhand
 from evenhand import console
-from evenhand.cli import app
+from evenhand.cli import load_all
 from evenhand.cli.welcome import FIRST
 from evenhand.engines import catalog
 
 PAIR = {"instruction": "Name a prime.", "output_1": "7", "output_2": "8"}
 NOBODY = "http://127.0.0.1:9/v1#m"  # the port of nobody: refused at once
-COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+COMMANDS = sorted(typer.main.get_command(load_all()).commands)  # type: ignore[attr-defined]
 NO_ARGUMENT_NEEDED = {"protocols": 0, "models": 0, "help": 0}
 # A command line, its exit code, and words that have to be on the screen.
 LINES: list[tuple[str, int, str]] = [

@@ -33,6 +33,7 @@ from evenhand.results.plain import to_json
 from evenhand.verdict import SIDES, Finding, known_label
 
 if TYPE_CHECKING:  # with numpy, which takes a third of a second
+    from evenhand.results.answer import Answer
     from evenhand.results.summary import DimensionSummary, Summary
 
 # Blue and orange keep apart for every kind of colour blindness; grey is a tie, red is what went wrong.
@@ -79,6 +80,14 @@ def summary_table(summary: Summary, title: str) -> Table:
     for name, found in summary.dimensions.items():
         table.add_row(name, *_cells(found))
     return table
+
+
+ANSWER_COLOURS = {"better": "green", "unclear": "yellow", "distrust": "red", "nothing": "red"}
+
+
+def answer_line(answer: Answer) -> Text:
+    """The answer in one sentence, before any table."""
+    return Text(visible(answer.sentence), style=f"bold {ANSWER_COLOURS[answer.kind]}")
 
 
 def roles_line(summary: Summary) -> str:

@@ -4,32 +4,6 @@ Exit codes: 0 done; 1 the machine or the judge failed; 2 wrong use or wrong inpu
 130 stopped by Ctrl-C.
 """
 
-from evenhand.cli.app import app, main
+from evenhand.cli.app import app, load_all, main
 
-# Importing a file of commands enters them; --help lists them in this order.
-from evenhand.cli import judge, arena, generate, results, rank, card, calibrate, export, gate, labels  # isort: skip
-from evenhand.cli import judges, report, serve, suggest, demo, protocols, models, scaling, welcome  # isort: skip
-
-__all__ = [
-    "app",
-    "arena",
-    "calibrate",
-    "card",
-    "demo",
-    "export",
-    "gate",
-    "generate",
-    "judge",
-    "judges",
-    "labels",
-    "main",
-    "models",
-    "protocols",
-    "rank",
-    "report",
-    "results",
-    "scaling",
-    "serve",
-    "suggest",
-    "welcome",
-]
+__all__ = ["app", "load_all", "main"]

@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Annotated, NoReturn
 
 import typer
@@ -23,6 +24,50 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
+
+
+# Which file a command is in; importing it enters the command, and --help lists them in this order. One command
+# loads no other's file: the statistics alone would cost each of them a second.
+_MODULES = {
+    "judge": "judge",
+    "compare": "judge",
+    "arena": "arena",
+    "generate": "generate",
+    "results": "results",
+    "reread": "results",
+    "rank": "rank",
+    "card": "card",
+    "calibrate": "calibrate",
+    "export": "export",
+    "gate": "gate",
+    "labels": "labels",
+    "judges": "judges",
+    "report": "report",
+    "serve": "serve",
+    "suggest": "suggest",
+    "demo": "demo",
+    "protocols": "protocols",
+    "models": "models",
+    "ray": "scaling",
+    "help": "welcome",
+}
+
+
+def load_all() -> typer.Typer:
+    """The program with all its commands."""
+    for module in dict.fromkeys(_MODULES.values()):
+        import_module(f"evenhand.cli.{module}")
+    return app
+
+
+def load_for(words: Sequence[str]) -> None:
+    """Load what a command line needs: one command, or all where it names none that is known."""
+    if not words or words[0] == "--version":
+        return
+    if words[0] in _MODULES and words[0] != "help":
+        import_module(f"evenhand.cli.{_MODULES[words[0]]}")
+    else:
+        load_all()
 
 
 def _print_version(wanted: bool) -> None:
@@ -77,6 +122,7 @@ def main() -> NoReturn:
         try:
             if meant := ray_command(sys.argv[1:]):
                 raise InputError("Ray has a command of its own, and judge knows no --ray any more", hint=meant)
+            load_for(sys.argv[1:])
             app(prog_name="evenhand")
         finally:
             sys.stdout.flush()  # here, where a full disk can still be said

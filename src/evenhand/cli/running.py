@@ -24,6 +24,7 @@ from evenhand.judge import Judgment
 from evenhand.pace import BudgetError
 from evenhand.pairs import Pair
 from evenhand.protocol import Protocol
+from evenhand.results.answer import answer_of
 from evenhand.results.run import JudgeSummary, RunSummary
 from evenhand.results.summary import Counter
 from evenhand.runner import Line
@@ -185,6 +186,7 @@ def show_run(found: JudgeSummary, title: str = "") -> None:
     """The tables and notes of a run, or of what is kept of a judge."""
     summary = found.summary
     console.out.print()
+    console.out.print(console.answer_line(answer_of(summary)), soft_wrap=True)
     heading = f"{title or found.title}: {console.count(summary.pairs, 'pair')}"
     console.out.print(console.summary_table(summary, heading))
     if roles := console.roles_line(summary):

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from evenhand import console
-from evenhand.cli.app import app
+from evenhand.cli.app import app, load_all
 
 # What a newcomer needs, in the order in which it is needed: what it does, and a line to copy.
 FIRST = (
@@ -44,4 +44,4 @@ def show_help(
     command: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND]...", help="Such as judge.")] = None,
 ) -> None:
     """Explain a command, or list all of them."""
-    app(args=[*(command or []), "--help"], prog_name="evenhand")
+    load_all()(args=[*(command or []), "--help"], prog_name="evenhand")

@@ -17,15 +17,18 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import orjson
 
 from evenhand.engines.redaction import Redaction, printable, secrets_of
-from evenhand.engines.transport import TooLarge, Transport, Unreachable
+from evenhand.engines.unreached import TooLarge, Unreachable
 from evenhand.errors import EngineError
+
+if TYPE_CHECKING:
+    from evenhand.engines.transport import Transport
 
 MAX_BODY = 64 * 2**20
 # A server that asks for more patience than this is asked again earlier; the run's own retries have an end.
@@ -212,6 +215,8 @@ class JsonClient:
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
         headers["Accept-Encoding"] = "gzip, deflate"
+        from evenhand.engines.transport import Transport  # with aiohttp, which takes a third of a second
+
         return Transport(
             self.url,
             headers,

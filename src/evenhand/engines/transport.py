@@ -20,12 +20,14 @@ import time
 import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
+
+from evenhand.engines.unreached import Broken, TooLarge, Unreachable
 
 CONNECT_SECONDS = 30.0
 # A connection that has been idle for so long may be one that the server is closing just now.
@@ -36,22 +38,6 @@ _MOST_RESTING = 128
 _MOST_HEAD = 2**18
 # aiohttp warns where larger bodies come as bytes; a file it sends in parts.
 _LARGE = 2**20
-
-
-class Unreachable(OSError):
-    """No connection came about: not in time (`late`), or for a reason that will not pass (`lasting`)."""
-
-    def __init__(self, why: str, *, late: bool = False, lasting: bool = False) -> None:
-        super().__init__(why)
-        self.late, self.lasting = late, lasting
-
-
-class Broken(OSError):
-    """The connection was cut before the answer was whole, or the answer is no HTTP, or may be another's."""
-
-
-class TooLarge(Exception):
-    """The answer is larger than what is taken."""
 
 
 class Response(NamedTuple):
@@ -142,7 +128,8 @@ class Transport:
             content = await self._read(response)
         if response.headers.get("Transfer-Encoding", "chunked").lower() != "chunked":
             raise Broken("the answer is sent in a way that nobody asked for")
-        if cast("_Answer", response).line.uses > 1 and self._connector.once_only:
+        assert isinstance(response, _Answer)
+        if response.line.uses > 1 and self._connector.once_only:
             raise Broken("the server sent something that nobody asked for, so that this may be another's answer")
         self._connector.took(time.monotonic() - began)
         return Response(response.status, response.headers, unpacked(content, response.headers, self._most))
@@ -282,7 +269,7 @@ class _Connector(aiohttp.TCPConnector):
         self, *, limit: int, most: int, timeout: float | None, once_only: bool, on_stray: Callable[[], None]
     ) -> None:
         super().__init__(limit=limit, ttl_dns_cache=300, keepalive_timeout=_IDLE_SECONDS)
-        self._factory = partial(_Line, self._loop, self)  # type: ignore[assignment]
+        self._factory: Any = partial(_Line, self._loop, self)
         self._latency = 0.0
         self._on_stray = on_stray
         self.most, self.once_only = most, once_only

@@ -9,6 +9,7 @@ import numpy as np
 
 from evenhand.columns import Block
 from evenhand.engines.base import Usage
+from evenhand.results.answer import answer_of
 from evenhand.results.calibrated import calibrated as calibrate
 from evenhand.results.comparison import Comparison
 from evenhand.results.groups import Group
@@ -43,6 +44,7 @@ class JudgeSummary:
             "protocol": self.protocol,
             "fingerprint": self.fingerprint,
             **({} if self.calibrated is None else {"calibrated": self.calibrated}),
+            "answer": answer_of(self.summary),
             **self.summary.plain(),
             "tokens": self.tokens,
             "seconds": round(self.seconds, 3),

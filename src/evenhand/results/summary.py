@@ -74,6 +74,8 @@ class DimensionSummary:
     invalid_reasons: Mapping[str, int]
     label_mass: float | None
     position_bias: float | None
+    first_in_both: float | None  # share of pairs in which whatever stood first was chosen, in both orders
+    second_in_both: float | None
     win_rate_1: float | None
     ci: Span | None
     ci_method: str
@@ -194,6 +196,7 @@ class DimensionCounter:
         self.sides = np.zeros(3, dtype=np.int64)
         self.reasons: collections.Counter[str] = collections.Counter()
         self.inconsistent = self.mass = self.masses = self.first = self.places = 0
+        self.first_in_both = self.second_in_both = 0
         self.labelled = self.agreed = self.decided = 0
         self.decided_right = 0.0
         self.rows = DimensionRows()
@@ -211,6 +214,8 @@ class DimensionCounter:
         both = rows[found.both_orders[rows]]
         self.first += int(found.first[both].sum())
         self.places += 2 * len(both)
+        self.first_in_both += int((found.first[both] == 2).sum())
+        self.second_in_both += int((found.first[both] == -2).sum())
         self._compare(found.take(rows), known[rows])
 
     def _count_reasons(self, found: Outcomes, rows: NDArray[Any]) -> None:
@@ -241,6 +246,8 @@ class DimensionCounter:
             invalid_reasons=dict(sorted(self.reasons.items())),
             label_mass=self.mass / UNIT / self.masses if self.masses else None,
             position_bias=self.first / self.places if self.places else None,
+            first_in_both=2 * self.first_in_both / self.places if self.places else None,
+            second_in_both=2 * self.second_in_both / self.places if self.places else None,
             win_rate_1=rate.value,
             ci=span(rate.low, rate.high),
             ci_method=rate.method,

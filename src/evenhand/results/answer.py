@@ -1,0 +1,135 @@
+"""The answer in one sentence: which side is better and how sure that is, or why nobody should believe it yet."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from evenhand.pairs import COMBINED
+from evenhand.results.summary import DimensionSummary, Span, Summary
+
+Kind = Literal["better", "unclear", "distrust", "nothing"]
+# A judge whose verdicts follow the place in more pairs than this says little about the content.
+MOST_BY_PLACE = 0.5
+# A judge that puts less than this on the labels is answering something else.
+LEAST_MASS = 0.5
+MOST_INVALID = 0.5
+POINTS = 5  # the difference that "cannot tell yet" speaks of, in percentage points
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a summary says, in one sentence, and what the sentence stands on."""
+
+    kind: Kind
+    sentence: str
+    dimension: str | None
+    side: Literal["1", "2"] | None = None
+    win_rate: float | None = None  # of the side that is named, or of side 1
+    ci: Span | None = None
+    n: int = 0
+    more_pairs: int | None = None  # that would decide a difference of five points
+
+
+def answer_of(summary: Summary) -> Answer:
+    """The answer of a summary, by its headline dimension.
+
+    >>> from evenhand.results.summary import Counter
+    >>> answer_of(Counter().summary()).sentence
+    'no verdicts yet'
+    """
+    name = headline_of(summary)
+    if name is None:
+        return Answer("nothing", "no verdicts yet", None)
+    found = summary.dimensions[name]
+    if not found.n:
+        return Answer("nothing", _nothing(found), name)
+    doubt = _doubt(found)
+    if doubt:
+        return Answer(
+            "distrust", f"do not trust this: {doubt}; {_least_misleading(summary, found)}", name, n=found.n
+        )
+    return _told(summary, name, found)
+
+
+def headline_of(summary: Summary) -> str | None:
+    """The dimension that an answer is about: the parts together, else overall, else the last."""
+    names = list(summary.dimensions)
+    return next((name for name in (COMBINED, "overall") if name in names), names[-1] if names else None)
+
+
+def _nothing(found: DimensionSummary) -> str:
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in found.invalid_reasons.items())
+    return f"no verdict could be read ({reasons})" if reasons else "no verdicts yet"
+
+
+def _doubt(found: DimensionSummary) -> str:
+    """Why these verdicts say little; empty where they may be taken as they are."""
+    if found.label_mass is not None and found.label_mass < LEAST_MASS:
+        return f"only {_percent(found.label_mass)} of the judge's probability falls on a label"
+    for share, place in ((found.first_in_both, "first"), (found.second_in_both, "second")):
+        if share is not None and share > MOST_BY_PLACE:
+            return f"the judge chose whatever stood {place} in {_percent(share)} of pairs"
+    if found.invalid > MOST_INVALID * (found.n + found.invalid):
+        return f"{found.invalid:,} of {found.n + found.invalid:,} verdicts are invalid"
+    return ""
+
+
+def _least_misleading(summary: Summary, found: DimensionSummary) -> str:
+    """With both orders pooled, probabilities say more than the verdicts."""
+    rate, ci = found.expected.win_rate_1, found.expected.ci
+    return f"by probabilities {side_name(summary, '1')} wins {_percent(rate)}{_span(ci)}, n = {found.n:,}"
+
+
+def _told(summary: Summary, name: str, found: DimensionSummary) -> Answer:
+    rate, ci = found.win_rate_1, found.ci
+    if rate is None or ci is None:
+        one = side_name(summary, "1")
+        return Answer("unclear", f"cannot tell yet: {one} wins {_percent(rate)}, n = {found.n:,}", name, n=found.n)
+    if ci[0] <= 0.5 <= ci[1]:
+        more = pairs_wanted(found)
+        wanted = "" if more is None else f"; about {more:,} more pairs would decide a {POINTS}-point difference"
+        said = (
+            f"cannot tell yet: {side_name(summary, '1')} wins {_percent(rate)}{_span(ci)}, n = {found.n:,}{wanted}"
+        )
+        return Answer("unclear", said, name, None, rate, ci, found.n, more)
+    if ci[0] > 0.5:
+        return _better(summary, name, "1", rate, ci, found.n)
+    return _better(summary, name, "2", 1 - rate, (1 - ci[1], 1 - ci[0]), found.n)
+
+
+def _better(summary: Summary, name: str, side: Literal["1", "2"], rate: float, ci: Span, n: int) -> Answer:
+    said = f"{side_name(summary, side)} is better: it wins {_percent(rate)} of pairs{_span(ci)}, n = {n:,}"
+    return Answer("better", said, name, side, rate, ci, n)
+
+
+def side_name(summary: Summary, side: Literal["1", "2"]) -> str:
+    """What to call a side in a sentence: its model, with its role; or "side 1"."""
+    place = int(side) - 1
+    name = summary.sides[place]
+    called = f"side {side}" if name == side else name
+    return f"{called} ({summary.roles[place]})" if summary.roles else called
+
+
+def pairs_wanted(found: DimensionSummary) -> int | None:
+    """About how many more pairs an interval of five points to each side takes, rounded to two digits.
+
+    Its width falls with the root of their number, if the pairs to come are like those at hand.
+    """
+    if found.ci is None or not found.n:
+        return None
+    half = (found.ci[1] - found.ci[0]) / 2
+    more = found.n * ((100 * half / POINTS) ** 2 - 1)
+    if more < 1:
+        return None
+    digits = max(0, math.floor(math.log10(more)) - 1)
+    return int(math.ceil(more / 10**digits) * 10**digits)
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.0f}%"
+
+
+def _span(ci: Span | None) -> str:
+    return f" ({100 * ci[0]:.0f} to {_percent(ci[1])})" if ci else ""
