@@ -107,7 +107,7 @@ def test_a_judge_that_always_says_yes_has_no_position_bias(tmp_path: Path) -> No
     [told] = json.loads(evenhand("report", "--db", path, "--json", "-o", tmp_path / "r.html").stdout)["judges"]
     found, effects, card = (told[part]["alone"] for part in ("dimensions", "effects", "people"))
     assert (found["n"], found["ties"], found["position_bias"], found["inconsistent"]) == (12, 12, None, 0)
-    for part, name in ((effects, "position_bias"), (card["biases"], "position_lift")):
+    for part, name in ((effects, "position_bias"), (card["biases"], "position_bias")):
         assert (part[name]["value"], part["flips"]["value"]) == (None, None)
     assert told["effects"]["overall"]["position_bias"]["value"] == 0, "a judge that always says tie"
     assert "orders differ" not in (tmp_path / "r.html").read_text("utf-8")

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -132,3 +133,29 @@ def test_small_blocks_hold_every_pair_once(tmp_path: Path) -> None:
     with Store(tmp_path / "e.db") as store:
         numbers = [block.number.tolist() for block in store.outcomes.blocks(1, size=3)]
     assert numbers == [[1, 2, 3], [4, 5, 6], [7]]
+
+
+def test_a_block_is_of_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that finishes pairs while their columns are read: every dimension has the same pairs."""
+    path, pairs = tmp_path / "e.db", [Pair(f"Task {i}", "x", "y", id=f"p{i}") for i in range(6)]
+    engine = ScriptedEngine(lambda _: "A", name="one")
+    with Judge(engine, "chained", db=path) as judge:
+        list(judge.judge(pairs))
+    with Store(path) as store, closing(sqlite3.connect(path)) as run:
+        [row] = store.judges()
+        run.execute("CREATE TABLE later AS SELECT * FROM outcomes WHERE pair = 2")
+        run.execute("DELETE FROM outcomes WHERE pair = 2")
+        run.commit()
+        columns = "judge, dimension, pair, said, p_1, p_2, p_tie, mass, reason, uncertainty"
+        read = store.outcomes._outcomes
+
+        def read_while_a_pair_ends(*given: Any) -> Any:
+            found = read(*given)
+            run.execute(f"INSERT OR IGNORE INTO outcomes ({columns}) SELECT {columns} FROM later")
+            run.commit()
+            return found
+
+        monkeypatch.setattr(store.outcomes, "_outcomes", read_while_a_pair_ends)
+        [block] = store.blocks(row)
+    assert {name: len(found) for name, found in block.outcomes.items()} == dict.fromkeys(block.outcomes, 5)
+    assert len(block) == 5

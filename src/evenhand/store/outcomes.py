@@ -12,7 +12,7 @@ import json
 import math
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -216,9 +216,25 @@ class OutcomeTable:
         """Every pair that a judge has brought to an end, in blocks, in the order of their numbers."""
         dimensions = found_on(self._dimensions_of(judge))
         after = -1
-        while (found := self._block(judge, dimensions, after, size, metadata)) is not None:
+        while True:
+            with self._one_moment():
+                found = self._block(judge, dimensions, after, size, metadata)
+            if found is None:
+                return
             after = int(found.number[-1])
             yield found
+
+    @contextmanager
+    def _one_moment(self) -> Iterator[None]:
+        """Read everything as it is now: a run that goes on would else be in one column, and not in the next."""
+        if self._db.in_transaction:
+            yield
+            return
+        self._db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._db.execute("COMMIT")
 
     def _block(self, judge: int, dimensions: Sequence[str], after: int, size: int, metadata: bool) -> Block | None:
         import numpy as np
