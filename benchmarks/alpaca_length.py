@@ -3,8 +3,9 @@
     git clone https://github.com/tatsu-lab/alpaca_eval
     python benchmarks/alpaca_length.py alpaca_eval
 
-Reads the verdicts of every model in the checkout. AlpacaEval's own difficulties are not in its repository, so they are
-estimated here from the same models: what is left of the verdicts on an instruction beside each model's rate and length.
+Reads the verdicts of every model in the checkout. AlpacaEval's own difficulties are not in its repository, so they
+are estimated here from the same models: what is left of the verdicts on an instruction beside each model's rate and
+length.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def test_length_that_decides_everything_still_has_a_finite_fit() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_fit_always_comes_to_rest_at_the_best(seed: int) -> None:
-    """Rare wins, lengths that are far apart, clusters of very different size: what made plain Newton steps wander."""
+    """Rare wins, lengths that are far apart, clusters of different sizes: what made plain Newton steps wander."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(60, 400))
     longer = np.where(rng.random(n) < 0.1, rng.normal(50, 30, n), rng.normal(-3000, 1500, n)).round()

@@ -174,6 +174,7 @@ class Odd:
         self.url = ""
         self.replies: dict[str, Any] = {}
         self.odd: tuple[str, str, int, str] = ("", "", 200, "")
+        self.marks = ""
 
     async def start(self) -> None:
         app = web.Application()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ from command import evenhand
 from evenhand import Judge, Pair, ScriptedEngine
 from evenhand.pairs import COMBINED
 from evenhand.protocol import Prompt, built_in_names
+from evenhand.shards.copying import copy_store
+from evenhand.store import Store
+from web_server import Client, WebServer
 
 SEEDS = sorted((Path(__file__).resolve().parents[2] / "shared" / "seeds").glob("*.txt"))
 PROTOCOLS: list[str | Path] = [*built_in_names(), *SEEDS]
@@ -196,3 +201,125 @@ def test_the_card_has_the_same_biases(db: Path, results: dict[Who, Facts]) -> No
                 assert right == (
                     None if found["agreement"]["decided"] is None else pytest.approx(found["agreement"]["decided"])
                 )
+
+
+# -- the web page --------------------------------------------------------------------------------------------------
+
+
+class Tables(HTMLParser):
+    """The text of every row of every table, under the last heading before it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[tuple[str, list[str]]] = []
+        self._heading = ""
+        self._cells: list[str] = []
+        self._in = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in ("h2", "td", "th"):
+            self._in = tag
+            if tag == "h2":
+                self._heading = ""
+            else:
+                self._cells.append("")
+        elif tag == "title":
+            self._in = "title"  # the words of a picture
+        elif tag == "tr":
+            self._cells = []
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "title" and self._cells:
+            self._in = "td"
+        elif tag == "tr":
+            self.rows.append((" ".join(self._heading.split()), [" ".join(cell.split()) for cell in self._cells]))
+        elif tag in ("h2", "td", "th"):
+            self._in = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._in == "h2":
+            self._heading += data
+        elif self._in in ("td", "th"):
+            self._cells[-1] += data
+
+
+def rows_of(html: str) -> list[tuple[str, list[str]]]:
+    tables = Tables()
+    tables.feed(html)
+    return tables.rows
+
+
+@pytest.fixture(scope="module")
+def owner(db: Path) -> Iterator[Client]:
+    with WebServer(db) as server:
+        yield server.owner()
+
+
+def test_the_web_overview_shows_what_the_json_says(owner: Client, results: dict[Who, Facts]) -> None:
+    titles = {f"{judge} under {protocol}": (judge, protocol) for judge, protocol in results}
+    seen = 0
+    for heading, cells in rows_of(owner.get("/").text):
+        who = titles.get(heading)
+        if who is None or cells[0] not in results[who]["dimensions"]:
+            continue
+        found, ci = results[who]["dimensions"][cells[0]], results[who]["dimensions"][cells[0]]["ci"]
+        assert cells[1] == percent(found["win_rate_1"], 1)
+        assert cells[2] == (f"{percent(ci[0], 0)} – {percent(ci[1], 0)}" if ci else "–")
+        names = ("wins_1", "ties", "wins_2", "inconsistent", "invalid")
+        assert cells[5:10] == [str(found[name]) for name in names]
+        assert cells[10] == percent(found["label_mass"], 0)
+        assert cells[11] == shown(found)[-1], (who, cells)
+        agreed = found.get("agreement")
+        assert cells[14] == (percent(agreed["three_way"], 0) if agreed else "–")
+        seen += 1
+    assert seen == sum(len(facts["dimensions"]) for facts in results.values())
+
+
+def test_a_pairs_page_shows_the_outcomes_of_every_judge(owner: Client, exported: dict[str, list[Facts]]) -> None:
+    wanted: dict[str, list[Facts]] = {}
+    for row in exported["judgments"]:
+        if row["pair"] == "p0":
+            wanted.setdefault(f"{row['judge']} under {row['protocol']}", []).append(row)
+    page = owner.get("/pair/1").text
+    for row in [row for rows in wanted.values() for row in rows]:
+        assert f"{row['judge']}" in page
+    shares = Counter(
+        " · ".join(percent(row[name], 0) for name in ("p_1", "p_tie", "p_2"))
+        for rows in wanted.values()
+        for row in rows
+        if row["p_1"] is not None
+    )
+    on_page = Counter(
+        match
+        for _, cells in rows_of(page)
+        if len(cells) == 6
+        for match in re.findall(r"[\d.]+% · [\d.]+% · [\d.]+%", cells[2])
+    )
+    assert on_page == shares
+
+
+# -- the report ----------------------------------------------------------------------------------------------------
+
+
+def test_the_report_has_the_same_numbers(db: Path, results: dict[Who, Facts], tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    told = by_judge(json.loads(evenhand("report", "--db", db, "--out", file, "--json").stdout)["judges"])
+    for who, facts in results.items():
+        for dimension, found in facts["dimensions"].items():
+            same = {name: value for name, value in found.items() if name != "agreement"}
+            assert {name: told[who]["dimensions"][dimension][name] for name in same} == same
+            effects = told[who]["effects"][dimension]
+            assert effects["position_bias"]["value"] == found["position_bias"]
+            assert (effects["flips"]["value"] is None) == (found["position_bias"] is None)
+
+
+# -- shards --------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_of_shards_shows_the_same_numbers(db: Path, results: dict[Who, Facts], tmp_path: Path) -> None:
+    with Store(db) as store:
+        for number, row in enumerate(store.judges()):
+            folder = tmp_path / str(number)
+            copy_store(store, row, folder, rows=7)
+            told = json.loads(evenhand("results", "--db", folder, "--json").stdout)
+            assert told["dimensions"] == results[row.model, row.protocol]["dimensions"]

@@ -269,8 +269,8 @@ def test_a_model_that_won_everything_has_firths_strength_and_the_exact_lower_end
     a = next(s.strength for s in found.standings if s.model == "a")
     assert a is not None
     assert best.strength == pytest.approx(a + math.log(8.5 / 0.5), abs=1e-4)
-    # Eight wins in eight clusters come with a chance of 2.5% if each has the chance 0.025 ** (1/8); what is not known
-    # of a's own strength makes the end a little lower.
+    # Eight wins in eight clusters come with a chance of 2.5% if each has the chance 0.025 ** (1/8); what is not
+    # known of a's own strength makes the end a little lower.
     exact = a + math.log(0.025 ** (1 / 8) / (1 - 0.025 ** (1 / 8)))
     assert best.low is not None
     assert best.high is not None
@@ -377,7 +377,7 @@ def test_with_little_time_the_smallest_p_values_are_worked_out() -> None:
 
 @pytest.mark.parametrize(("models", "games"), [(10, 30), (8, 0)])
 def test_equal_models_are_seldom_told_apart(models: int, games: int) -> None:
-    """A look at two designs in which 19% and 11% of rankings told equal models apart; benchmarks/coverage_ranking.py."""
+    """Two designs in which 19% and 11% of rankings told equal models apart; benchmarks/coverage_ranking.py."""
     wrong, separated = 0, 0
     for seed in range(60):
         rng = np.random.default_rng([8, seed])

@@ -102,7 +102,15 @@ def test_a_node_is_killed_in_the_middle_of_a_run_and_every_pair_is_there_once(
     names = [f"p{number}" for number in range(PAIRS)]
     rows = [{"id": name, "instruction": f"Say {name}", "output_1": f"x{name}", "output_2": "y"} for name in names]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "pairs.parquet", row_group_size=100)
-    words = ("ray", "judge", tmp_path / "pairs.parquet", "--judge", f"{server.url}#m", "--protocol", "overall")
+    words: tuple[str | Path, ...] = (
+        "ray",
+        "judge",
+        tmp_path / "pairs.parquet",
+        "--judge",
+        f"{server.url}#m",
+        "--protocol",
+        "overall",
+    )
     words += (
         "--address",
         nodes.address,

@@ -45,8 +45,9 @@ _Choice = TypeVar("_Choice", bound=str)
 class Verdict:
     """One label on one dimension, as shown (A, B, tie), or the reason why there is none.
 
-    `p` sums to one over the three labels; `mass` is what fell on any of them before that. `counted` says that `p` are
-    shares of answers, not probabilities of tokens: a share of 0 then means that a label was not drawn, and no more.
+    `p` sums to one over the three labels; `mass` is what fell on any of them before that. `counted` says that `p`
+    are shares of answers, not probabilities of tokens: a share of 0 then means that a label was not drawn, and no
+    more.
     """
 
     dimension: str

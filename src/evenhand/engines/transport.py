@@ -20,7 +20,7 @@ import time
 import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -142,7 +142,8 @@ class Transport:
             content = await self._read(response)
         if response.headers.get("Transfer-Encoding", "chunked").lower() != "chunked":
             raise Broken("the answer is sent in a way that nobody asked for")
-        if cast("_Answer", response).line.uses > 1 and self._connector.once_only:
+        assert isinstance(response, _Answer)
+        if response.line.uses > 1 and self._connector.once_only:
             raise Broken("the server sent something that nobody asked for, so that this may be another's answer")
         self._connector.took(time.monotonic() - began)
         return Response(response.status, response.headers, unpacked(content, response.headers, self._most))
@@ -282,7 +283,7 @@ class _Connector(aiohttp.TCPConnector):
         self, *, limit: int, most: int, timeout: float | None, once_only: bool, on_stray: Callable[[], None]
     ) -> None:
         super().__init__(limit=limit, ttl_dns_cache=300, keepalive_timeout=_IDLE_SECONDS)
-        self._factory = partial(_Line, self._loop, self)  # type: ignore[assignment]
+        self._factory: Any = partial(_Line, self._loop, self)
         self._latency = 0.0
         self._on_stray = on_stray
         self.most, self.once_only = most, once_only

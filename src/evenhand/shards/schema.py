@@ -230,9 +230,10 @@ def hearings_of(fields: Mapping[str, Any]) -> dict[Order, dict[str, Verdict]]:
     """The verdicts of a row, by order and dimension."""
     found: dict[Order, dict[str, Verdict]] = {}
     for verdict in fields["verdicts"]:
-        columns = [verdict[name] for name in _VERDICT]
+        dimension, label, a, b, tie, mass, reason = (verdict[name] for name in _VERDICT)
         counted = verdict.get("counted") or False  # a folder of the old form does not say
-        found.setdefault(verdict["order"], {})[verdict["dimension"]] = verdict_from(*columns, counted=counted)
+        read = verdict_from(dimension, label, a, b, tie, mass, reason, counted)
+        found.setdefault(verdict["order"], {})[dimension] = read
     return found
 
 

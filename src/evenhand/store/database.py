@@ -26,7 +26,7 @@ from evenhand.store.docket import Asks, Case, Docket, holder_name, name_worker
 from evenhand.store.judgebook import JudgeBook
 from evenhand.store.labels import LabelBook
 from evenhand.store.opening import BUSY_SECONDS, MEMORY, open_to_read, open_to_write, refuse_to_migrate
-from evenhand.store.outcomes import OutcomeTable, Progress, conversations_of, is_dirty
+from evenhand.store.outcomes import IN_ORDER, SAID_BY_JUDGE, OutcomeTable, Progress, conversations_of, is_dirty
 from evenhand.store.outputs import OutputBook
 from evenhand.store.pages import PageBook
 from evenhand.store.rows import answer_from, answer_row, verdict_row
@@ -42,12 +42,6 @@ _CACHE_KILOBYTES = 16_000
 # written again and again is moved once.
 _CHECKPOINT_PAGES = 4_000
 _PAIRS_AT_ONCE = 500  # entered in one transaction
-_HEARD = (
-    'SELECT d.pair, d."order", v.dimension, v.label, v.p_a, v.p_b, v.p_tie, v.mass, v.invalid, v.counted, f.reason, f.detail'
-    " FROM docket d LEFT JOIN verdicts v ON v.hearing = d.hearing LEFT JOIN failures f ON f.hearing = d.hearing"
-    " WHERE d.judge = ?"
-)
-_IN_ORDER = ' ORDER BY d.pair, d."order"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,7 +455,7 @@ class Store:
         The docket is kept in this order, so that nothing has to be sorted and nothing is held in memory.
         """
         with clearly(self.path):
-            rows = self._db.execute(_HEARD + _IN_ORDER, (judge.id,))
+            rows = self._db.execute(SAID_BY_JUDGE + IN_ORDER, (judge.id,))
             for number, heard in groupby(rows, key=itemgetter(0)):
                 hearings, ended = conversations_of(judge.dimensions, heard)
                 if ended:
@@ -494,7 +488,7 @@ class Store:
 
     def _hearings(self, judge: int, dimensions: Sequence[str], pair: int) -> dict[Order, Hearing]:
         """The verdicts of a pair by order."""
-        rows = self._db.execute(_HEARD + " AND d.pair = ?" + _IN_ORDER, (judge, pair))
+        rows = self._db.execute(f"{SAID_BY_JUDGE} AND d.pair = ?{IN_ORDER}", (judge, pair))
         return conversations_of(dimensions, rows)[0]
 
     def _pair(self, number: int) -> Pair:

@@ -133,7 +133,7 @@ class OutcomeTable:
 
     def _refresh(self, judge: int, pairs: Sequence[int]) -> None:
         dimensions = self._dimensions_of(judge)
-        rows = self._db.execute(_HEARD, (judge, _json(pairs)))
+        rows = self._db.execute(_OF_PAIRS, (judge, _json(pairs)))
         made: list[tuple[Any, ...]] = []
         unfinished: list[int] = []
         for pair, heard in groupby(rows, key=itemgetter(0)):
@@ -326,11 +326,14 @@ class OutcomeTable:
 
 
 _PAIR = "instruction, output_1, output_2, name, model_1, model_2, labels, metadata, candidate"
-_HEARD = (
-    'SELECT d.pair, d."order", v.dimension, v.label, v.p_a, v.p_b, v.p_tie, v.mass, v.invalid, v.counted, f.reason, f.detail'
-    " FROM docket d LEFT JOIN verdicts v ON v.hearing = d.hearing LEFT JOIN failures f ON f.hearing = d.hearing"
-    ' WHERE d.judge = ? AND d.pair IN (SELECT value FROM json_each(?)) ORDER BY d.pair, d."order"'
+# What is known of the conversations of a judge, pair by pair; `conversations_of` reads the rows of one.
+SAID_BY_JUDGE = (
+    'SELECT d.pair, d."order", v.dimension, v.label, v.p_a, v.p_b, v.p_tie, v.mass, v.invalid, v.counted,'
+    " f.reason, f.detail FROM docket d LEFT JOIN verdicts v ON v.hearing = d.hearing"
+    " LEFT JOIN failures f ON f.hearing = d.hearing WHERE d.judge = ?"
 )
+IN_ORDER = ' ORDER BY d.pair, d."order"'
+_OF_PAIRS = f"{SAID_BY_JUDGE} AND d.pair IN (SELECT value FROM json_each(?)){IN_ORDER}"
 _SPLIT = (
     "UPDATE outcomes SET split = EXISTS (SELECT 1 FROM judges j CROSS JOIN outcomes o ON o.judge = j.id"
     " AND o.dimension = outcomes.dimension AND o.pair = outcomes.pair WHERE o.side <> outcomes.side)"
