@@ -133,7 +133,7 @@ def table(pairs: list[tuple[str, str, Pair]], db: Path) -> str:
         for row, judgments in heard:
             these = [judgments[i] for i in ids if i in judgments]
             for dimension in ("overall", COMBINED):
-                valid = [j for j in these if dimension in j.findings and j[dimension].side is not None]
+                valid = [j for j in these if dimension in j.outcomes and j[dimension].side is not None]
                 if valid:
                     lines.append(_line(name, half, row.protocol, dimension, valid))
     return "\n".join(lines)

@@ -50,7 +50,7 @@ def main() -> None:
         db = Path(folder) / "large.db"
         timed("filling the database", lambda: fill(db, given.pairs, given.protocol))
         with Store(db) as store:
-            timed("making the lists", lambda: store.findings.absorb_all(known=known(store)))
+            timed("making the lists", lambda: store.outcomes.absorb_all(known=known(store)))
             judges = [judge.id for judge in store.judges(counted=False)]
         print(f"{given.pairs:,} pairs, {len(judges)} judges, {db.stat().st_size / 1e6:,.0f} MB")
         measure(db, given.pairs, given.rounds)

@@ -264,14 +264,14 @@ def test_the_leaderboard_is_what_the_annotations_come_to(db: Path, tmp_path: Pat
 
 def test_wins_are_counted_as_alpaca_eval_counts_them(heard: list[Judgment]) -> None:
     """By the preference: above 1.5 is a win, below it a loss, 1.5 itself a draw; lengths are of all outputs."""
-    finding = heard[0]["overall"]
-    leaning = replace(finding, side="tie", p={"1": 0.3, "2": 0.1, "tie": 0.6})
-    even = replace(finding, side="tie", p={"1": 0.25, "2": 0.25, "tie": 0.5})
+    outcome = heard[0]["overall"]
+    leaning = replace(outcome, side="tie", p={"1": 0.3, "2": 0.1, "tie": 0.6})
+    even = replace(outcome, side="tie", p={"1": 0.25, "2": 0.25, "tie": 0.5})
     pair = heard[0].pair
     invalid = next(judgment for judgment in heard if judgment["overall"].side is None)["overall"]
     texts = ("xxx", "xxxx", "xxxx")
     judgments = [
-        replace(heard[0], pair=replace(pair, output_1=text, id=text), findings={"overall": found})
+        replace(heard[0], pair=replace(pair, output_1=text, id=text), outcomes={"overall": found})
         for text, found in zip(texts, (leaning, even, invalid), strict=True)
     ]
     [row] = leaderboard_rows(judgments, "overall")

@@ -339,12 +339,12 @@ def test_a_head_judges_like_any_judge_and_has_no_order() -> None:
     assert [(j["overall"].side, j["format"].side) for j in found] == [("1", "2"), ("2", "1"), ("tie", "tie")]
     for judgment in found:
         for dimension in ("overall", "format"):
-            finding = judgment[dimension]
-            assert not finding.inconsistent
-            forward, swapped = finding.p_heard("forward"), finding.p_heard("swapped")
+            outcome = judgment[dimension]
+            assert not outcome.inconsistent
+            forward, swapped = outcome.p_heard("forward"), outcome.p_heard("swapped")
             assert forward is not None
             assert forward == pytest.approx(swapped)
-            assert finding.p == pytest.approx(forward)
+            assert outcome.p == pytest.approx(forward)
     assert scripted.read == 3  # "good good", "tidy" and "good", once each
     assert scripted.asked == 0
 

@@ -100,7 +100,7 @@ def test_a_judge_is_removed_everywhere_and_no_other_is_touched(db: Path) -> None
         assert [row.model for row in store.judges()] == ["one"]
     assert counts(db) == alone
     with closing(sqlite3.connect(db)) as base:
-        assert base.execute("SELECT sum(split) FROM findings").fetchone() == (0,)
+        assert base.execute("SELECT sum(split) FROM outcomes").fetchone() == (0,)
         assert base.execute("PRAGMA foreign_key_check").fetchall() == []
 
 

@@ -88,13 +88,13 @@ def judged(
 def check_valid(judgment: Judgment, protocol: Protocol, orders: Sequence[Order]) -> None:
     """Every dimension has a verdict with probabilities and label mass, in every order that was heard."""
     together = ("combined",) if len(protocol.dimensions) > 2 else ()
-    assert tuple(judgment.findings) == (*protocol.dimensions, *together)
-    for finding in judgment.findings.values():
-        assert finding.side is not None
-        assert finding.p is not None
-        assert sum(finding.p.values()) == pytest.approx(1)
-        assert tuple(finding.orders) == tuple(orders)
-        for verdict in finding.orders.values():
+    assert tuple(judgment.outcomes) == (*protocol.dimensions, *together)
+    for outcome in judgment.outcomes.values():
+        assert outcome.side is not None
+        assert outcome.p is not None
+        assert sum(outcome.p.values()) == pytest.approx(1)
+        assert tuple(outcome.orders) == tuple(orders)
+        for verdict in outcome.orders.values():
             assert verdict.p is not None
             assert verdict.mass is not None
             assert sum(verdict.p.values()) == pytest.approx(1)

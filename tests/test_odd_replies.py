@@ -324,7 +324,7 @@ def test_one_odd_reply_costs_its_own_pair_at_most(body: Any, status: int, loop: 
             judged = {judgment.pair.instruction: judgment["overall"] for judgment in judge.judge(pairs)}
     finally:
         loop.run(server.__aexit__())
-    reasons = {task: finding.invalid for task, finding in judged.items()}
+    reasons = {task: outcome.invalid for task, outcome in judged.items()}
     assert {task for task, reason in reasons.items() if reason} <= {"Task 7"}
     assert reasons["Task 7"] in (None, "bad_response", "bad_request")
     assert len(reasons) == len(pairs)

@@ -49,8 +49,8 @@ def asked(suite: pytest.Pytester) -> int:
 def test_better_passes_and_a_second_run_asks_nothing(suite: pytest.Pytester) -> None:
     suite.makepyfile("""
         def test_one(better):
-            finding = better("good", than="bad", instruction="2 + 2?", on="correctness")
-            assert finding.side == "1"
+            outcome = better("good", than="bad", instruction="2 + 2?", on="correctness")
+            assert outcome.side == "1"
 
         def test_other_dimensions_have_their_own_protocol(better, not_worse):
             better("good", than="bad", instruction="2 + 2?")

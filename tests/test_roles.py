@@ -101,10 +101,10 @@ def test_a_turned_judgment_is_that_of_the_turned_pair() -> None:
     with Judge(ScriptedEngine(prefers_fine), "chained") as judge:
         straight, other = judge.judge([pair]), judge.judge([pair.turned()])
         turned, expected = next(straight).turned(), next(other)
-    assert {name: (f.side, f.p) for name, f in turned.findings.items()} == {
-        name: (f.side, f.p) for name, f in expected.findings.items()
+    assert {name: (f.side, f.p) for name, f in turned.outcomes.items()} == {
+        name: (f.side, f.p) for name, f in expected.outcomes.items()
     }
-    assert turned.turned().findings["overall"].side == "1"
+    assert turned.turned().outcomes["overall"].side == "1"
 
 
 def test_an_old_database_has_no_roles_and_is_counted_as_before(outputs: tuple[Path, Path], db: Path) -> None:

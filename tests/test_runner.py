@@ -149,7 +149,7 @@ def test_a_run_repeated_asks_nothing_and_finds_the_same(db: Path) -> None:
     before = judged(first, pairs(5), db)
     after = judged(second, pairs(5), db)
     assert (first.asked, second.asked) == (10, 0)
-    assert [j.findings for j in after] == [j.findings for j in before]
+    assert [j.outcomes for j in after] == [j.outcomes for j in before]
     assert sum(j.asked for j in after) == 0
 
 
@@ -181,8 +181,8 @@ def test_the_store_tells_the_same_as_the_run(db: Path) -> None:
         stored = list(store.judgments(row))
     assert [j.pair for j in stored] == [j.pair for j in live]
     for one, other in zip(live, stored, strict=True):
-        assert one.findings.keys() == other.findings.keys()
-        for name in one.findings:
+        assert one.outcomes.keys() == other.outcomes.keys()
+        for name in one.outcomes:
             assert one[name].side == other[name].side
             assert one[name].p == pytest.approx(other[name].p)
 
@@ -215,7 +215,7 @@ def test_a_chain_goes_on_where_it_stopped(db: Path) -> None:
     engine = Scribe(always("tie"))
     (judgment,) = judged(engine, pairs(1), db, protocol="chained", orders="forward")
     assert engine.asked == 2
-    assert {name: finding.side for name, finding in judgment.findings.items()} == {
+    assert {name: outcome.side for name, outcome in judgment.outcomes.items()} == {
         "precision": "1",
         "correctness": "1",
         "format": "tie",
@@ -230,7 +230,7 @@ def test_an_unreadable_answer_leaves_the_rest_of_the_chain_unasked(db: Path) -> 
     engine = Scribe(lambda _: next(answers))
     (judgment,) = judged(engine, pairs(1), db, protocol="chained", orders="forward")
     assert engine.asked == 2
-    reasons = [finding.invalid for finding in judgment.findings.values()]
+    reasons = [outcome.invalid for outcome in judgment.outcomes.values()]
     assert reasons == [None, "unreadable", "not_asked", "not_asked", "unreadable"]
     assert judgment["correctness"].orders["forward"].raw == "Both have merit."
     again = Scribe(always("A"))
@@ -272,7 +272,7 @@ def test_a_failure_reads_the_same_live_and_from_the_store(db: Path, protocol: st
     (live,) = judged(Scribe(failing_at(2, EngineError("no", reason="why"))), pairs(1), db, protocol=protocol)
     with Store(db) as store:
         (stored,) = store.judgments(store.judges()[0])
-    assert {n: f.invalid for n, f in live.findings.items()} == {n: f.invalid for n, f in stored.findings.items()}
+    assert {n: f.invalid for n, f in live.outcomes.items()} == {n: f.invalid for n, f in stored.outcomes.items()}
 
 
 def test_a_fatal_error_stops_the_run_and_keeps_what_was_answered(db: Path) -> None:
@@ -510,8 +510,8 @@ def test_what_is_kept_is_told_again_as_it_was_told_first(db: Path, protocol: str
         (row,) = store.judges()
         asks = [ask.dimensions for ask in Protocol.load(protocol).asks]
         kept = store.kept(row.id, asks, [(j.pair, ("forward", "swapped")) for j in before])
-    assert [Judgment.of(j.pair, k).findings for j, k in zip(before, kept, strict=True) if k] == [
-        j.findings for j in before
+    assert [Judgment.of(j.pair, k).outcomes for j, k in zip(before, kept, strict=True) if k] == [
+        j.outcomes for j in before
     ]
 
 

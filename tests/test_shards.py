@@ -101,7 +101,7 @@ def test_rows_come_back_as_they_went(folder: Path) -> None:
             3,
         )
         found = [judgment["overall"] for judgment in shards.judgments(judge)]
-        assert [(finding.side, finding.invalid) for finding in found] == [
+        assert [(outcome.side, outcome.invalid) for outcome in found] == [
             ("1", None),
             ("tie", None),
             (None, "timeout"),

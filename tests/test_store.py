@@ -111,8 +111,8 @@ def test_an_invalid_verdict_comes_back_with_its_reason(db: Path) -> None:
     with Store(db) as store:
         for hearing in enter(store).hearings.values():
             store.record(hearing, 0, Answer("Both!"), invalid(["overall"], "unreadable"))
-        finding = only_judgment(store)["overall"]
-    assert (finding.side, finding.invalid) == (None, "unreadable")
+        outcome = only_judgment(store)["overall"]
+    assert (outcome.side, outcome.invalid) == (None, "unreadable")
 
 
 def test_a_failure_is_kept_with_its_detail_and_counts_attempts(db: Path) -> None:

@@ -40,8 +40,8 @@ def verdict(label: Label, p: Mapping[Label, float] | None = None) -> Verdict:
     ],
 )
 def test_hard_verdicts_are_weighed(forward: Label, swapped: Label, others: list[Side], expected: Parts) -> None:
-    finding = pool("overall", {"forward": verdict(forward), "swapped": verdict(swapped)})
-    assert weigh(finding, others) == expected
+    outcome = pool("overall", {"forward": verdict(forward), "swapped": verdict(swapped)})
+    assert weigh(outcome, others) == expected
 
 
 def test_doubt_is_the_distance_between_the_two_likeliest() -> None:

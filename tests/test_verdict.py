@@ -18,8 +18,8 @@ from evenhand.protocol import Order
 from evenhand.verdict import (
     LABELS,
     SIDES,
-    Finding,
     Label,
+    Outcome,
     Verdict,
     combine,
     found_on,
@@ -338,7 +338,7 @@ def hard(label: Label) -> Verdict:
 any_verdict = st.one_of(simplex.map(soft), st.sampled_from(LABELS).map(hard))
 
 
-def both(forward: Verdict, swapped: Verdict) -> Finding:
+def both(forward: Verdict, swapped: Verdict) -> Outcome:
     return pool("overall", {"forward": forward, "swapped": swapped})
 
 
@@ -380,20 +380,20 @@ def test_a_leaning_to_one_place_cancels_exactly(one: float, two: float, tie: flo
 @settings(deadline=None)
 @given(any_verdict, any_verdict)
 def test_pooled_probabilities_sum_to_one_and_bear_out_the_side(forward: Verdict, swapped: Verdict) -> None:
-    finding = both(forward, swapped)
-    assert finding.p is not None
-    assert finding.side is not None
-    assert math.isclose(sum(finding.p.values()), 1)
-    if finding.side != "tie":
-        assert finding.p[finding.side] == max(finding.p.values())
+    outcome = both(forward, swapped)
+    assert outcome.p is not None
+    assert outcome.side is not None
+    assert math.isclose(sum(outcome.p.values()), 1)
+    if outcome.side != "tie":
+        assert outcome.p[outcome.side] == max(outcome.p.values())
 
 
 @settings(deadline=None)
 @given(any_verdict, st.sampled_from(["unreadable", "empty", "too_long"]), st.booleans())
 def test_one_invalid_order_makes_the_finding_invalid(good: Verdict, reason: str, first: bool) -> None:
     (bad,) = invalid(["overall"], reason)
-    finding = both(bad, good) if first else both(good, bad)
-    assert (finding.side, finding.p, finding.inconsistent, finding.invalid) == (None, None, False, reason)
+    outcome = both(bad, good) if first else both(good, bad)
+    assert (outcome.side, outcome.p, outcome.inconsistent, outcome.invalid) == (None, None, False, reason)
 
 
 @pytest.mark.parametrize(
@@ -411,13 +411,13 @@ def test_one_invalid_order_makes_the_finding_invalid(good: Verdict, reason: str,
     ],
 )
 def test_hard_verdicts_must_agree(forward: Label, swapped: Label, side: Side, inconsistent: bool) -> None:
-    finding = both(hard(forward), hard(swapped))
-    assert (finding.side, finding.inconsistent, finding.invalid) == (side, inconsistent, None)
+    outcome = both(hard(forward), hard(swapped))
+    assert (outcome.side, outcome.inconsistent, outcome.invalid) == (side, inconsistent, None)
 
 
 def test_soft_verdicts_may_contradict_each_other_and_still_decide() -> None:
-    finding = both(soft({"A": 0.8, "B": 0.1, "tie": 0.1}), soft({"A": 0.5, "B": 0.4, "tie": 0.1}))
-    assert (finding.side, finding.inconsistent) == ("1", True)
+    outcome = both(soft({"A": 0.8, "B": 0.1, "tie": 0.1}), soft({"A": 0.5, "B": 0.4, "tie": 0.1}))
+    assert (outcome.side, outcome.inconsistent) == ("1", True)
 
 
 @pytest.mark.parametrize(
@@ -431,16 +431,16 @@ def test_soft_verdicts_may_contradict_each_other_and_still_decide() -> None:
     ],
 )
 def test_a_single_order_is_mapped_to_sides(order: Order, label: Label, side: Side) -> None:
-    finding = pool("overall", {order: hard(label)})
-    assert (finding.side, finding.heard(order), finding.inconsistent) == (side, side, False)
+    outcome = pool("overall", {order: hard(label)})
+    assert (outcome.side, outcome.heard(order), outcome.inconsistent) == (side, side, False)
 
 
 def test_a_single_order_keeps_its_probabilities() -> None:
-    finding = pool("overall", {"swapped": soft({"A": 0.7, "B": 0.2, "tie": 0.1})})
+    outcome = pool("overall", {"swapped": soft({"A": 0.7, "B": 0.2, "tie": 0.1})})
     expected: dict[Side, float] = {"1": 0.2, "2": 0.7, "tie": 0.1}
-    assert finding.p == pytest.approx(expected)
-    assert finding.p_heard("swapped") == expected
-    assert (finding.heard("forward"), finding.p_heard("forward")) == (None, None)
+    assert outcome.p == pytest.approx(expected)
+    assert outcome.p_heard("swapped") == expected
+    assert (outcome.heard("forward"), outcome.p_heard("forward")) == (None, None)
 
 
 # -- the parts together ----------------------------------------------------------------------------------
@@ -536,10 +536,10 @@ def test_what_was_sampled_counts_alike() -> None:
 def test_the_response_that_is_likelier_to_be_good_is_ahead(one: float, two: float) -> None:
     """In the forward order response 1 is asked about alone, in the swapped one response 2."""
     heard = {"forward": of_one("alone", one, 1 - one), "swapped": of_one("alone", two, 1 - two)}
-    finding = pool("alone", {"forward": heard["forward"], "swapped": heard["swapped"]})
-    assert finding.p is not None
+    outcome = pool("alone", {"forward": heard["forward"], "swapped": heard["swapped"]})
+    assert outcome.p is not None
     logit = (math.log(one / (1 - one)) - math.log(two / (1 - two))) / 2
-    assert log_odds(finding.p) == pytest.approx(logit, abs=1e-6)
+    assert log_odds(outcome.p) == pytest.approx(logit, abs=1e-6)
 
 
 @pytest.mark.parametrize("dimension", ["alone", "beside"])
@@ -553,8 +553,8 @@ def test_the_same_word_on_both_responses_is_a_tie_and_no_contradiction(
     in_forward, in_swapped = (one, two) if dimension == "alone" else (two, one)
     (forward,) = read_answer(Answer(in_forward), [dimension])
     (swapped,) = read_answer(Answer(in_swapped), [dimension])
-    finding = pool(dimension, {"forward": forward, "swapped": swapped})
-    assert (finding.side, finding.inconsistent) == (side, False)
+    outcome = pool(dimension, {"forward": forward, "swapped": swapped})
+    assert (outcome.side, outcome.inconsistent) == (side, False)
 
 
 def test_what_is_said_of_one_response_counts_in_both_orders_only() -> None:
@@ -574,7 +574,7 @@ def test_one_order_has_the_same_findings_as_both(dimensions: list[str]) -> None:
     heard = Hearing({name: read_answer(Answer(words[name]), [name])[0] for name in dimensions})
     pair = Pair("Hi", "x", "y")
     for hearings in ({"forward": heard}, {"forward": heard, "swapped": heard}):
-        assert tuple(Judgment.of(pair, hearings).findings) == found_on(dimensions)  # type: ignore[arg-type]
+        assert tuple(Judgment.of(pair, hearings).outcomes) == found_on(dimensions)  # type: ignore[arg-type]
 
 
 # -- counts and hard verdicts are no surer than the votes -------------------------------------------------

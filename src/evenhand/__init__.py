@@ -12,18 +12,18 @@ from evenhand.judge import Judgment
 from evenhand.pairs import Pair, read_pairs
 from evenhand.protocol import Protocol
 from evenhand.store import Store
-from evenhand.verdict import Finding, Verdict
+from evenhand.verdict import Outcome, Verdict
 
 __all__ = [
     "Answer",
     "Engine",
     "EngineError",
     "EvenhandError",
-    "Finding",
     "InputError",
     "Judge",
     "Judgment",
     "ModelError",
+    "Outcome",
     "Pair",
     "Protocol",
     "ScriptedEngine",

@@ -236,7 +236,7 @@ class Block:
         [1.0]
         """
         pairs = [judgment.pair for judgment in judgments]
-        dimensions = judgments[0].findings if judgments else ()
+        dimensions = judgments[0].outcomes if judgments else ()
         return cls(
             np.arange(len(pairs)),
             np.array([leading(pair.key) for pair in pairs], dtype=np.uint64),
@@ -247,7 +247,7 @@ class Block:
             np.array([len(pair.output_2) for pair in pairs], dtype=np.int64),
             Words.of(pair.candidate for pair in pairs),
             Words.of(labels_text(known_labels(pair)) for pair in pairs),
-            {name: outcomes_of([outcome_row(j.findings[name]) for j in judgments]) for name in dimensions},
+            {name: outcomes_of([outcome_row(j.outcomes[name]) for j in judgments]) for name in dimensions},
             Words.of(metadata_text(pair.metadata) for pair in pairs),
         )
 
@@ -265,7 +265,7 @@ def blocks_of(judgments: Iterable[Judgment], size: int = BLOCK_SIZE) -> Iterator
     waiting = iter(judgments)
     held: list[Judgment] = []
     for judgment in waiting:
-        if held and (len(held) >= size or judgment.findings.keys() != held[0].findings.keys()):
+        if held and (len(held) >= size or judgment.outcomes.keys() != held[0].outcomes.keys()):
             yield Block.of(held)
             held = []
         held.append(judgment)

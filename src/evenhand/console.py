@@ -30,7 +30,7 @@ from evenhand.markup import Span
 from evenhand.protocol import ORDERS, Order
 from evenhand.protocol import Protocol as Template
 from evenhand.results.plain import to_json
-from evenhand.verdict import SIDES, Finding, known_label
+from evenhand.verdict import SIDES, Outcome, known_label
 
 if TYPE_CHECKING:  # with numpy, which takes a third of a second
     from evenhand.results.answer import Answer
@@ -216,8 +216,8 @@ def clock(seconds: float) -> str:
 def judgment_line(judgment: Judgment) -> Text:
     """One judgment in one line, with a mark where an answer is known."""
     line = Text(f"{judgment.pair.id[:28]:28} ")
-    for name, finding in judgment.findings.items():
-        side = finding.side or "invalid"
+    for name, outcome in judgment.outcomes.items():
+        side = outcome.side or "invalid"
         known = known_label(judgment.pair.labels, name)
         mark = "" if known is None else ("✓" if known == side else "✗")
         line.append(f"  {name} ", style="dim")
@@ -235,22 +235,22 @@ def comparison(judgment: Judgment) -> Table:
         table.add_column(name, justify="right", style=COLOURS[side])
     for name in ("1 shown\nfirst", "2 shown\nfirst", "label\nmass"):
         table.add_column(name, justify="right")
-    for name, finding in judgment.findings.items():
-        p = [f"{finding.p[side]:.2f}" if finding.p else "–" for side in SIDES]
-        heard = [_order_cell(finding, order) for order in ORDERS]
-        table.add_row(name, _verdict_cell(finding), *p, *heard, _mass_cell(finding))
+    for name, outcome in judgment.outcomes.items():
+        p = [f"{outcome.p[side]:.2f}" if outcome.p else "–" for side in SIDES]
+        heard = [_order_cell(outcome, order) for order in ORDERS]
+        table.add_row(name, _verdict_cell(outcome), *p, *heard, _mass_cell(outcome))
     return table
 
 
-def _verdict_cell(finding: Finding) -> Text:
-    side = finding.side or "invalid"
-    words = {"1": "1 is better", "2": "2 is better", "tie": "tie", "invalid": f"invalid: {finding.invalid}"}
+def _verdict_cell(outcome: Outcome) -> Text:
+    side = outcome.side or "invalid"
+    words = {"1": "1 is better", "2": "2 is better", "tie": "tie", "invalid": f"invalid: {outcome.invalid}"}
     cell = Text(words[side], style=COLOURS[side])
-    return cell.append("\n(orders disagree)", style="yellow") if finding.inconsistent else cell
+    return cell.append("\n(orders disagree)", style="yellow") if outcome.inconsistent else cell
 
 
-def _order_cell(finding: Finding, order: Order) -> Text:
-    verdict, said, p = finding.orders.get(order), finding.heard(order), finding.p_heard(order)
+def _order_cell(outcome: Outcome, order: Order) -> Text:
+    verdict, said, p = outcome.orders.get(order), outcome.heard(order), outcome.p_heard(order)
     if verdict is None:
         return Text("–")
     if said is None:
@@ -258,8 +258,8 @@ def _order_cell(finding: Finding, order: Order) -> Text:
     return Text(said, style=COLOURS[said]).append(f"  {p[said]:.2f}" if p else "", style="dim")
 
 
-def _mass_cell(finding: Finding) -> str:
-    masses = [verdict.mass for verdict in finding.orders.values() if verdict.mass is not None]
+def _mass_cell(outcome: Outcome) -> str:
+    masses = [verdict.mass for verdict in outcome.orders.values() if verdict.mass is not None]
     return percent(min(masses), 0) if masses else "–"
 
 

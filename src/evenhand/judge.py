@@ -18,7 +18,7 @@ from evenhand.errors import EngineError
 from evenhand.pairs import COMBINED, Pair, digest
 from evenhand.protocol import ORDERS, Order, Prompt
 from evenhand.protocol import Protocol as Template
-from evenhand.verdict import Finding, Verdict, combine, invalid, pool, read_answer
+from evenhand.verdict import Outcome, Verdict, combine, invalid, pool, read_answer
 
 Orders = Literal["both", "forward", "swapped", "random"]
 Asking = Callable[[Prompt], Awaitable[Answer]]
@@ -69,7 +69,7 @@ class Hearing:
 class Judgment:
     """All verdicts on one pair by one judge under one protocol, brought together over the orders.
 
-    Where several dimensions besides overall were asked, what they say together is the finding "combined".
+    Where several dimensions besides overall were asked, what they say together is the outcome "combined".
 
     >>> from evenhand.verdict import Verdict
     >>> heard = Hearing({"overall": Verdict("overall", "B")})
@@ -78,14 +78,14 @@ class Judgment:
     """
 
     pair: Pair
-    findings: Mapping[str, Finding]
+    outcomes: Mapping[str, Outcome]
     usage: Usage = NOTHING
     asked: int = 0
     seconds: float = field(default=0.0, compare=False)
     notes: frozenset[str] = frozenset()  # what was done to a prompt on its way
 
-    def __getitem__(self, dimension: str) -> Finding:
-        return self.findings[dimension]
+    def __getitem__(self, dimension: str) -> Outcome:
+        return self.outcomes[dimension]
 
     def turned(self) -> Judgment:
         """The same judgment of the pair with its sides exchanged: what was shown first is shown first still.
@@ -95,10 +95,10 @@ class Judgment:
         >>> Judgment.of(Pair("Hi", "x", "y"), {"forward": heard}).turned()["overall"].side
         '1'
         """
-        asked = [finding for name, finding in self.findings.items() if name != COMBINED]
-        orders = {order: None for finding in asked for order in finding.orders}
+        asked = [outcome for name, outcome in self.outcomes.items() if name != COMBINED]
+        orders = {order: None for outcome in asked for order in outcome.orders}
         hearings = {
-            _OTHER[order]: Hearing({finding.dimension: finding.orders[order] for finding in asked})
+            _OTHER[order]: Hearing({outcome.dimension: outcome.orders[order] for outcome in asked})
             for order in sorted(orders, reverse=True)
         }
         found = Judgment.of(self.pair.turned(), hearings, self.seconds)
@@ -114,10 +114,10 @@ class Judgment:
         return cls(pair, cls.outcomes_of(hearings), usage, asked, seconds, notes)
 
     @staticmethod
-    def outcomes_of(hearings: Mapping[Order, Hearing]) -> dict[str, Finding]:
+    def outcomes_of(hearings: Mapping[Order, Hearing]) -> dict[str, Outcome]:
         """What each dimension comes to over the orders, and the parts together where there are several."""
         dimensions = next(iter(hearings.values())).verdicts
-        findings = {
+        outcomes = {
             name: pool(name, {order: hearing.verdicts[name] for order, hearing in hearings.items()})
             for name in dimensions
         }
@@ -127,8 +127,8 @@ class Judgment:
                 for order, hearing in hearings.items()
             }
             if parts := {order: verdict for order, verdict in together.items() if verdict is not None}:
-                findings[COMBINED] = pool(COMBINED, parts)
-        return findings
+                outcomes[COMBINED] = pool(COMBINED, parts)
+        return outcomes
 
 
 def orders_of(pair: Pair, orders: Orders, seed: int = 0) -> tuple[Order, ...]:

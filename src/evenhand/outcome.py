@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from evenhand.pairs import BY_ITSELF, short_hash
 from evenhand.protocol import ORDERS
-from evenhand.verdict import SIDES, Finding
+from evenhand.verdict import SIDES, Outcome
 
 # The numbers of sides in `said`, and where what stands.
 _BITS: Mapping[str | None, int] = {None: 0, "1": 1, "2": 2, "tie": 3}
@@ -41,7 +41,7 @@ class OutcomeRow(NamedTuple):
     reason: str | None  # why there is no verdict
 
 
-def outcome_row(outcome: Finding) -> OutcomeRow:
+def outcome_row(outcome: Outcome) -> OutcomeRow:
     """An outcome as the row that is kept of it.
 
     >>> from evenhand.verdict import Verdict, pool

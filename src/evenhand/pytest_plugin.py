@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from evenhand.engines.base import Engine
     from evenhand.pairs import Pair
     from evenhand.results.gate import GateResult
-    from evenhand.verdict import Finding
+    from evenhand.verdict import Outcome
 
 DEFAULT_DB = ".evenhand-pytest.db"
 _OPTIONS = {
@@ -51,12 +51,12 @@ class Referee:
         self._judge: Judge | None = None
         self.asked = self.judged = 0
 
-    def better(self, new: str, *, than: str, instruction: str, on: str = "overall") -> Finding:
+    def better(self, new: str, *, than: str, instruction: str, on: str = "overall") -> Outcome:
         """Fail unless the judge finds the new response better; a tie is not better."""
         __tracebackhide__ = True
         return self._compare(new, than, instruction, on, ("1",), "is better than")
 
-    def not_worse(self, new: str, *, than: str, instruction: str, on: str = "overall") -> Finding:
+    def not_worse(self, new: str, *, than: str, instruction: str, on: str = "overall") -> Outcome:
         """Fail if the judge finds the old response better; a tie will do."""
         __tracebackhide__ = True
         return self._compare(new, than, instruction, on, ("1", "tie"), "is not worse than")
@@ -112,19 +112,19 @@ class Referee:
 
     def _compare(
         self, new: str, old: str, instruction: str, on: str, wanted: tuple[str, ...], claim: str
-    ) -> Finding:
+    ) -> Outcome:
         __tracebackhide__ = True
         judgment = self._with(on).compare(instruction, new, old)
         self.asked, self.judged = self.asked + judgment.asked, self.judged + 1
-        finding = judgment[on]
-        if finding.side is None:
-            pytest.fail(f"the judge gave no verdict: {finding.invalid}\n{self._texts(instruction, new, old)}")
-        if finding.side not in wanted:
+        outcome = judgment[on]
+        if outcome.side is None:
+            pytest.fail(f"the judge gave no verdict: {outcome.invalid}\n{self._texts(instruction, new, old)}")
+        if outcome.side not in wanted:
             head = f"the judge does not find that the new response {claim} the old one on {on}"
             raise AssertionError(
-                f"{head}\n{self._texts(instruction, new, old)}\n{_verdict(finding)}\n{self._kept()}"
+                f"{head}\n{self._texts(instruction, new, old)}\n{_verdict(outcome)}\n{self._kept()}"
             )
-        return finding
+        return outcome
 
     def _with(self, on: str) -> Judge:
         """The judge, under the protocol that asks on this dimension."""
@@ -157,11 +157,11 @@ class Referee:
         return f"  judge: {who}; verdicts are kept in {self.db}"
 
 
-def _verdict(finding: Finding) -> str:
-    said = {"1": "the new one is better", "2": "the old one is better", "tie": "a tie"}[str(finding.side)]
-    p = finding.p
+def _verdict(outcome: Outcome) -> str:
+    said = {"1": "the new one is better", "2": "the old one is better", "tie": "a tie"}[str(outcome.side)]
+    p = outcome.p
     shares = f" (new {p['1']:.0%}, old {p['2']:.0%}, tie {p['tie']:.0%})" if p else ""
-    agree = "; the two orders contradict each other" if finding.inconsistent else ""
+    agree = "; the two orders contradict each other" if outcome.inconsistent else ""
     return f"  verdict: {said}{shares}{agree}"
 
 
@@ -209,13 +209,13 @@ def referee(pytestconfig: pytest.Config, evenhand_judge: Any) -> Iterator[Refere
 
 
 @pytest.fixture
-def better(referee: Referee) -> Callable[..., Finding]:
+def better(referee: Referee) -> Callable[..., Outcome]:
     """better(new, than=old, instruction=..., on="overall") fails unless new is better."""
     return referee.better
 
 
 @pytest.fixture
-def not_worse(referee: Referee) -> Callable[..., Finding]:
+def not_worse(referee: Referee) -> Callable[..., Outcome]:
     """not_worse(new, than=old, instruction=..., on="overall") fails if old is better."""
     return referee.not_worse
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from evenhand.judge import Judgment
 from evenhand.pairs import Pair, Side
-from evenhand.verdict import SIDES, Finding
+from evenhand.verdict import SIDES, Outcome
 
 Others = Callable[[Pair], Sequence[Side]]
 
@@ -109,18 +109,18 @@ def suggest(
     chosen = _Chosen(number)
     considered = known = invalid = 0
     for judgment in judgments:
-        finding = judgment.findings.get(dimension)
-        if finding is None or finding.p is None:
+        outcome = judgment.outcomes.get(dimension)
+        if outcome is None or outcome.p is None:
             invalid += 1
         elif labelled(judgment.pair):
             known += 1
         else:
             considered += 1
-            chosen.offer(judgment.pair, weigh(finding, others(judgment.pair) if others else ()))
+            chosen.offer(judgment.pair, weigh(outcome, others(judgment.pair) if others else ()))
     return Suggestions(chosen.best(), considered, known, invalid, dimension)
 
 
-def weigh(finding: Finding, others: Sequence[Side] = ()) -> Parts:
+def weigh(outcome: Outcome, others: Sequence[Side] = ()) -> Parts:
     """How much a label of this pair would teach, in parts.
 
     >>> from evenhand.verdict import Verdict, pool
@@ -128,21 +128,21 @@ def weigh(finding: Finding, others: Sequence[Side] = ()) -> Parts:
     >>> weigh(pool("overall", {"forward": said, "swapped": said}), others=["1", "tie"])
     Parts(doubt=1.0, flip=1.0, dispute=0.5)
     """
-    p = finding.p or {}
+    p = outcome.p or {}
     best, second, *_ = sorted((p[side] for side in SIDES), reverse=True) if p else (1.0, 0.0)
     doubt = 1 - (best - second) if p else None
-    return Parts(doubt, _flip(finding), _dispute(finding, others))
+    return Parts(doubt, _flip(outcome), _dispute(outcome, others))
 
 
-def _flip(finding: Finding) -> float | None:
-    if len(finding.orders) < 2:
+def _flip(outcome: Outcome) -> float | None:
+    if len(outcome.orders) < 2:
         return None
-    said = {finding.heard(order) for order in finding.orders}
-    return 1.0 if finding.inconsistent else 0.5 if len(said) > 1 else 0.0
+    said = {outcome.heard(order) for order in outcome.orders}
+    return 1.0 if outcome.inconsistent else 0.5 if len(said) > 1 else 0.0
 
 
-def _dispute(finding: Finding, others: Sequence[Side]) -> float | None:
-    return sum(side != finding.side for side in others) / len(others) if others else None
+def _dispute(outcome: Outcome, others: Sequence[Side]) -> float | None:
+    return sum(side != outcome.side for side in others) / len(others) if others else None
 
 
 def short_name(pair: Pair) -> int:
@@ -181,10 +181,10 @@ def _book(judgments: Iterable[Judgment], dimension: str) -> tuple[Any, Any]:
 
     names, sides = array("Q"), array("b")
     for judgment in judgments:
-        finding = judgment.findings.get(dimension)
-        if finding is not None and finding.side is not None:
+        outcome = judgment.outcomes.get(dimension)
+        if outcome is not None and outcome.side is not None:
             names.append(short_name(judgment.pair))
-            sides.append(SIDES.index(finding.side))
+            sides.append(SIDES.index(outcome.side))
     order = np.argsort(np.frombuffer(names, dtype=np.uint64))
     return np.frombuffer(names, dtype=np.uint64)[order], np.frombuffer(sides, dtype=np.int8)[order]
 

@@ -1,4 +1,4 @@
-"""What an answer says: verdicts read off it, and the two orders of a pair pooled into one finding.
+"""What an answer says: verdicts read off it, and the two orders of a pair pooled into one outcome.
 
 An answer is read strictly. What cannot be read is invalid with a reason and its text; it is never a tie.
 """
@@ -72,7 +72,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Outcome:
     """What one dimension of a pair comes to, in sides (1, 2, tie), over the orders that were heard.
 
     `side` is None where an order is invalid; `inconsistent` means that one order chose 1 and the other 2.
@@ -156,30 +156,30 @@ def _read_samples(samples: Sequence[str], dimensions: Sequence[str], shown: Sequ
     return tuple(verdicts)
 
 
-def pool(dimension: str, orders: Mapping[Order, Verdict]) -> Finding:
+def pool(dimension: str, orders: Mapping[Order, Verdict]) -> Outcome:
     """Bring the orders of a pair together.
 
     With probabilities, by their geometric mean: a leaning to the first or second place that is additive in
     log-odds cancels exactly. Shares of answers by their plain mean, so that the result is what was said most often.
     Without either, by agreement: two orders that do not say the same make a tie, as in
-    Zheng et al. (2023), "Judging LLM-as-a-Judge", section 3.4. One invalid order makes the finding invalid:
+    Zheng et al. (2023), "Judging LLM-as-a-Judge", section 3.4. One invalid order makes the outcome invalid:
     half a hearing would be tilted by the place in which each response stood.
 
     >>> forward = Verdict("overall", "A", {"A": 0.8, "B": 0.1, "tie": 0.1}, 1.0)
     >>> swapped = Verdict("overall", "A", {"A": 0.5, "B": 0.4, "tie": 0.1}, 1.0)
-    >>> finding = pool("overall", {"forward": forward, "swapped": swapped})
-    >>> finding.side, finding.inconsistent, round(finding.p["1"], 2)
+    >>> outcome = pool("overall", {"forward": forward, "swapped": swapped})
+    >>> outcome.side, outcome.inconsistent, round(outcome.p["1"], 2)
     ('1', True, 0.64)
     """
     sides = set()
     for order, verdict in orders.items():
         if verdict.label is None:
-            return Finding(dimension, None, None, False, orders)
+            return Outcome(dimension, None, None, False, orders)
         sides.add(SIDE_OF[order][verdict.label])
     p = _pooled(orders)
     # To say the same of each response by itself is no contradiction.
     inconsistent = "1" in sides and "2" in sides and dimension not in BY_ITSELF
-    return Finding(dimension, _choose(p), p, inconsistent, orders)
+    return Outcome(dimension, _choose(p), p, inconsistent, orders)
 
 
 def combine(verdicts: Mapping[str, Verdict], *, both_orders: bool = True) -> Verdict | None:
@@ -221,7 +221,7 @@ def parts_of(dimensions: Iterable[str], *, both_orders: bool = True) -> list[str
 
 
 def found_on(dimensions: Collection[str]) -> tuple[str, ...]:
-    """All that there are findings on where these dimensions are asked: they, and what several parts say together.
+    """All that there are outcomes on where these dimensions are asked: they, and what several parts say together.
 
     >>> found_on(["precision", "format", "overall"]), found_on(["overall"])
     (('precision', 'format', 'overall', 'combined'), ('overall',))
@@ -230,7 +230,7 @@ def found_on(dimensions: Collection[str]) -> tuple[str, ...]:
 
 
 def headline(dimensions: Sequence[str]) -> str:
-    """The finding to look at where a user names none: the parts together, else overall, else the last asked.
+    """The outcome to look at where a user names none: the parts together, else overall, else the last asked.
 
     >>> headline(["precision", "format", "overall"]), headline(["format", "overall"]), headline(["format"])
     ('combined', 'overall', 'format')

@@ -186,7 +186,7 @@ def compare(
         console.out.print(
             console.usage_line(judgment.usage, judgment.seconds, judgment.asked), style="dim", soft_wrap=True
         )
-    bad = any(finding.side is None for finding in judgment.findings.values())
+    bad = any(outcome.side is None for outcome in judgment.outcomes.values())
     raise typer.Exit(WITH_FAILURES if bad else DONE)
 
 

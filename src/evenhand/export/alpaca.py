@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenhand.judge import Judgment
-from evenhand.verdict import Finding
+from evenhand.verdict import Outcome
 
 Row = dict[str, Any]
 ANNOTATIONS = {
@@ -43,7 +43,7 @@ _HARD = {"1": 2.0, "2": 1.0, "tie": 1.5}
 def annotation_rows(
     judgments: Iterable[Judgment], dimension: str, annotator: str, *, hard: bool = False
 ) -> Iterator[Row]:
-    """A row for each pair; an invalid finding has no preference."""
+    """A row for each pair; an invalid outcome has no preference."""
     for judgment in judgments:
         pair = judgment.pair
         yield {
@@ -58,16 +58,16 @@ def annotation_rows(
         }
 
 
-def preference(finding: Finding, *, hard: bool = False) -> float | None:
+def preference(outcome: Outcome, *, hard: bool = False) -> float | None:
     """From 1, the reference is better, to 2, the model is; 1.5 is a tie.
 
     With probabilities it is 1 + p(model) + p(tie) / 2, the expected value of the hard one.
     """
-    if finding.side is None:
+    if outcome.side is None:
         return None
-    if hard or finding.p is None:
-        return _HARD[finding.side]
-    return 1.0 + finding.p["1"] + finding.p["tie"] / 2
+    if hard or outcome.p is None:
+        return _HARD[outcome.side]
+    return 1.0 + outcome.p["1"] + outcome.p["tie"] / 2
 
 
 @dataclass
@@ -117,8 +117,8 @@ def leaderboard_rows(judgments: Iterable[Judgment], dimension: str, *, hard: boo
     """One row for each model that stands as side 1, the best first."""
     standings: dict[str, _Standing] = {}
     for judgment in judgments:
-        finding, pair = judgment[dimension], judgment.pair
-        value = preference(finding, hard=hard)
+        outcome, pair = judgment[dimension], judgment.pair
+        value = preference(outcome, hard=hard)
         standing = standings.setdefault(pair.model_1 or "1", _Standing())
         standing.outputs, standing.length = standing.outputs + 1, standing.length + len(pair.output_1)
         if value is not None:

@@ -42,14 +42,14 @@ def judgment_rows(judge: JudgeRow, judgments: Iterable[Judgment]) -> Iterator[Ro
     """One row for each pair and dimension: what the orders come to together."""
     for judgment in judgments:
         about = _about(judge, judgment.pair)
-        for dimension, finding in judgment.findings.items():
+        for dimension, outcome in judgment.outcomes.items():
             yield {
                 **about,
                 "dimension": dimension,
-                "verdict": finding.side,
-                **_sides(finding.p),
-                "inconsistent": finding.inconsistent,
-                "invalid": finding.invalid,
+                "verdict": outcome.side,
+                **_sides(outcome.p),
+                "inconsistent": outcome.inconsistent,
+                "invalid": outcome.invalid,
                 "label": known_label(judgment.pair.labels, dimension),
             }
 
@@ -58,15 +58,15 @@ def verdict_rows(judge: JudgeRow, judgments: Iterable[Judgment]) -> Iterator[Row
     """One row for each pair, dimension and order: what the judge said when it was shown so."""
     for judgment in judgments:
         about = _about(judge, judgment.pair)
-        for dimension, finding in judgment.findings.items():
-            for order, verdict in finding.orders.items():
+        for dimension, outcome in judgment.outcomes.items():
+            for order, verdict in outcome.orders.items():
                 yield {
                     **about,
                     "dimension": dimension,
                     "order": order,
                     "shown": verdict.label,
-                    "verdict": finding.heard(order),
-                    **_sides(finding.p_heard(order)),
+                    "verdict": outcome.heard(order),
+                    **_sides(outcome.p_heard(order)),
                     "mass": verdict.mass,
                     "invalid": verdict.invalid,
                 }

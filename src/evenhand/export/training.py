@@ -13,7 +13,7 @@ from evenhand.judge import Judgment
 from evenhand.markup import Turn, break_up_spans
 from evenhand.pairs import Pair, Side
 from evenhand.protocol import ORDERS, Ask, Order, Protocol, Recall
-from evenhand.verdict import SIDE_OF, Finding
+from evenhand.verdict import SIDE_OF, Outcome
 
 Row = dict[str, Any]
 _MODELS = {"chosen_model": "text", "rejected_model": "text"}
@@ -74,12 +74,12 @@ def kto_rows(
     With `keep_ties` both responses of a tie are good: the judge preferred nothing to either of them.
     """
     for judgment in judgments:
-        finding, pair = judgment[dimension], judgment.pair
-        found = _decided(finding, margin)
+        outcome, pair = judgment[dimension], judgment.pair
+        found = _decided(outcome, margin)
         if found is not None:
             (good, good_model), (bad, bad_model) = _sides(pair, found[0])
             rated = [(good, good_model, True, found[1]), (bad, bad_model, False, found[1])]
-        elif keep_ties and finding.side == "tie":
+        elif keep_ties and outcome.side == "tie":
             rated = [(pair.output_1, pair.model_1, True, 0.0), (pair.output_2, pair.model_2, True, 0.0)]
         else:
             continue
@@ -147,13 +147,13 @@ def _message(turn: Turn) -> dict[str, str]:
     return {"role": turn.role, "content": break_up_spans(turn.spans)[0]}
 
 
-def _decided(finding: Finding, margin: float) -> tuple[Side, float] | None:
-    """The winner and by how much; None for a tie, an invalid finding, or a margin that is too small."""
-    if finding.side not in ("1", "2") or finding.p is None:
+def _decided(outcome: Outcome, margin: float) -> tuple[Side, float] | None:
+    """The winner and by how much; None for a tie, an invalid outcome, or a margin that is too small."""
+    if outcome.side not in ("1", "2") or outcome.p is None:
         return None
-    other: Side = "2" if finding.side == "1" else "1"
-    by = finding.p[finding.side] - finding.p[other]
-    return (finding.side, by) if by >= margin else None
+    other: Side = "2" if outcome.side == "1" else "1"
+    by = outcome.p[outcome.side] - outcome.p[other]
+    return (outcome.side, by) if by >= margin else None
 
 
 def _sides(pair: Pair, winner: Side) -> tuple[tuple[str, str], tuple[str, str]]:

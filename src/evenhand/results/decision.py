@@ -17,7 +17,7 @@ from evenhand.judge import Judgment
 from evenhand.pairs import Pair
 from evenhand.shuffle import mixed
 from evenhand.stats.sequence import Bounds, ConfidenceSequence
-from evenhand.verdict import Finding
+from evenhand.verdict import Outcome
 
 _BOTH = 3  # both orders, in the column `asked`
 _SCORES = {"1": 1.0, "tie": 0.5, "2": 0.0}
@@ -107,7 +107,7 @@ class Decider:
         self.dimension, self._enough = dimension, enough
         self._sequence = ConfidenceSequence(level)
         self._drawn: deque[tuple[str, bool]] = deque()  # ids in their order, and whether an instruction ends there
-        self._done: dict[str, Finding] = {}  # judged, but something drawn before it is not
+        self._done: dict[str, Outcome] = {}  # judged, but something drawn before it is not
         self._numbers: dict[str, int] = {}  # of those drawn and not counted, their places in the draw
         self._taken = 0  # how many of the drawn are counted
         self._cluster: list[float | None] = []
@@ -171,9 +171,9 @@ class Decider:
         return RunningRate(self.dimension, self._sequence.bounds, self._pairs, self._invalid)
 
 
-def score_of(finding: Finding) -> float | None:
-    """What side 1 scored: 1 for a win, 1/2 for a tie; None for an invalid finding."""
-    return None if finding.side is None else _SCORES[finding.side]
+def score_of(outcome: Outcome) -> float | None:
+    """What side 1 scored: 1 for a win, 1/2 for a tie; None for an invalid outcome."""
+    return None if outcome.side is None else _SCORES[outcome.side]
 
 
 def replay(blocks: Iterable[Block], decider: Decider, *, seed: int = 0, most: int | None = None) -> None:

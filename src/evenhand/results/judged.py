@@ -9,7 +9,7 @@ from evenhand.engines.base import Usage
 from evenhand.judge import Judgment
 from evenhand.pairs import Side
 from evenhand.protocol import Order
-from evenhand.verdict import Finding, Label
+from evenhand.verdict import Label, Outcome
 
 Shares = Mapping[Side, float]
 
@@ -50,12 +50,12 @@ class JudgedPair:
 
 def judged_pair(judgment: Judgment) -> JudgedPair:
     """A judgment as a result."""
-    dimensions = {name: _dimension(outcome) for name, outcome in judgment.findings.items()}
+    dimensions = {name: _dimension(outcome) for name, outcome in judgment.outcomes.items()}
     notes = tuple(sorted(judgment.notes))
     return JudgedPair(judgment.pair.id, dimensions, notes, judgment.usage, round(judgment.seconds, 3))
 
 
-def _dimension(outcome: Finding) -> JudgedDimension:
+def _dimension(outcome: Outcome) -> JudgedDimension:
     orders = {
         order: JudgedOrder(
             outcome.heard(order) or "invalid",

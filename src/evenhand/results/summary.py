@@ -296,10 +296,10 @@ class Counter:
 
     def add(self, judgment: Judgment) -> None:
         """Take one judgment; it is counted with the others that follow it."""
-        if self._waiting and self._waiting[0].findings.keys() != judgment.findings.keys():
+        if self._waiting and self._waiting[0].outcomes.keys() != judgment.outcomes.keys():
             self._flush()
         self._waiting.append(judgment)
-        self.invalid += sum(outcome.side is None for name, outcome in judgment.findings.items() if name != COMBINED)
+        self.invalid += sum(outcome.side is None for name, outcome in judgment.outcomes.items() if name != COMBINED)
         if len(self._waiting) >= _TOGETHER:
             self._flush()
 

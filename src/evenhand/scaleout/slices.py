@@ -120,7 +120,7 @@ def _pair(table: Table, number: int, row: Mapping[str, Any] | RowFault) -> Pair 
         return table.error(number, message, hint=hint)
 
 
-# -- finding -----------------------------------------------------------------------------------------------------
+# -- outcome -----------------------------------------------------------------------------------------------------
 
 
 def find_parquet(names: Sequence[str]) -> list[Slice] | None:

@@ -207,7 +207,7 @@ class _Task:
 
 
 def _missing(judgment: Judgment) -> int:
-    return sum(finding.side is None for name, finding in judgment.findings.items() if name != COMBINED)
+    return sum(outcome.side is None for name, outcome in judgment.outcomes.items() if name != COMBINED)
 
 
 def _with_cost(progress: Progress, before: Progress, run: Run) -> Progress:

@@ -65,7 +65,7 @@ def rows_of_store(store: Store, judge: JudgeRow) -> Iterator[Row]:
         pair, transcripts = store.pages.pair(number), list(group)
         judgment = None if pair is None else store.judgment(judge, number, pair)
         if pair is not None and judgment is not None:
-            verdicts = {name: found for name, found in judgment.findings.items() if name in judge.dimensions}
+            verdicts = {name: found for name, found in judgment.outcomes.items() if name in judge.dimensions}
             orders = {
                 t.order: _heard(t, {name: found.orders[t.order] for name, found in verdicts.items()})
                 for t in transcripts

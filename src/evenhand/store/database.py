@@ -472,7 +472,7 @@ class Store:
                     yield Judgment.of(self._pair(number), hearings)
 
     def judgment(self, judge: JudgeRow, number: int, pair: Pair) -> Judgment | None:
-        """One pair, by its number, with the findings of a judge; None, if that judge has not heard it."""
+        """One pair, by its number, with the outcomes of a judge; None, if that judge has not heard it."""
         with clearly(self.path):
             hearings = self._hearings(judge.id, judge.dimensions, number)
         return Judgment.of(pair, hearings) if hearings else None

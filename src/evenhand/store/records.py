@@ -101,7 +101,7 @@ class Records(Protocol):
         """Every pair that people have said something of, with the number that it has in a block."""
 
     def judgment(self, judge: JudgeRow, number: int, pair: Pair) -> Judgment | None:
-        """One pair, by its number, with the findings of a judge."""
+        """One pair, by its number, with the outcomes of a judge."""
 
     def usage(self, judge: JudgeRow) -> tuple[Usage, float]:
         """The tokens that a judge's answers took, and the seconds that its runs took."""

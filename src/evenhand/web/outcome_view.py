@@ -9,7 +9,7 @@ from evenhand.judge import Judgment
 from evenhand.pairs import Side
 from evenhand.protocol import ORDERS, Order
 from evenhand.results.pair_outcome import PairOutcome
-from evenhand.verdict import SIDES, Finding
+from evenhand.verdict import SIDES, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ class OutcomeView:
 def outcome_views(judgment: Judgment, stored: Mapping[str, PairOutcome]) -> tuple[OutcomeView, ...]:
     """Every dimension of a pair: what is stored of it, and what was said."""
     return tuple(
-        OutcomeView(name, stored.get(name), dict(_orders(said))) for name, said in judgment.findings.items()
+        OutcomeView(name, stored.get(name), dict(_orders(said))) for name, said in judgment.outcomes.items()
     )
 
 
-def _orders(said: Finding) -> Iterator[tuple[Order, OrderView]]:
+def _orders(said: Outcome) -> Iterator[tuple[Order, OrderView]]:
     for order in ORDERS:
         verdict = said.orders.get(order)
         if verdict is not None:
