@@ -75,7 +75,7 @@ def summary_table(summary: Summary, title: str) -> Table:
         f"win rate\nof {one}",
         "95%\nCI",
         "label\nmass",
-        "position\nbias",
+        "posi-\ntion\nbias",
     ):
         table.add_column(name, justify="right", no_wrap=True)
     for name, found in summary.dimensions.items():
@@ -100,8 +100,15 @@ def roles_line(summary: Summary) -> str:
 
 
 def _cut(name: str, longest: int) -> str:
-    """A name that leaves the numbers of a table their room."""
-    return name if len(name) <= longest else f"{name[: longest - 1]}…"
+    """A name that leaves the numbers of a table their room; cut in its middle, so that v1 and v2 stay apart.
+
+    >>> _cut("prompt-v2", 5), _cut("v2", 5)
+    ('pr…v2', 'v2')
+    """
+    if len(name) <= longest:
+        return name
+    end = (longest - 1) // 2
+    return f"{name[: longest - 1 - end]}…{name[-end:]}"
 
 
 def count(number: int, one: str) -> str:
@@ -184,7 +191,7 @@ def agreement_table(summary: Summary) -> Table | None:
 
 def usage_line(usage: Usage, seconds: float, asked: int | None = None) -> str:
     """The tokens of a run in a sentence."""
-    speed = f", {usage.computed / seconds:.0f} computed a second" if seconds > 0 and usage.computed else ""
+    speed = f", {usage.computed / seconds:,.0f} computed a second" if seconds > 0 and usage.computed else ""
     answers = f"{asked:,} answers; " if asked is not None else ""
     return (
         f"{answers}{usage.computed:,} tokens computed, {usage.reused:,} reused, {usage.generated:,} generated"

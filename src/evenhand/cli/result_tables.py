@@ -54,6 +54,12 @@ def odds(effect: float | None) -> str:
 def readings_notes(dimensions: Mapping[str, DimensionSummary]) -> Iterator[str]:
     """What a reader of the readings should know."""
     for dimension, found in dimensions.items():
+        each = found.by_instruction
+        if (percent(each.win_rate_1), span(each.ci)) != (percent(found.win_rate_1), span(found.ci)):
+            yield (
+                f"{dimension}: each instruction weighing the same, however many pairs share it,"
+                f" {percent(each.win_rate_1)} ({span(each.ci)})"
+            )
         length = found.length_controlled
         if length.reason or length.length_effect_ci is None:
             if found.n and length.reason:

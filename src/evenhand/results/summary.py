@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from evenhand.columns import MISSING, TIE, Block, Codes, Outcomes
 from evenhand.pairs import COMBINED
 from evenhand.spool import Part, Spool
-from evenhand.stats.clusters import UNIT, fixed_point, gather
+from evenhand.stats.clusters import UNIT, Weighting, fixed_point, gather
 from evenhand.stats.length import LengthControlled, arrange, length_controlled_over
 from evenhand.stats.winrate import Rate, mean_rate, mean_rate_over, missing_bounds
 
@@ -33,6 +33,14 @@ _TOGETHER = 4096  # judgments that wait to be counted
 @dataclass(frozen=True, slots=True)
 class ExpectedRate:
     """How often side 1 can expect to win: each verdict counts by its probabilities."""
+
+    win_rate_1: float | None
+    ci: Span | None
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionRate:
+    """How often side 1 wins where each instruction weighs the same, however many pairs share it."""
 
     win_rate_1: float | None
     ci: Span | None
@@ -85,6 +93,7 @@ class DimensionSummary:
     small: bool
     invalid_bounds: Span | None
     expected: ExpectedRate
+    by_instruction: InstructionRate
     length_controlled: EqualLengthRate
     agreement: KnownAnswers | None = field(default=None, metadata={"json": None})
     rows: DimensionRows | None = field(default=None, repr=False, compare=False, metadata={"json": False})
@@ -175,10 +184,16 @@ class DimensionRows:
         """How often side 1 can expect to win."""
         return self._mean(lambda part: 2 * part["expected"] - 1)
 
-    def _mean(self, signed: SignedValues) -> Rate:
+    def rate_by_instruction(self) -> Rate:
+        """How often side 1 wins, each instruction weighing the same."""
+        return self._mean(lambda part: _SIGNED[part["side"]], "instructions")
+
+    def _mean(self, signed: SignedValues, weighting: Weighting = "pairs") -> Rate:
         if not len(self):
             return mean_rate([])
-        return mean_rate_over(lambda: (gather(signed(part), part["cluster"]) for part in self.parts()))
+        return mean_rate_over(
+            lambda: (gather(signed(part), part["cluster"], weighting) for part in self.parts()), weighting=weighting
+        )
 
     def length_controlled(self) -> LengthControlled:
         """How often side 1 would win at equal length."""
@@ -234,6 +249,7 @@ class DimensionCounter:
     def summary(self) -> DimensionSummary:
         """What was counted."""
         rate, expected, length = self.rows.rate(), self.rows.expected_rate(), self.rows.length_controlled()
+        each = self.rows.rate_by_instruction()
         invalid = self.reasons.total()
         one, two, tie = (int(count) for count in self.sides)
         return DimensionSummary(
@@ -257,6 +273,7 @@ class DimensionCounter:
             small=rate.small,
             invalid_bounds=missing_bounds(rate, invalid) if invalid else None,
             expected=ExpectedRate(expected.value, span(expected.low, expected.high)),
+            by_instruction=InstructionRate(each.value, span(each.low, each.high)),
             length_controlled=_equal_length(length),
             agreement=self._agreement(),
             rows=self.rows,
