@@ -34,6 +34,7 @@ from evenhand.verdict import SIDES, Outcome, known_label
 
 if TYPE_CHECKING:  # with numpy, which takes a third of a second
     from evenhand.results.answer import Answer
+    from evenhand.results.run import EarlyStop
     from evenhand.results.summary import DimensionSummary, Summary
 
 # Blue and orange keep apart for every kind of colour blindness; grey is a tie, red is what went wrong.
@@ -172,6 +173,15 @@ def notes(summary: Summary) -> Iterator[str]:
         )
     if any(found.small for found in summary.dimensions.values()):
         yield "fewer than 30 instructions: n is small, so the intervals are wide."
+
+
+def early_stop_note(found: EarlyStop, one: str) -> str:
+    """What holds of a rate after a run that stopped when it had seen enough."""
+    low, high = (f"{100 * end:.1f}" for end in found.interval)
+    return visible(
+        f"{found.dimension}: the win rate of {one} is between {low} and {high}% ({100 * found.level:g}%, at every"
+        f" moment), by {count(found.pairs, 'pair')}. {found.word}"
+    )
 
 
 def agreement_table(summary: Summary) -> Table | None:

@@ -62,6 +62,12 @@ class Totals:
 class Line(Protocol):
     """Where pairs stand whose judgments are counted in the order of the draw, until they are enough."""
 
+    dimension: str
+
+    @property
+    def met(self) -> bool:
+        """Whether they are enough."""
+
     @property
     def seen(self) -> int:
         """How many judgments have been looked at."""
@@ -112,6 +118,8 @@ class Run:
         self._judge = self.store.judge(self.setup)
         versions = versions_of(self.setup.engine.identity)
         settings = {"orders": self.orders, "seed": self.seed, **versions}
+        if self._line is not None:
+            settings["until_decided"] = self._line.dimension
         run = self.store.begin_run(self._judge, settings)
         last_pair = self.store.judge_book.last_pair()
         self._outbox = _Outbox()
@@ -135,7 +143,8 @@ class Run:
             for case in self._entered:  # claimed and never begun
                 self.store.release(case)
             t = self.totals
-            self.store.end_run(run, pairs=t.pairs, asked=t.asked, usage=t.usage)
+            decided = self._line is not None and self._line.met
+            self.store.end_run(run, pairs=t.pairs, asked=t.asked, usage=t.usage, decided=decided)
             if not t.asked:  # no key, nobody there, an unknown model: nothing of it stays
                 self.store.judge_book.forget_silent(self._judge, run, last_pair)
 

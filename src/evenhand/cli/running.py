@@ -196,6 +196,10 @@ def show_run(found: JudgeSummary, title: str = "") -> None:
         console.out.print(known)
     for note in console.notes(summary):
         console.out.print(note, soft_wrap=True)
+    if found.stopped_early is not None:
+        console.out.print(
+            console.early_stop_note(found.stopped_early, summary.sides[0]), soft_wrap=True, markup=False
+        )
     asked = found.asked if isinstance(found, RunSummary) else None
     console.out.print(console.usage_line(found.tokens, found.seconds, asked), style="dim", soft_wrap=True)
     if isinstance(found, RunSummary) and found.cost is not None:

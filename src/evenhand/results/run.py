@@ -12,12 +12,27 @@ from evenhand.engines.base import Usage
 from evenhand.results.answer import answer_of
 from evenhand.results.calibrated import calibrated as calibrate
 from evenhand.results.comparison import Comparison
+from evenhand.results.decision import Decider, replay
 from evenhand.results.groups import Group
 from evenhand.results.human import HumanRate
-from evenhand.results.summary import Summary, summarise
+from evenhand.results.summary import Span, Summary, summarise
 from evenhand.stats.calibration import Calibration
+from evenhand.stats.stopping import WORD
 from evenhand.store import JudgeRow, Records
 from evenhand.verdict import found_on
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyStop:
+    """The last run stopped when its verdicts were enough: what may still be said of the win rate."""
+
+    dimension: str
+    win_rate_1: float | None
+    interval: Span  # holds at whatever moment the run stopped
+    level: float
+    method: str
+    pairs: int
+    word: str  # what a reader must know of the rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +46,7 @@ class JudgeSummary:
     tokens: Usage
     seconds: float
     calibrated: tuple[str, ...] | None = None  # the dimensions that were, where that was asked for
+    stopped_early: EarlyStop | None = None
 
     @property
     def title(self) -> str:
@@ -48,6 +64,7 @@ class JudgeSummary:
             **self.summary.plain(),
             "tokens": self.tokens,
             "seconds": round(self.seconds, 3),
+            **({} if self.stopped_early is None else {"stopped_early": self.stopped_early}),
         }
 
 
@@ -123,7 +140,27 @@ def judge_summary(store: Records, judge: JudgeRow, *, calibrated: bool = False) 
     usage, seconds = store.usage(judge)
     names = tuple(sorted(store.calibrations.of(judge.id))) if calibrated else None
     return JudgeSummary(
-        *(judge.model, judge.protocol, judge.fingerprint),
+        judge.model,
+        judge.protocol,
+        judge.fingerprint,
         replace(found, unfinished=store.unfinished(judge)),
-        *(usage, seconds, names),
+        usage,
+        seconds,
+        names,
+        early_stop(store, judge),
+    )
+
+
+def early_stop(store: Records, judge: JudgeRow) -> EarlyStop | None:
+    """What holds after a run that stopped early; None where the last run did not."""
+    runs = store.archive.runs(judge.id)
+    settings = max(runs, key=lambda group: group.ended or 0.0).settings if runs else {}
+    dimension = settings.get("until_decided", "")
+    if settings.get("stopped") != "decided" or dimension not in found_on(judge.dimensions):
+        return None
+    decider = Decider(dimension)
+    replay(in_roles(store.blocks(judge)), decider, seed=int(settings.get("seed", 0)))
+    rate = decider.standing.rate
+    return EarlyStop(
+        dimension, rate.value, (rate.low, rate.high), rate.level, rate.method, decider.standing.pairs, WORD
     )

@@ -274,13 +274,14 @@ class Store:
             )
         return int(cursor.lastrowid or 0)
 
-    def end_run(self, run: int, *, pairs: int, asked: int, usage: Usage) -> None:
-        """Enter what a run used."""
+    def end_run(self, run: int, *, pairs: int, asked: int, usage: Usage, decided: bool = False) -> None:
+        """Enter what a run used, and whether it stopped because its verdicts were enough."""
         with self._writing():
             self._db.execute(
-                "UPDATE runs SET ended = ?, pairs = ?, asked = ?, computed = ?, reused = ?, generated = ?"
+                "UPDATE runs SET ended = ?, pairs = ?, asked = ?, computed = ?, reused = ?, generated = ?,"
+                " settings = CASE WHEN ? THEN json_set(settings, '$.stopped', 'decided') ELSE settings END"
                 " WHERE id = ?",
-                (time.time(), pairs, asked, usage.computed, usage.reused, usage.generated, run),
+                (time.time(), pairs, asked, usage.computed, usage.reused, usage.generated, decided, run),
             )
 
     def add_pairs(self, pairs: Iterable[Pair]) -> tuple[int, int]:
