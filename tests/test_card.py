@@ -152,6 +152,7 @@ def test_few_labels_are_too_few_and_low_mass_is_no_judge(db: Path, tmp_path: Pat
     assert "Too few labels" in card(db).verdict
     with closing(sqlite3.connect(db)) as base, base:
         base.execute("UPDATE verdicts SET mass = 0.1")
+        base.execute("INSERT INTO dirty SELECT id FROM pairs")  # what is made of them is made anew
     assert card(db).trust == "no"
     assert "Not a judge" in card(db).verdict
 

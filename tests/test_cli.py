@@ -353,7 +353,7 @@ def test_a_run_repeated_asks_nothing_and_prints_the_table(judged: Judged) -> Non
         "interval",
         "label",
         "mass",
-        "lift",
+        "posi-",
         "incon",
         "valid",
     ):  # may be wrapped

@@ -90,7 +90,7 @@ def test_a_whole_file_has_no_damage_and_text_that_is_no_json_is_found(whole: byt
         base.execute("UPDATE pairs SET labels = '{}', instruction = 'Other?' WHERE id = 7")
         assert "the texts of pair 7" in damage_in(base)
         base.rollback()
-    done = evenhand_any("results", "--db", db)
+    done = evenhand_any("export", "judgments", "--db", db, "--out", tmp_path / "rows.jsonl")
     assert done.returncode == 1
     assert "is damaged" in done.stderr
 

@@ -94,7 +94,7 @@ def test_the_json_holds_the_whole_ranking(facts: dict[str, Any]) -> None:
 def test_the_table_names_models_and_cannot_be_steered_by_them(db: Path) -> None:
     done = evenhand("rank", "--db", db)
     assert done.returncode == 0, done.stderr
-    for shown in ("ant", "bee", "[red]cat␛[31m", "<b>dog</b>", "cannot be told apart", "invalid: 1 pairs"):
+    for shown in ("ant", "bee", "[red]cat␛[31m", "<b>dog</b>", "cannot be told apart", "invalid: 1 pair without"):
         assert shown in done.stdout
     assert "\x1b[31m" not in done.stdout
 

@@ -111,4 +111,5 @@ def test_an_old_database_has_no_roles_and_is_counted_as_before(outputs: tuple[Pa
     judge_into(db, list(join_outputs(*outputs)))
     with closing(sqlite3.connect(db)) as base, base:
         base.execute("UPDATE pairs SET candidate = ''")
+        base.execute("INSERT INTO dirty SELECT id FROM pairs")
     assert "old is worse than new" in evenhand("gate", "--db", db, code=1).stdout

@@ -20,7 +20,7 @@ from evenhand.engines.catalog import DEFAULT_MODEL
 from evenhand.engines.llama import LlamaEngine
 from evenhand.engines.presets import find_address
 from evenhand.errors import SpecError
-from evenhand.heads.engine import PREFIX, HeadEngine, open_head
+from evenhand.heads import PREFIX
 from evenhand.judge import Judgment, Orders, Setup
 from evenhand.pace import Limits
 from evenhand.pairs import Pair
@@ -47,6 +47,14 @@ def default_protocol(judge: str | Engine) -> str:
     return "weighed" if here else "chained"
 
 
+def _open(judge: str) -> Engine:
+    if not is_head(judge):
+        return open_engine(judge)
+    from evenhand.heads.engine import open_head
+
+    return open_head(judge)
+
+
 def is_head(judge: str) -> bool:
     """Whether a judge's name stands for a trained head: "head:NAME" or "head:PATH".
 
@@ -58,6 +66,8 @@ def is_head(judge: str) -> bool:
 
 def protocol_for(engine: Engine, protocol: str | Path | Protocol | None) -> Protocol:
     """The protocol that is named, or the engine's default; a head has one of its own and answers no other."""
+    from evenhand.heads.engine import HeadEngine  # with numpy, which takes a third of a second
+
     if isinstance(engine, HeadEngine):
         if protocol is None or (isinstance(protocol, Protocol) and protocol.text == engine.protocol.text):
             return engine.protocol
@@ -95,7 +105,7 @@ class Judge:
         limits: Limits | None = None,
         price: Price | None = None,
     ) -> None:
-        engine = judge if isinstance(judge, Engine) else open_head(judge) if is_head(judge) else open_engine(judge)
+        engine = judge if isinstance(judge, Engine) else _open(judge)
         template = protocol_for(engine, protocol)
         self.setup = Setup(engine, template, raw_markup)
         self.orders, self.seed, self.limits = orders, seed, limits

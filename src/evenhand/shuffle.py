@@ -25,7 +25,7 @@ class Shuffle:
     >>> pairs = [Pair("Hi", "x", "y"), Pair("Bye", "x", "y"), Pair("Hi", "x", "z")]
     >>> shuffled = Shuffle(lambda: pairs, seed=1)
     >>> [pair.instruction for pair in shuffled], shuffled.pairs, shuffled.instructions
-    (['Hi', 'Hi', 'Bye'], 3, 2)
+    (['Bye', 'Hi', 'Hi'], 3, 2)
     """
 
     def __init__(self, read: Callable[[], Iterable[Pair]], *, seed: int = 0) -> None:

@@ -27,7 +27,7 @@ def bring_up_to_date(db: Path | None) -> Path | None:
     """
     if db is not None and db.is_file() and is_old(db):
         with suppress(EvenhandError), console.Upkeep(f"bringing {db} up to date") as upkeep:
-            Store(db, on_progress=upkeep).close()
+            Store(db, read_only=True, on_progress=upkeep).close()
     return db
 
 

@@ -18,8 +18,7 @@ from evenhand.engines.base import Engine
 from evenhand.engines.endpoint import EndpointSettings
 from evenhand.engines.llama import Hardware
 from evenhand.errors import InputError, ModelError, SpecError
-from evenhand.heads.engine import PREFIX, HeadEngine, head_protocol
-from evenhand.heads.head import find_head
+from evenhand.heads import PREFIX
 from evenhand.judge import Judgment
 from evenhand.pace import BudgetError
 from evenhand.pairs import Pair
@@ -37,6 +36,9 @@ _SECRETS = ("key", "api_key", "apikey", "api-key", "token", "access_token", "aut
 def open_judge(spec: str, hardware: Hardware | None = None, endpoint: EndpointSettings | None = None) -> Engine:
     """Open a judge; a model that has to be fetched is announced with its size first."""
     if is_head(spec):
+        from evenhand.heads.engine import HeadEngine
+        from evenhand.heads.head import find_head
+
         head = find_head(spec.removeprefix(PREFIX))
         return HeadEngine(head, open_judge(head.model, hardware, endpoint))
     if spec.startswith("hf:") and catalog.find(spec) is None:
@@ -72,6 +74,9 @@ def load_protocol(name: str | None, spec: str) -> Protocol:
     if is_head(spec):
         if name:
             raise SpecError("a trained head is not asked anything, so it takes no protocol", hint="leave it out")
+        from evenhand.heads.engine import head_protocol
+        from evenhand.heads.head import find_head
+
         return head_protocol(find_head(spec.removeprefix(PREFIX)))
     return Protocol.load(name or default_protocol(spec))
 

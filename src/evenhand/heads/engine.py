@@ -18,12 +18,12 @@ from evenhand.engines import open_engine
 from evenhand.engines.base import Answer, Engine, State, StateReader, Token, Usage
 from evenhand.engines.llama import Hardware
 from evenhand.errors import EngineError, SpecError
+from evenhand.heads import PREFIX
 from evenhand.heads.head import LENGTH, Array, Head, check_width, find_head, log_length_ratio
 from evenhand.heads.reading import Eyes
 from evenhand.heads.vectors import MemoryVectors, Vectors
 from evenhand.protocol import COMPARED, Prompt, Protocol
 
-PREFIX = "head:"
 # A response this many times as long as any that a head was measured on is noted.
 _BEYOND = 1.5
 _FIELDS = ("Instruction", "Response A", "Response B")
