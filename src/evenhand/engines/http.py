@@ -28,6 +28,9 @@ from evenhand.engines.transport import TooLarge, Transport, Unreachable
 from evenhand.errors import EngineError
 
 MAX_BODY = 64 * 2**20
+# How much JSON may hold: a number or a text takes some 60 bytes of memory once parsed, an object four times that.
+# An answer of 16,000 tokens with twenty log-probabilities each has about half of this.
+_MOST_HELD = 10_000_000
 # A server that asks for more patience than this is asked again earlier; the run's own retries have an end.
 MAX_RETRY_AFTER = 600.0
 
@@ -231,6 +234,8 @@ class JsonClient:
         )
 
     def _parse(self, status: int, content: bytes) -> Any:
+        if len(content) > 2**20 and _held(content) > _MOST_HELD:
+            raise EngineError(f"{self.who} answered with millions of small things", reason="bad_response")
         try:
             data = load(content)
             hide = status != 200 or self._redaction.stands_in(content)
@@ -325,6 +330,11 @@ def load(content: bytes) -> Any:
         except RecursionError:
             raise fault from None
         return orjson.loads(loose.encode("utf-8", "replace"))
+
+
+def _held(content: bytes) -> int:
+    """About how many values JSON has, an object or a list counted as four."""
+    return 4 * (content.count(b"{") + content.count(b"[")) + content.count(b",")
 
 
 def _kind(status: int, said: str) -> _Fault:

@@ -91,7 +91,7 @@ class Transport:
         )
         self._session = aiohttp.ClientSession(
             headers=headers,
-            # One timer for all requests costs a sixth less than one for each: see _Connector.
+            # One timer for all requests costs less than one for each: see _Connector.
             timeout=aiohttp.ClientTimeout(
                 total=None, sock_connect=min(CONNECT_SECONDS, timeout or CONNECT_SECONDS)
             ),
