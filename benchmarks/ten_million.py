@@ -172,6 +172,7 @@ def fill_rows(count: int, home: Path) -> None:
                 *(pa.array(p[:, column]) for column in range(3)),
                 pa.array(masses),
                 pa.nulls(2 * n, pa.string()),
+                pa.array(np.zeros(2 * n, dtype=bool)),
             ],
             fields=list(schema.field("verdicts").type.value_type),
         )

@@ -20,7 +20,7 @@ from evenhand.verdict import found_on
 if TYPE_CHECKING:
     from evenhand.shards.reading import Shards
 
-_PAIR = ("key", "cluster", "model_1", "model_2", "length_1", "length_2", "candidate", "known")
+_PAIR = ("cluster", "model_1", "model_2", "length_1", "length_2", "candidate", "known")
 _OLD = ("instruction", "output_1", "output_2", "name", "model_1", "model_2", "labels", "metadata", "verdicts")
 _WORDS = ("model_1", "model_2", "candidate", "known")
 _NESTED_WORDS = ("outcomes.list.element.dimension", "outcomes.list.element.reason")
@@ -37,7 +37,7 @@ def blocks(shards: Shards, *, metadata: bool = False) -> Iterator[Block]:
             yield from _old_blocks(shards.numbered(_OLD, [part]), metadata)
         else:
             for numbers, batch in shards.numbered(columns, [part], words=(*_WORDS, *_NESTED_WORDS)):
-                yield from _block(numbers, batch, dimensions, shards.path)
+                yield from _block(shards, numbers, batch, dimensions)
 
 
 def _old_blocks(batches: Iterator[tuple[Any, Any]], metadata: bool) -> Iterator[Block]:
@@ -51,10 +51,8 @@ def _old_blocks(batches: Iterator[tuple[Any, Any]], metadata: bool) -> Iterator[
             yield replace(found, number=number, metadata=found.metadata if metadata else None)
 
 
-def _block(numbers: Any, batch: Any, dimensions: Sequence[str], where: str) -> Iterator[Block]:
+def _block(shards: Shards, numbers: Any, batch: Any, dimensions: Sequence[str]) -> Iterator[Block]:
     """A batch as a block, without the pairs that have no outcomes yet."""
-    from evenhand.shards.reading import leading
-
     kept = batch.column("outcomes")
     lengths = np.diff(kept.offsets.to_numpy())
     rows = np.flatnonzero(lengths)
@@ -62,11 +60,11 @@ def _block(numbers: Any, batch: Any, dimensions: Sequence[str], where: str) -> I
         return
     if len(rows) < len(lengths):
         numbers, batch = numbers[rows], batch.take(_indices(rows))
-    outcomes = _outcomes(kept.flatten(), lengths[rows], dimensions, where)
+    outcomes = _outcomes(kept.flatten(), lengths[rows], dimensions, shards.path)
     words = {name: words_of(batch.column(name)) for name in _WORDS}
     yield Block(
         np.asarray(numbers),
-        leading(batch.column("key")),
+        shards.keys(numbers),
         batch.column("cluster").to_numpy(),
         words["model_1"],
         words["model_2"],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 import orjson
 
@@ -31,7 +33,7 @@ from evenhand.shards.schema import (
     shard_schema,
 )
 from evenhand.shards.writing import FINGERPRINT, FORM_KEY, JUDGE, PART, RUN
-from evenhand.spool import Spool
+from evenhand.spool import HELD, Spool
 from evenhand.store import HumanLabel, JudgeRow, RunGroup
 from evenhand.votes import known_labels
 
@@ -195,12 +197,31 @@ class Shards:
         return sum(part.rows for part in self.parts)
 
     @cached_property
-    def keys(self) -> NDArray[np.uint64]:
-        """The first eight bytes of each row's key, by its number less one; read where a pair is looked up."""
+    def _key_file(self) -> IO[bytes]:
+        """The first eight bytes of each row's key, one after the other: the column is read and decoded once."""
+        file = tempfile.TemporaryFile(prefix="evenhand-")  # noqa: SIM115 - it lives as long as the folder is open
+        weakref.finalize(self, file.close)
+        for batch in self.batches(["key"], every=True):
+            file.write(leading(batch.column("key")).tobytes())
+        return file
+
+    def keys(self, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """The first eight bytes of the keys of some rows, in the order of their numbers."""
         import numpy as np
 
-        found = [leading(batch.column("key")) for batch in self.batches(["key"], every=True)]
-        return np.concatenate(found) if found else np.zeros(0, dtype=np.uint64)
+        if not len(numbers):
+            return np.zeros(0, dtype=np.uint64)
+        first = int(numbers[0])
+        self._key_file.seek(8 * (first - 1))
+        near = np.frombuffer(self._key_file.read(8 * (int(numbers[-1]) - first + 1)), dtype=np.uint64)
+        return near if len(near) == len(numbers) else near[numbers - first]
+
+    @cached_property
+    def _all_keys(self) -> NDArray[np.uint64]:
+        """Those of all rows, where pairs are looked up."""
+        import numpy as np
+
+        return self.keys(np.arange(1, self.rows + 1))
 
     @cached_property
     def _left_out(self) -> NDArray[np.int64]:
@@ -211,8 +232,9 @@ class Shards:
         import numpy as np
 
         keys = Spool(key="Q", number="q")
-        for numbers, batch in self.numbered(["key"], every=True):
-            keys.extend(key=leading(batch.column("key")), number=numbers)
+        for first in range(1, self.rows + 1, HELD):
+            numbers = np.arange(first, min(first + HELD, self.rows + 1))
+            keys.extend(key=self.keys(numbers), number=numbers)
         alike = np.concatenate([_alike(part) for part in keys.parts()])
         return self._superseded(np.sort(alike)) if len(alike) else alike
 
@@ -267,12 +289,18 @@ class Shards:
 
     def unfinished(self, judge: JudgeRow) -> int:
         """How many pairs were begun and are not brought to an end: a run was stopped in the middle of them."""
-        wanted = {OLD_FORM: ["verdicts.list.element.invalid"], FORM: [_ENDED]}
+        return sum(self._unfinished_in(part) for part in self.parts)
+
+    def _unfinished_in(self, part: Part) -> int:
+        import pyarrow.compute as compute
+
+        if all(compute.all(batch.column("finished")).as_py() for _, batch in self.numbered(["finished"], [part])):
+            return 0
+        told = "verdicts.list.element.invalid" if part.form == OLD_FORM else _ENDED
         return sum(
             not has_ended(fields)
-            for part in self.parts
-            for _, batch in self.numbered(["finished", *wanted[part.form]], [part])
-            for fields in _where(batch, "finished", equals=False).to_pylist()
+            for _, batch in self.numbered(["finished", told], [part])
+            for fields in batch.filter(compute.invert(batch.column("finished"))).to_pylist()
         )
 
     def voted(self) -> Iterator[tuple[int, Pair]]:
@@ -345,7 +373,7 @@ class Shards:
         """The number of the pair with this id and these texts."""
         import numpy as np
 
-        for place in np.flatnonzero(self.keys == np.uint64(int(key[:16], 16))):
+        for place in np.flatnonzero(self._all_keys == np.uint64(int(key[:16], 16))):
             fields = self._fields(int(place) + 1)
             if (fields["name"], fields["key"]) == (name, key) and place + 1 not in self._left_out:
                 return int(place) + 1
@@ -411,12 +439,6 @@ def _alike(part: Mapping[str, Any]) -> NDArray[np.int64]:
 def _present(columns: Sequence[str], part: Part) -> list[str]:
     """The columns that a file has: one of the old form lacks some."""
     return [name for name in columns if part.form != OLD_FORM or name.partition(".")[0] not in NEW_COLUMNS]
-
-
-def _where(batch: Any, column: str, *, equals: bool) -> Any:
-    import pyarrow.compute as compute
-
-    return batch.filter(compute.equal(batch.column(column), equals))
 
 
 def leading(keys: Any) -> NDArray[np.uint64]:
