@@ -3,9 +3,9 @@
     python benchmarks/coverage_card.py --repetitions 2000
     python benchmarks/coverage_card.py trust
 
-Each row draws data whose truth is known, works out the interval, and counts how often it holds the truth. The second
-table has the word of trust: how often a judge that does not deserve a *yes* gets one, and how often those get it that
-do. Tables are Markdown. A seed decides all of it.
+Each row draws data whose truth is known, works out the interval, and counts how often it holds the truth. The
+second table has the word of trust: how often a judge that does not deserve a *yes* gets one, and how often those
+get it that do. Tables are Markdown. A seed decides all of it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ NOISES = {"noise": "noise", "position": "position bias beyond noise", "noise_sha
 
 
 def answers(rng: np.random.Generator, n: int, order: float) -> tuple[np.ndarray, np.ndarray]:
-    """How likely side 1 is in each order, for a judge of mixed opinions that an order moves by this many log-odds."""
+    """How likely side 1 is in each order, for a judge of mixed opinions; an order moves it by so many log-odds."""
     opinion = rng.normal(0, 2, n)
     first, second = (1 / (1 + np.exp(-(opinion + sign * order))) for sign in (1, -1))
     return first, second
@@ -144,7 +144,7 @@ LABELS = (20, 30, 50, 100, 200, 1000)
 
 @dataclass(frozen=True)
 class Judge:
-    """A judge and the people beside it: how often each sees what is there, how many pairs have side 1 for the better."""
+    """A judge and the people beside it: how often each sees what is there, how often that is side 1 (skew)."""
 
     name: str
     person: float

@@ -7,8 +7,9 @@ The column "sequence" is the share of sequences that held the truth at every loo
 Wilson's 95% interval when one looks at it after every observation from the tenth on. "decided" is the share that
 excluded one half at some time, "wrongly" those that put it on the wrong side. Widths: the sequence's / Wilson's.
 
-The second table stops each run as soon as the sequence excludes one half, or at the end: how often the interval at that
-moment holds the truth (the sequence's, and Wilson's), and how far the share and the middle of the interval lie from it.
+The second table stops each run as soon as the sequence excludes one half, or at the end: how often the interval at
+that moment holds the truth (the sequence's, and Wilson's), and how far the share and the middle of the interval lie
+from it.
 """
 
 from __future__ import annotations

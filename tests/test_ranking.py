@@ -269,12 +269,12 @@ def test_a_model_that_won_everything_has_firths_strength_and_the_exact_lower_end
     a = next(s.strength for s in found.standings if s.model == "a")
     assert a is not None
     assert best.strength == pytest.approx(a + math.log(8.5 / 0.5), abs=1e-4)
-    # Eight wins in eight clusters come with a chance of 2.5% if each has the chance 0.025 ** (1/8); what is not known
-    # of a's own strength makes the end a little lower.
+    # Eight wins in eight clusters come with a chance of 2.5% if each has the chance 0.025 ** (1/8); the penalty,
+    # and what is not known of a's own strength, make the end lower.
     exact = a + math.log(0.025 ** (1 / 8) / (1 - 0.025 ** (1 / 8)))
     assert best.low is not None
     assert best.high is not None
-    assert exact - 0.3 < best.low < exact
+    assert exact - 0.8 < best.low < exact
     # Firth's likelihood of odds x is 8.5 log p + 0.5 log(1 - p); at the upper end it has fallen by log 40.
     assert penalised(best.strength - a, 8) - penalised(best.high - a, 8) == pytest.approx(math.log(40), abs=1e-2)
     assert "best: never lost" in found.warnings[0]
@@ -376,7 +376,7 @@ def test_with_little_time_the_smallest_p_values_are_worked_out() -> None:
 
 @pytest.mark.parametrize(("models", "games"), [(10, 30), (8, 0)])
 def test_equal_models_are_seldom_told_apart(models: int, games: int) -> None:
-    """A look at two designs in which 19% and 11% of rankings told equal models apart; benchmarks/coverage_ranking.py."""
+    """In 60 rankings each of two designs; benchmarks/coverage_ranking.py has more of both."""
     wrong, separated = 0, 0
     for seed in range(60):
         rng = np.random.default_rng([8, seed])

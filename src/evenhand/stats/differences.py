@@ -1,4 +1,4 @@
-"""Differences between all pairs of models: within a part by Student's t, across parts by likelihood (separated.py)."""
+"""Differences between all pairs of models: within a part by Student's t, across parts by likelihood."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Differences:
 
 
 def all_differences(data: Comparisons, parts: Parts, strengths: Floats | None = None) -> Differences:
-    """Differences of all pairs of models; across parts by strengths of all models (NaN: none), where these are given."""
+    """Differences of all pairs of models; across parts by the strengths given, NaN where there is none."""
     shape = (data.size, data.size)
     value, error, freedom, p = np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape), np.ones(shape)
     if strengths is not None:

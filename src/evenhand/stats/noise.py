@@ -1,16 +1,17 @@
-"""Noise beside bias: how often a judge changes its own answer with nothing changed, and how much of it is the order.
+"""Noise beside bias: how often a judge changes its answer with nothing changed, and how much of it is the order.
 
 A judge that is asked twice, in another order, may change its answer because of the order, or because it would have
-changed it anyway. Asked twice in each order, the two can be told apart. For one pair let f and s be the probabilities of
-its answers in the forward and in the swapped order. Two answers differ
+changed it anyway. Asked twice in each order, the two can be told apart. For one pair let f and s be the
+probabilities of its answers in the forward and in the swapped order. Two answers differ
 
     with nothing changed       1 - (f·f + s·s) / 2
     with the order changed     1 - f·s
 
-and the second is larger by |f - s|² / 2, which is 0 exactly where the order changes nothing. So what goes beyond noise is
-position bias (this is the energy distance of Székely and Rizzo 2013, "Energy statistics: a class of statistics based on
-distances", J. Statistical Planning and Inference 143, 1249-1272, with distance 1 between different answers). Both shares
-have unbiased estimates: pairs of answers of the same order, and pairs of answers of different orders.
+and the second is larger by |f - s|² / 2, which is 0 exactly where the order changes nothing. So what goes beyond
+noise is position bias (this is the energy distance of Székely and Rizzo 2013, "Energy statistics: a class of
+statistics based on distances", J. Statistical Planning and Inference 143, 1249-1272, with distance 1 between
+different answers). Both shares have unbiased estimates: pairs of answers of the same order, and pairs of answers of
+different orders.
 
 Verdicts are codes of sides, as in `agreement`: 0 for side 1, 1 for side 2, 2 for a tie, -1 for none.
 """
@@ -60,8 +61,8 @@ def split_changes(
 ) -> Noise:
     """Changes with the order, taken apart into noise and position bias.
 
-    `forward` and `swapped` have a row for each pair and a column for each repetition (two or more). With `sides_only`
-    a change is one from side 1 to side 2 or back (a flip), and a tie changes nothing.
+    `forward` and `swapped` have a row for each pair and a column for each repetition (two or more). With
+    `sides_only` a change is one from side 1 to side 2 or back (a flip), and a tie changes nothing.
 
     >>> found = split_changes([[0, 0], [0, 1]], [[1, 1], [0, 1]], ["a", "b"])
     >>> found.noise.value, found.changes.value, found.position.value, round(found.noise_share.value, 2)
@@ -93,7 +94,7 @@ def _noise(noise: Array, changes: Array, clusters: Array, level: float) -> Noise
 
 
 def _apart(one: Codes, two: Codes, sides_only: bool, *, same: bool) -> tuple[Array, Array]:
-    """By pair: how many twos of answers differ, and how many there are; `same`: an answer is not held against itself."""
+    """By pair: how many twos of answers differ, and how many there are; `same`: none is held against itself."""
     first, second = one[:, :, None], two[:, None, :]
     there = (first != MISSING) & (second != MISSING)
     if same:

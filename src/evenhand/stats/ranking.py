@@ -42,8 +42,8 @@ class Standing:
     """One model: its strength and interval, the ranks it may have, the letters of its groups, and its record.
 
     `place` is where the model stands to the main part: linked with it, above it (never lost to it), below it (never
-    won), or beside it, unlinked. Above and below, strength and interval are those of `separated.py`, and there is no
-    standard error; beside, there is no strength.
+    won), or beside it, unlinked. Above and below, strength and interval are those of `separated.py`, and there is
+    no standard error; beside, there is no strength.
     """
 
     model: str
@@ -135,8 +135,8 @@ def rank(
 ) -> Ranking:
     """Rank models by comparisons that are in numbers already.
 
-    The scale "arena" is Chatbot Arena's: Bradley and Terry's model without a tie parameter, a tie being half a win of
-    both, on Elo's scale (Chiang et al. 2024, "Chatbot Arena", arXiv:2403.04132, and its published notebooks).
+    The scale "arena" is Chatbot Arena's: Bradley and Terry's model without a tie parameter, a tie being half a win
+    of both, on Elo's scale (Chiang et al. 2024, "Chatbot Arena", arXiv:2403.04132, and its published notebooks).
     """
     if not data.counts.any():
         raise ValueError("there are no valid comparisons")

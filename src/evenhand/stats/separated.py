@@ -1,23 +1,23 @@
 """Models that never lost, or never won, against the rest: what can still be said of them, and how surely.
 
-Where one set of models won every decided comparison with another, the likelihood rises for ever as the two drift apart:
-there is no finite estimate, and none of the usual errors (Albert and Anderson 1984, "On the existence of maximum
-likelihood estimates in logistic regression models", Biometrika 71, 1-10). Three things remain.
+Where one set of models won every decided comparison with another, the likelihood rises for ever as the two drift
+apart: there is no finite estimate, and none of the usual errors (Albert and Anderson 1984, "On the existence of
+maximum likelihood estimates in logistic regression models", Biometrika 71, 1-10). Three things remain.
 
-*A test.* That two models are equally strong is the model in which they are one. With l for the largest log-likelihood,
-all other strengths free both times, so that their noise is in it,
+*A test.* That two models are equally strong is the model in which they are one. With l for the largest
+log-likelihood, all other strengths free both times, so that their noise is in it,
 
     D = l(all models) - l(the two as one)        p = 2 exp(-D)
 
-For one binomial share this is Chernoff's bound on the exact test, and exact where all was won (p = 2 / 2^n); with the
-chi-squared distribution in its place, far too many equal models would be told apart.
+For one binomial share this is Chernoff's bound on the exact test, and exact where all was won (p = 2 / 2^n); with
+the chi-squared distribution in its place, far too many equal models would be told apart.
 
-*A strength.* Firth's penalised likelihood (1993, "Bias reduction of maximum likelihood estimates", Biometrika 80, 27-38;
-Heinze and Schemper 2002, "A solution to the problem of separation in logistic regression", Statistics in Medicine 21,
-2409-2419), in which eight wins of eight stand for odds of 8.5 to 0.5.
+*A strength.* Firth's penalised likelihood (1993, "Bias reduction of maximum likelihood estimates", Biometrika 80,
+27-38; Heinze and Schemper 2002, "A solution to the problem of separation in logistic regression", Statistics in
+Medicine 21, 2409-2419), in which eight wins of eight stand for odds of 8.5 to 0.5.
 
-*An interval.* The end that the data bound is where D reaches log(2 / (1 - level)); the end that they do not is where the
-penalised likelihood has fallen by as much.
+*An interval.* The end that the data bound is where D reaches log(2 / (1 - level)); the end that they do not is where
+the penalised likelihood has fallen by as much, with the main models where they are.
 
 All of it is over decided comparisons: given which are tied, these follow Bradley and Terry's model with the same
 strengths. Comparisons of a model within one cluster may all be one piece of luck, so they weigh no more than one.
@@ -110,7 +110,7 @@ def fit_many(wins: Floats, start: Floats, hold: Hold | None = None) -> Floats:
 
 
 def _move(inverse: Floats, gradient: Floats, at: Floats, hold: Hold | None) -> Floats:
-    """Newton's step, kept short; with a hold, the one that is best among those that end where it is put (Lagrange)."""
+    """Newton's step, kept short; with a hold, the best among those that end where it is put (Lagrange)."""
     move = np.asarray((inverse @ gradient[:, :, None])[:, :, 0])
     if hold is not None:
         along = (inverse @ hold.weights[:, :, None])[:, :, 0]
@@ -153,7 +153,8 @@ def _suprema(wins: Floats, strengths: Floats) -> Floats:
 def equal_p(wins: Floats, one: Ints, two: Ints, most: float = _WORK) -> Floats:
     """p-values that two models are equally strong, for each of many twos, by wins of decided comparisons.
 
-    Where that would take too long, only the twos that may have the smallest are worked out, and the others have a 1.
+    Where that would take too long, only the twos that may have the smallest are worked out, and the others have a
+    1.
 
     >>> wins = np.array([[0.0, 5.0], [0.0, 0.0]])
     >>> equal_p(wins, np.array([0]), np.array([1])).round(4).tolist()

@@ -1,11 +1,11 @@
 """What may be said of a win rate after a run that stopped when it had seen enough.
 
-Where the data decide when to stop, an interval for a fixed n does not hold: it is looked at most often where chance has
-carried it away. The confidence sequence (sequence.py) holds at every n, so it holds at the one at which a run stopped,
-for whatever reason. The share itself leans away from the rate at which it was stopped: a run ends early when luck has
-helped it. How much is simulated in `benchmarks/sequence.py`: 2 to 6 points. The middle of the interval leans less where
-the rate is near the one it was stopped at, and falls short where it is far (by 15 points at a rate of 0.9, after a dozen
-observations), so it stands beside the share and does not replace it.
+Where the data decide when to stop, an interval for a fixed n does not hold: it is looked at most often where chance
+has carried it away. The confidence sequence (sequence.py) holds at every n, so it holds at the one at which a run
+stopped, for whatever reason. The share itself leans away from the rate at which it was stopped: a run ends early
+when luck has helped it. How much is simulated in `benchmarks/sequence.py`: 2 to 6 points. The middle of the
+interval leans less where the rate is near the one it was stopped at, and falls short where it is far (by 15 points
+at a rate of 0.9, after a dozen observations), so it stands beside the share and does not replace it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from itertools import groupby
 from evenhand.stats.sequence import Bounds, ConfidenceSequence
 
 WORD = (
-    "The run stopped when it had seen enough: the interval holds however it was stopped, but the share leans away from"
-    " the rate that it was stopped at, by 2 to 6 points in simulations."
+    "The run stopped when it had seen enough: the interval holds however it was stopped, but the share leans away"
+    " from the rate that it was stopped at, by 2 to 6 points in simulations."
 )
 
 
@@ -27,8 +27,8 @@ WORD = (
 class Stopped:
     """A mean after a run that was stopped by what it showed.
 
-    `bounds` is the interval that holds at any n, `middle` its middle, `pairs` and `invalid` count observations (bounds.n
-    counts clusters), and `word` says what a reader must know of the share.
+    `bounds` is the interval that holds at any n, `middle` its middle, `pairs` and `invalid` count observations
+    (bounds.n counts clusters), and `word` says what a reader must know of the share.
     """
 
     bounds: Bounds
@@ -46,7 +46,7 @@ def anytime_interval(
     A value lies between 0 and 1; None or NaN is an invalid one, which may have been anything. Values of one cluster
     (an instruction) follow each other, and are one observation: their mean. Without clusters each value is its own.
 
-    >>> found = anytime_interval([1.0, 1.0, 0.5, None, 1.0, 1.0, 1.0, 1.0], ["a", "a", "b", "b", "c", "d", "e", "f"])
+    >>> found = anytime_interval([1, 1, 0.5, None, 1, 1, 1, 1], ["a", "a", "b", "b", "c", "d", "e", "f"])
     >>> found.bounds.n, found.pairs, found.invalid, round(found.bounds.low, 2), round(found.bounds.high, 2)
     (6, 8, 1, 0.35, 1.0)
     """

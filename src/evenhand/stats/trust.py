@@ -1,13 +1,14 @@
 """Whether a judge deserves trust: a word, the reasons for it, and the margin that it rests on.
 
-To be trusted in place of a person, a judge must be *shown* to be good enough; not to have been caught is not enough, or
-few labels would buy trust. "Good enough" is a margin that is stated beforehand: the judge's score is above a person's
-less the margin with the confidence asked for. This is a test of non-inferiority: Blackwelder (1982), "Proving the null
-hypothesis in clinical trials", Controlled Clinical Trials 3, 345-353; Piaggio et al. (2012), "Reporting of
-noninferiority and equivalence randomized trials", JAMA 308, 2594-2604. Besides, it must beat the baselines that need no
-judge (a coin, always the same side, the longer output) and agree with people beyond chance (Cohen's kappa above 0). A
-*yes* needs all of these at once, so that the chance of a false one is at most that of the weakest (an intersection-union
-test: Berger 1982, "Multiparameter hypothesis testing and acceptance sampling", Technometrics 24, 295-300).
+To be trusted in place of a person, a judge must be *shown* to be good enough; not to have been caught is not
+enough, or few labels would buy trust. "Good enough" is a margin that is stated beforehand: the judge's score is
+above a person's less the margin with the confidence asked for. This is a test of non-inferiority: Blackwelder
+(1982), "Proving the null hypothesis in clinical trials", Controlled Clinical Trials 3, 345-353; Piaggio et al.
+(2012), "Reporting of noninferiority and equivalence randomized trials", JAMA 308, 2594-2604. Besides, it must beat
+the baselines that need no judge (a coin, always the same side, the longer output) and agree with people beyond
+chance (Cohen's kappa above 0). A *yes* needs all of these at once, so that the chance of a false one is at most
+that of the weakest (an intersection-union test: Berger 1982, "Multiparameter hypothesis testing and acceptance
+sampling", Technometrics 24, 295-300).
 
 Where people do not agree with each other, nobody can agree with them, and no word is given.
 """
@@ -54,8 +55,8 @@ class Measures:
 class Trust:
     """The word, the sentences that give it, and what it was measured against.
 
-    `gap` is the judge less one person, or less the target; None where there is neither. `better_than_person` is that
-    the gap to a person is above 0 with the confidence asked for.
+    `gap` is the judge less one person, or less the target; None where there is neither. `better_than_person` is
+    that the gap to a person is above 0 with the confidence asked for.
     """
 
     word: Word
@@ -85,8 +86,8 @@ def measure(
 ) -> Measures:
     """What a judge's word rests on, from codes by pair: 0 for side 1, 1 for side 2, 2 for a tie, -1 for none.
 
-    `lean` is the side that the judge favours, `verdict` what it said, `truth` what most people said, `longer` the side
-    of the longer output, `counts` how many people gave each answer.
+    `lean` is the side that the judge favours, `verdict` what it said, `truth` what most people said, `longer` the
+    side of the longer output, `counts` how many people gave each answer.
 
     >>> sides = [0, 1] * 30
     >>> found = measure(sides, sides, sides, [0] * 60, range(60), [[2, 0, 0], [0, 2, 0]] * 30)
@@ -172,8 +173,8 @@ def _people_agree(found: Measures) -> _Stop:
         return None
     shown = "their votes are all the same" if alpha.value is None else f"alpha {_signed(alpha)}"
     return "none", (
-        f"People have not been shown to agree with each other here beyond chance ({shown}, {alpha.n} pairs), so there is"
-        " nothing to measure a judge by. Look at the question that they were asked.",
+        f"People have not been shown to agree with each other here beyond chance ({shown}, {alpha.n} pairs), so"
+        " there is nothing to measure a judge by. Look at the question that they were asked.",
     )
 
 
@@ -181,7 +182,7 @@ def _enough_labels(found: Measures) -> _Stop:
     if found.right.value is not None and found.right.low is not None and found.right.n >= MIN_DECIDED:
         return None
     return "unknown", (
-        f"Too few labels to say: {found.right.n} decided pairs with a verdict, and it takes at least {MIN_DECIDED}.",
+        f"Too few labels to say: {found.right.n} decided pairs with a verdict, and it takes {MIN_DECIDED} or more.",
     )
 
 
@@ -224,14 +225,15 @@ def _against_bar(
         return "limited", (
             "Trust it with care.",
             longer,
-            f"Fewer than {MIN_SHARED} pairs have the votes of several people, so how much of the rest is the judge's"
-            " fault cannot be told.",
+            f"Fewer than {MIN_SHARED} pairs have the votes of several people, so how much of the rest is the"
+            " judge's fault cannot be told.",
         )
     bar = f"the target of {_percent(target)}" if target is not None else "one person"
     level = f"{_points(gap)} points against {bar}"
     if target is None and found.ceiling is not None:
         person, judge = _percent(found.ceiling.person.value), _percent(found.ceiling.judge.value)
-        level = f"one person agrees with the others on {person}, the judge with the same on {judge}: {_points(gap)} points"
+        level = f"one person agrees with the others on {person}, the judge with the same on {judge}"
+        level += f": {_points(gap)} points"
     if target is None and _or(gap.low, -1.0) > 0:
         return "yes", ("It deserves trust here, and is better than one person.", longer, f"{_first(level)}.")
     if _or(gap.low, -1.0) > -margin:
