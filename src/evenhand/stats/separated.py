@@ -16,8 +16,8 @@ the chi-squared distribution in its place, far too many equal models would be to
 27-38; Heinze and Schemper 2002, "A solution to the problem of separation in logistic regression", Statistics in
 Medicine 21, 2409-2419), in which eight wins of eight stand for odds of 8.5 to 0.5.
 
-*An interval.* The end that the data bound is where D reaches log(2 / (1 - level)); the end that they do not is where
-the penalised likelihood has fallen by as much, with the main models where they are.
+*An interval.* The end that the data bound is where D reaches log(2 / (1 - level)); the end that they do not is
+where the penalised likelihood has fallen by as much, with the main models where they are.
 
 All of it is over decided comparisons: given which are tied, these follow Bradley and Terry's model with the same
 strengths. Comparisons of a model within one cluster may all be one piece of luck, so they weigh no more than one.
