@@ -38,7 +38,7 @@ from evenhand.stats.graph import linked_parts
 from evenhand.stats.parts import Parts
 
 _RIDGE = 1e-4  # keeps strengths finite that would run away; they come to rest about 9 from the others
-_STILL = 1e-6
+_STILL = 1e-10
 _MOST_STEPS = 80
 _LONGEST = 2.0  # a step of a strength
 _FLOOR = 1e-11  # information that is never zero, so that it has an inverse
