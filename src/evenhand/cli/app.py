@@ -16,6 +16,7 @@ from evenhand import __version__, console
 from evenhand.errors import EvenhandError, InputError
 
 DONE, FAILED, WRONG, WITH_FAILURES = 0, 1, 2, 3
+INTERRUPTED = 130
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -41,6 +42,7 @@ _MODULES = {
     "export": "export",
     "gate": "gate",
     "labels": "labels",
+    "learn": "learn",
     "judges": "judges",
     "report": "report",
     "serve": "serve",
@@ -57,6 +59,10 @@ def load_all() -> typer.Typer:
     """The program with all its commands."""
     for module in dict.fromkeys(_MODULES.values()):
         import_module(f"evenhand.cli.{module}")
+    # One may have been loaded before the others, by a command of its own.
+    order = list(_MODULES)
+    app.registered_commands.sort(key=lambda info: order.index(info.name or info.callback.__name__))  # type: ignore[union-attr]
+    app.registered_groups.sort(key=lambda info: order.index(str(info.name or info.typer_instance.info.name)))  # type: ignore[union-attr]
     return app
 
 
@@ -116,6 +122,15 @@ def ray_command(words: Sequence[str]) -> str:
     return shlex.join([*meant, *([] if "--out" in names else ["--out", "DIR"])])
 
 
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Whether an error came up while a Ctrl-C was being dealt with."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__context__
+    return False
+
+
 def main() -> NoReturn:
     """Run a command; what went wrong is said in a sentence, with the remedy where one is known."""
     try:
@@ -127,6 +142,8 @@ def main() -> NoReturn:
         finally:
             sys.stdout.flush()  # here, where a full disk can still be said
     except EvenhandError as error:
+        if _was_interrupted(error):  # what broke when a run was stopped at once is not why it ended
+            sys.exit(INTERRUPTED)
         console.fail(error.message, error.hint)
         sys.exit(WRONG if isinstance(error, InputError) else FAILED)
     except OSError as fault:
