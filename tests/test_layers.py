@@ -134,3 +134,8 @@ def test_the_store_speaks_sql() -> None:
 def test_every_form_of_import_is_seen(monkeypatch: pytest.MonkeyPatch, source: str, expected: set[str]) -> None:
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: source)
     assert layers_imported(PACKAGE / "engines" / "any.py") == expected
+
+
+def test_a_pair_is_a_plain_value() -> None:
+    own = {name for name in imports(PACKAGE / "pairs" / "pair.py") if name.startswith("evenhand")}
+    assert own == {"evenhand.errors.InputError"}, "reading a row into a pair belongs into pairs/rows.py"

@@ -22,7 +22,7 @@ from evenhand.files.faults import told
 from evenhand.markup import Span, Turn
 from evenhand.pace import Limits, Pace
 from evenhand.pairs import digest
-from evenhand.pairs.pair import named_fields
+from evenhand.pairs.rows import named_fields
 from evenhand.protocol import Prompt
 from evenhand.store import Store
 

@@ -20,7 +20,7 @@ from evenhand.ballots import plain_row
 from evenhand.errors import InputError, PairError
 from evenhand.files import RowFault
 from evenhand.pairs import TEXT_FIELDS, Pair, Side, digest, read_rows
-from evenhand.pairs.pair import named_fields
+from evenhand.pairs.rows import named_fields
 from evenhand.store import HumanLabel, Records, Store
 from evenhand.votes import (
     FILE,

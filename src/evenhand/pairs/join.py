@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 from evenhand.errors import InputError, PairError
 from evenhand.pairs.outputs import Placed, Questions, read_outputs
-from evenhand.pairs.pair import Pair, digest, named_fields
+from evenhand.pairs.pair import Pair, digest
+from evenhand.pairs.rows import named_fields
 from evenhand.pairs.shelf import Shelf, key_of
 
 NAMED = 5  # how many of those that do not match are named

@@ -20,7 +20,7 @@ from evenhand import files
 from evenhand.errors import InputError, PairError
 from evenhand.files import Row, RowFault, Table, find_tables
 from evenhand.files.faults import told
-from evenhand.pairs.pair import named_fields
+from evenhand.pairs.rows import named_fields
 
 _MODEL_FIELDS = ("generator", "model", "model_id")
 # What FastChat writes where a service gave no answer, and where a model that it ran itself broke down.

@@ -1,4 +1,4 @@
-"""A Pair, and a row of a file read into one."""
+"""A Pair: what is compared. A plain value that knows nothing of files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from evenhand.errors import InputError
-from evenhand.files import RowFault
-from evenhand.files.reading import parse_object
 
 Side = Literal["1", "2", "tie"]
 TEXT_FIELDS = ("instruction", "output_1", "output_2")
@@ -25,12 +23,6 @@ BY_ITSELF = (ALONE, BESIDE)
 _SKIP = "--skip-bad leaves such rows out"
 
 _TURNED: dict[Side, Side] = {"1": "2", "2": "1", "tie": "tie"}
-# Data sets name the winner in many ways; all of them mean a side of the pair as it stands in the file.
-_LABELS: dict[str, Side] = {
-    **dict.fromkeys(("1", "a", "output_1", "model_1"), "1"),
-    **dict.fromkeys(("2", "b", "output_2", "model_2"), "2"),
-    **dict.fromkeys(("tie", "0", "equal"), "tie"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,54 +99,6 @@ def digest(*texts: str) -> str:
     return hashlib.sha256(b"".join([len(part).to_bytes(8, "big") + part for part in parts])).hexdigest()
 
 
-def read_label(value: object) -> Side | None:
-    """The side that a data set's label names; None where it names none.
-
-    >>> read_label("A"), read_label(2), read_label("Tie"), read_label(None)
-    ('1', '2', 'tie', None)
-    """
-    if value is None or value == "":
-        return None
-    label = _LABELS.get(str(value).strip().lower())
-    if label is None:
-        raise RowFault(f"label {value!r} is none of 1, 2, A, B, tie", hint=_SKIP)
-    return label
-
-
-def pair_from(row: Mapping[str, Any]) -> Pair:
-    """A Pair out of one row of a file; raises ValueError that says which field is at fault.
-
-    >>> pair_from({"instruction": "Hi", "output_1": "x", "output_2": "y", "label": "B", "topic": "talk"})
-    Pair(instruction='Hi', output_1='x', output_2='y', id='pair-443a17e551bb', model_1='', model_2='',
-    labels={'overall': '2'}, metadata={'topic': 'talk'})
-    """
-    rest = dict(row)
-    try:
-        task, one, two = [rest.pop(name) for name in TEXT_FIELDS]
-    except KeyError as missing:
-        raise RowFault(f"no field {missing}", hint=_remedy(row)) from None
-    name, model_1, model_2 = [_name(rest.pop(key), key) if key in rest else "" for key in _NAMES]
-    labels = _labels(rest) if "labels" in rest or "label" in rest else {}
-    return Pair(task, one, two, name, model_1, model_2, labels, rest)
-
-
-def _remedy(row: Mapping[str, Any]) -> str:
-    """What to do about a row that is no pair."""
-    if "output" in row or "choices" in row or "messages" in row:
-        return "these look like one model's outputs: give two such files with --candidate and --baseline"
-    return f"expected rows with the fields instruction, output_1 and output_2; {named_fields(row)}"
-
-
-def named_fields(row: Mapping[str, Any], most: int = 12) -> str:
-    """The fields that a row has, for a message.
-
-    >>> named_fields({"prompt": "Hi", "chosen": "x"})
-    'found prompt, chosen'
-    """
-    names = [str(name) for name in row][:most]
-    return f"found {', '.join(names)}{', …' if len(row) > most else ''}" if names else "the row has no fields"
-
-
 def _check_text(name: str, value: object) -> None:
     if not isinstance(value, str):
         kind = "null" if value is None else f"of type {type(value).__name__}"
@@ -163,23 +107,3 @@ def _check_text(name: str, value: object) -> None:
         value.encode()
     except UnicodeEncodeError as fault:
         raise InputError(f"field '{name}' holds a lone surrogate at character {fault.start}", hint=_SKIP) from None
-
-
-def _labels(rest: dict[str, Any]) -> dict[str, Side]:
-    """Take `label` (overall) and `labels` (per dimension) out of the row."""
-    found = rest.pop("labels", None) or {}
-    if isinstance(found, str):  # a CSV cell can only hold text
-        found = parse_object(found.encode(errors="surrogatepass"))
-    if not isinstance(found, Mapping):
-        raise RowFault("field 'labels' is not an object of dimension: label")
-    labels = {dimension: read_label(value) for dimension, value in found.items()}
-    if "label" in rest:
-        label = read_label(rest.pop("label"))
-        labels["overall"] = labels.get("overall") or label
-    return {dimension: label for dimension, label in labels.items() if label is not None}
-
-
-def _name(value: Any, key: str) -> str:
-    if isinstance(value, (dict, list, bool)):
-        raise RowFault(f"field '{key}' is of type {type(value).__name__}, not a name", hint="write it as text")
-    return "" if value is None else str(value)

@@ -13,7 +13,8 @@ from evenhand import files
 from evenhand.errors import InputError, PairError
 from evenhand.files import Row, Table, find_tables
 from evenhand.files.faults import told
-from evenhand.pairs.pair import Pair, pair_from
+from evenhand.pairs.pair import Pair
+from evenhand.pairs.rows import pair_from
 from evenhand.spool import Spool
 
 Paths = str | Path | Sequence[str | Path]
