@@ -1,4 +1,4 @@
-"""Files of rows: outcome them, reading them one row at a time, writing them.
+"""Files of rows: finding them, reading them one row at a time, writing them.
 
 find_tables("outs/*.jsonl.gz")  -> Table, Table, ...   a file, a glob, a folder, '-'
 read_rows(table)                -> (place, row), ...   a row is a mapping, or the fault that kept it from being one

@@ -17,8 +17,9 @@ from evenhand.pairs.pair import (
     Pair,
     Side,
     digest,
+    short_hash,
 )
-from evenhand.pairs.reading import check_pairs, mark_of, read_pairs, read_rows, sample_pairs, short_hash
+from evenhand.pairs.reading import check_pairs, mark_of, read_pairs, read_rows, sample_pairs
 from evenhand.pairs.rows import pair_from, read_label
 
 __all__ = [

@@ -99,6 +99,11 @@ def digest(*texts: str) -> str:
     return hashlib.sha256(b"".join([len(part).to_bytes(8, "big") + part for part in parts])).hexdigest()
 
 
+def short_hash(text: str) -> int:
+    """Eight bytes that stand for a text where all that matters is whether it was seen."""
+    return int.from_bytes(hashlib.blake2b(text.encode(errors="replace"), digest_size=8).digest(), "big")
+
+
 def _check_text(name: str, value: object) -> None:
     if not isinstance(value, str):
         kind = "null" if value is None else f"of type {type(value).__name__}"

@@ -13,7 +13,7 @@ from evenhand import files
 from evenhand.errors import InputError, PairError
 from evenhand.files import Row, Table, find_tables
 from evenhand.files.faults import told
-from evenhand.pairs.pair import Pair
+from evenhand.pairs.pair import Pair, short_hash
 from evenhand.pairs.rows import pair_from
 from evenhand.spool import Spool
 
@@ -95,11 +95,6 @@ def sample_pairs() -> Iterable[Pair]:
     True
     """
     return read_pairs(Path(__file__).parents[1] / "data" / "sample.jsonl")
-
-
-def short_hash(text: str) -> int:
-    """Eight bytes that stand for a text where all that matters is whether it was seen."""
-    return int.from_bytes(hashlib.blake2b(text.encode(errors="replace"), digest_size=8).digest(), "big")
 
 
 def _placed(path: Paths) -> Iterator[Placed]:

@@ -23,7 +23,7 @@ from evenhand.files import RowFault, Table, find_tables
 from evenhand.files.arrow import check_columns, faults_of, listed, pyarrow
 from evenhand.files.faults import told
 from evenhand.pairs import Pair, pair_from
-from evenhand.pairs.reading import short_hash
+from evenhand.pairs.pair import short_hash
 from evenhand.shards import Place, looks_like_uri
 from evenhand.store.rows import pair_about
 
