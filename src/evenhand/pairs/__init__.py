@@ -17,10 +17,11 @@ from evenhand.pairs.pair import (
     Pair,
     Side,
     digest,
+    read_label,
     short_hash,
 )
 from evenhand.pairs.reading import check_pairs, mark_of, read_pairs, read_rows, sample_pairs
-from evenhand.pairs.rows import pair_from, read_label
+from evenhand.pairs.rows import pair_from
 
 __all__ = [
     "ALONE",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from evenhand.errors import InputError
+from evenhand.files.faults import RowFault
 
 Side = Literal["1", "2", "tie"]
 TEXT_FIELDS = ("instruction", "output_1", "output_2")
@@ -23,6 +24,12 @@ BY_ITSELF = (ALONE, BESIDE)
 _SKIP = "--skip-bad leaves such rows out"
 
 _TURNED: dict[Side, Side] = {"1": "2", "2": "1", "tie": "tie"}
+# Data sets name the winner in many ways; all of them mean a side of the pair as it stands in the file.
+_LABELS: dict[str, Side] = {
+    **dict.fromkeys(("1", "a", "output_1", "model_1"), "1"),
+    **dict.fromkeys(("2", "b", "output_2", "model_2"), "2"),
+    **dict.fromkeys(("tie", "0", "equal"), "tie"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +95,20 @@ class Pair:
         return (self.output_1, self.output_2) if order == "forward" else (self.output_2, self.output_1)
 
 
+def read_label(value: object) -> Side | None:
+    """The side that a data set's label names; None where it names none.
+
+    >>> read_label("A"), read_label(2), read_label("Tie"), read_label(None)
+    ('1', '2', 'tie', None)
+    """
+    if value is None or value == "":
+        return None
+    label = _LABELS.get(str(value).strip().lower())
+    if label is None:
+        raise RowFault(f"label {value!r} is none of 1, 2, A, B, tie", hint=_SKIP)
+    return label
+
+
 def digest(*texts: str) -> str:
     """A hash of texts that no other cut between them shares: ("ab", "c") differs from ("a", "bc").
 
@@ -111,4 +132,7 @@ def _check_text(name: str, value: object) -> None:
     try:
         value.encode()
     except UnicodeEncodeError as fault:
-        raise InputError(f"field '{name}' holds a lone surrogate at character {fault.start}", hint=_SKIP) from None
+        raise InputError(
+            f"field '{name}' holds a lone surrogate at character {fault.start}",
+            hint=_SKIP,
+        ) from None

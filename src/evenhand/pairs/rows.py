@@ -7,30 +7,9 @@ from typing import Any
 
 from evenhand.files import RowFault
 from evenhand.files.reading import parse_object
-from evenhand.pairs.pair import TEXT_FIELDS, Pair, Side
+from evenhand.pairs.pair import TEXT_FIELDS, Pair, Side, read_label
 
 _NAMES = ("id", "model_1", "model_2")
-_SKIP = "--skip-bad leaves such rows out"
-# Data sets name the winner in many ways; all of them mean a side of the pair as it stands in the file.
-_LABELS: dict[str, Side] = {
-    **dict.fromkeys(("1", "a", "output_1", "model_1"), "1"),
-    **dict.fromkeys(("2", "b", "output_2", "model_2"), "2"),
-    **dict.fromkeys(("tie", "0", "equal"), "tie"),
-}
-
-
-def read_label(value: object) -> Side | None:
-    """The side that a data set's label names; None where it names none.
-
-    >>> read_label("A"), read_label(2), read_label("Tie"), read_label(None)
-    ('1', '2', 'tie', None)
-    """
-    if value is None or value == "":
-        return None
-    label = _LABELS.get(str(value).strip().lower())
-    if label is None:
-        raise RowFault(f"label {value!r} is none of 1, 2, A, B, tie", hint=_SKIP)
-    return label
 
 
 def pair_from(row: Mapping[str, Any]) -> Pair:
