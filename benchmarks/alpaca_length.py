@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import expit
 
-from evenhand.stats.alpaca import PUBLISHED, alpaca_length_controlled
+from evenhand.core.stats.alpaca import PUBLISHED, alpaca_length_controlled
 
 JUDGE, BASELINE = "weighted_alpaca_eval_gpt4_turbo", "gpt4_1106_preview"
 BOARD = f"src/alpaca_eval/leaderboards/data_AlpacaEval_2/{JUDGE}_leaderboard.csv"

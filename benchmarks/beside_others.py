@@ -154,12 +154,12 @@ def run_other(other: Other, python: Path, url: str, pairs: Path) -> Pass:
     with tempfile.TemporaryDirectory() as folder:
         clients = Path(folder) / "clients.yaml"
         clients.write_text(f'default:\n  - api_key: "none"\n    base_url: "{url}"\n')
-        told = {"OPENAI_CLIENT_CONFIG_PATH": str(clients), "OPENAI_MAX_CONCURRENCY": str(CONNECTIONS), "URL": url}
+        given = {"OPENAI_CLIENT_CONFIG_PATH": str(clients), "OPENAI_MAX_CONCURRENCY": str(CONNECTIONS), "URL": url}
         # Nothing is fetched while the clock runs, nor kept in the user's home.
-        told |= {"HF_HUB_OFFLINE": "1", "HOME": folder}
+        given |= {"HF_HUB_OFFLINE": "1", "HOME": folder}
         command = [python, "-c", other.script, pairs]
         done = subprocess.run(
-            command, cwd=folder, env=os.environ | told, capture_output=True, text=True, check=False
+            command, cwd=folder, env=os.environ | given, capture_output=True, text=True, check=False
         )
     if done.returncode:
         sys.exit(f"{other.name} failed:\n{done.stderr[-3000:]}")

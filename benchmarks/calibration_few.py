@@ -13,7 +13,7 @@ import argparse
 
 import numpy as np
 
-from evenhand.stats.calibration import Calibration, fit, log_losses
+from evenhand.core.stats.calibration import Calibration, fit, log_losses
 
 PAIRS, TIE = 15, -0.5
 

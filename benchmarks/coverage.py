@@ -19,11 +19,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.stats.alpaca import alpaca_length_controlled
-from evenhand.stats.clustered import mean
-from evenhand.stats.length import length_controlled
-from evenhand.stats.ppi import powered_rate
-from evenhand.stats.winrate import mean_rate, paired_difference
+from evenhand.core.stats.alpaca import alpaca_length_controlled
+from evenhand.core.stats.clustered import mean
+from evenhand.core.stats.length import length_controlled
+from evenhand.core.stats.ppi import powered_rate
+from evenhand.core.stats.winrate import mean_rate, paired_difference
 
 LOWEST, HIGHEST = 0.94, 0.97
 Interval = tuple[float | None, float | None]

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.stats import agreement, bias, calibration, noise, trust
-from evenhand.stats.clustered import Estimate, mean
+from evenhand.core.stats import agreement, bias, calibration, noise, trust
+from evenhand.core.stats.clustered import Estimate, mean
 
 Draw = Callable[[np.random.Generator], Estimate]
 # How often people say 1, 2 and tie in what is drawn here.
@@ -129,7 +129,7 @@ def cases() -> Iterator[tuple[str, str, float, Draw]]:
         yield "Brier, two sides", f"{n} pairs", 1 / 6, lambda r, n=n: briers(r, n)
     for n in (20, 50, 200):
         for truth in (0.1, 0.8):
-            yield "position lift", f"{n} pairs", truth, lambda r, t=truth, n=n: lifts(r, t, n)
+            yield "position bias", f"{n} pairs", truth, lambda r, t=truth, n=n: lifts(r, t, n)
     for order in (0.0, 1.0, 3.0):
         for name, true in noise_truth(order).items():
             for n in (30, 200):

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.stats.davidson import fit
-from evenhand.stats.ranking import Ranking, rank_models
+from evenhand.core.stats.davidson import fit
+from evenhand.core.stats.ranking import Ranking, rank_models
 
 LOWEST = 0.94
 TIES = 0.5  # the tie parameter
@@ -52,7 +52,7 @@ class Count:
 
     truth: np.ndarray
     held: int = 0
-    told: int = 0
+    given: int = 0
     absent: int = 0
     differences_held: int = 0
     differences: int = 0
@@ -66,9 +66,9 @@ class Count:
             if standing.low is None or standing.high is None:
                 self.absent += 1
             else:
-                self.told += 1
+                self.given += 1
                 self.held += standing.low <= self.truth[int(standing.model)] <= standing.high
-        self.wrong += max(self._wrong(*contrast) for contrast in _facts(ranking))
+        self.wrong += max(self._wrong(*contrast) for contrast in _fields(ranking))
 
     def _wrong(self, one: int, two: int, low: float | None, high: float | None, sign: int) -> bool:
         true = self.truth[one] - self.truth[two]
@@ -78,7 +78,7 @@ class Count:
         return sign != 0 and sign * true <= 1e-12
 
 
-def _facts(ranking: Ranking) -> list[tuple[int, int, float | None, float | None, int]]:
+def _fields(ranking: Ranking) -> list[tuple[int, int, float | None, float | None, int]]:
     """Each difference with the direction in which it was told; models stand best first."""
     return [
         (int(c.model_1), int(c.model_2), c.low, c.high, int(c.p_holm <= 1 - ranking.level))
@@ -178,7 +178,7 @@ class Apart:
     """What is counted over rankings with separated models."""
 
     wrong: int = 0
-    told: int = 0
+    given: int = 0
     held: int = 0
     separated: int = 0
     intervals: int = 0
@@ -201,9 +201,9 @@ class Apart:
             else:
                 self.intervals += 1
                 self.held += standing.low <= strength[standing.model] - zero <= standing.high
-        told = [c for c in ranking.contrasts if c.p_holm <= 1 - ranking.level]
-        self.told += bool(told)
-        self.wrong += any(strength[c.model_1] <= strength[c.model_2] + 1e-12 for c in told)
+        given = [c for c in ranking.contrasts if c.p_holm <= 1 - ranking.level]
+        self.given += bool(given)
+        self.wrong += any(strength[c.model_1] <= strength[c.model_2] + 1e-12 for c in given)
         self.smallest = min([self.smallest, *(c.p_holm for c in ranking.contrasts)])
 
 
@@ -221,8 +221,8 @@ def sparse_table(repetitions: int, seed: int) -> bool:
         held = count.held / count.intervals
         games = setting.games or "round robin"
         design = f"{setting.models} | {games} | {setting.ties:.0%} | {setting.of_one} | ±{setting.width}"
-        told = f"{wrong:.1%} | {count.told / repetitions:.1%} | {count.smallest:.1g}"
-        print(f"| {design} | {told} | {share:.1%} | {held:.1%} |", flush=True)
+        given = f"{wrong:.1%} | {count.given / repetitions:.1%} | {count.smallest:.1g}"
+        print(f"| {design} | {given} | {share:.1%} | {held:.1%} |", flush=True)
         chance = 2 * math.sqrt(0.05 * 0.95 / repetitions)
         failed |= wrong > 0.05 + chance or count.dashes > 0 or held < 0.95
     return failed
@@ -251,8 +251,8 @@ def dense_table(repetitions: int, seed: int) -> bool:
         count = Count(truth_of(setting))
         for repetition in range(repetitions):
             count.add(draw(setting, np.random.default_rng([seed, repetition])))
-        one, both = count.held / count.told, count.differences_held / count.differences
-        wrong, absent = count.wrong / count.rankings, count.absent / (count.absent + count.told)
+        one, both = count.held / count.given, count.differences_held / count.differences
+        wrong, absent = count.wrong / count.rankings, count.absent / (count.absent + count.given)
         design = (
             f"{setting.models} | {setting.instructions} | {setting.pairs} | {setting.effect} | ±{setting.width}"
         )

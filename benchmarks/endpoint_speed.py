@@ -40,16 +40,16 @@ import aiohttp
 import orjson
 
 from evenhand import Protocol, Store, read_pairs
-from evenhand.cli.running import collect_seldom
+from evenhand.core.engine import Answer, Token, Usage
+from evenhand.core.judge import Setup
+from evenhand.core.protocol import ORDERS
+from evenhand.core.verdict import read_answer
 from evenhand.engines import open_engine
-from evenhand.engines.base import Answer, Token, Usage
 from evenhand.engines.endpoint import EndpointSettings
-from evenhand.judge import Setup
-from evenhand.pairs import mark_of
-from evenhand.protocol import ORDERS
-from evenhand.runner import Run
+from evenhand.io.pairs import mark_of
+from evenhand.running.runner import Run
 from evenhand.store import Entry
-from evenhand.verdict import read_answer
+from evenhand.views.cli.running import collect_seldom
 
 CONNECTIONS = 64
 TOP = [("A", -0.1), ("B", -2.5), ("tie", -4.0), *((f"word{n}", -6.0 - n) for n in range(17))]
@@ -191,7 +191,7 @@ def side_by_side(url: str, folder: Path, count: int, rounds: int) -> None:
 class Took:
     """What one command took."""
 
-    facts: dict[str, Any]
+    fields: dict[str, Any]
     seconds: float
     processor: float
     megabytes: float
@@ -200,7 +200,7 @@ class Took:
 
 def command(*arguments: str) -> Took:
     """Run evenhand as a user would, and see what it took."""
-    began, told = time.perf_counter(), list[float]()
+    began, given = time.perf_counter(), list[float]()
     process = subprocess.Popen(
         [sys.executable, "-m", "evenhand", *arguments, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -208,7 +208,7 @@ def command(*arguments: str) -> Took:
     assert process.stderr is not None
 
     def listen(lines: Iterable[bytes]) -> None:
-        told.extend(time.perf_counter() - began for line in lines if b"nothing is left to ask" in line)
+        given.extend(time.perf_counter() - began for line in lines if b"nothing is left to ask" in line)
 
     listener = threading.Thread(target=listen, args=(process.stderr,))
     listener.start()
@@ -219,7 +219,7 @@ def command(*arguments: str) -> Took:
     if process.returncode:
         sys.exit(f"evenhand {arguments[0]} ended with {process.returncode}")
     cpu = used.ru_utime + used.ru_stime
-    nothing_to_do = told[0] if told else None
+    nothing_to_do = given[0] if given else None
     return Took(json.loads(said), time.perf_counter() - began, cpu, used.ru_maxrss / 1024, nothing_to_do)
 
 
@@ -237,8 +237,8 @@ def at_scale(url: str, folder: Path, count: int, short: bool) -> None:
     first = command(*judge)
     again = command(*judge)
     results = command("results", "--db", str(db))
-    assert (first.facts["asked"], again.facts["asked"], results.facts["pairs"]) == (2 * count, 0, count)
-    rate = count / first.facts["seconds"]
+    assert (first.fields["asked"], again.fields["asked"], results.fields["pairs"]) == (2 * count, 0, count)
+    rate = count / first.fields["seconds"]
     print(
         f"| {count:,} | {rate:,.0f} | {first.processor / count * 1e6:,.0f} µs | {first.megabytes:,.0f} MB"
         f" | {db.stat().st_size / count:,.0f} | {again.nothing_to_do or math.nan:,.1f} s"
@@ -252,7 +252,7 @@ def at_scale(url: str, folder: Path, count: int, short: bool) -> None:
 
 
 def fill(pairs: Path, db: Path, url: str) -> None:
-    """A database as a finished run leaves it, without asking: the same answer for every hearing, by the store."""
+    """A database as a finished run leaves it, without asking: the same answer for every conversation, by the store."""
     settings = EndpointSettings(concurrency=CONNECTIONS)
     setup = Setup(open_engine(f"{url}#fixed", endpoint=settings), Protocol.load("overall"))
     answer = Answer("A", (Token("A", tuple(TOP)),), Usage(900, 0, 1))
@@ -265,7 +265,11 @@ def fill(pairs: Path, db: Path, url: str) -> None:
             keyed = [(pair, {order: setup.key(pair, order) for order in ORDERS}) for pair in batch]
             cases = store.enter(judge, 1, keyed)
             store.record_all(
-                [Entry(hearing, 0, answer, verdicts) for case in cases for hearing in case.hearings.values()]
+                [
+                    Entry(conversation, 0, answer, verdicts)
+                    for case in cases
+                    for conversation in case.conversations.values()
+                ]
             )
             for case in cases:
                 store.release(case)
@@ -284,7 +288,7 @@ def finished(url: str, folder: Path, count: int, short: bool) -> None:
     judge = judging(url, pairs, db)
     for arguments in (judge, ("results", "--db", str(db))):
         took = command(*arguments)
-        assert (took.facts.get("asked", 0), took.facts["pairs"]) == (0, count)
+        assert (took.fields.get("asked", 0), took.fields["pairs"]) == (0, count)
         print(
             f"| {count:,} | {size / 1e9:.1f} GB | `evenhand {arguments[0]}`"
             f" | {took.nothing_to_do or math.nan:,.1f} s | {took.seconds:,.0f} s"

@@ -23,16 +23,16 @@ from pathlib import Path
 
 import numpy as np
 
+from evenhand.core.pair import Pair
 from evenhand.engines import cut, gguf
 from evenhand.engines.catalog import locate
+from evenhand.engines.heads.fitting import Array, Components, HeadFit, Labels, choose_penalty, fit, folds, tie_model
+from evenhand.engines.heads.head import LENGTH, Head, HeldOutFigure, TrainedOn, Weights
+from evenhand.engines.heads.learning import accuracy, davidson_rows
+from evenhand.engines.heads.reading import StateReading
+from evenhand.engines.heads.training import TrainingSource, TrainingTable
+from evenhand.engines.heads.vectors import content_key
 from evenhand.engines.llama import LlamaEngine
-from evenhand.heads.fitting import Array, Components, Fit, Labels, choose_penalty, fit, folds, tie_model
-from evenhand.heads.head import LENGTH, Figure, Head, TrainedOn, Weights
-from evenhand.heads.learning import accuracy, davidson_rows
-from evenhand.heads.reading import Reading
-from evenhand.heads.training import Source, Table
-from evenhand.heads.vectors import content_key
-from evenhand.pairs import Pair
 from evenhand.store.vectors import FileVectors
 from states import reader_name
 
@@ -102,7 +102,9 @@ def final_norm(path: Path) -> Array:
         return np.frombuffer(data, np.float32, width, layout.data + entry.offset).astype(float)
 
 
-def load_states(pairs: Sequence[Pair], kept: FileVectors, npz: Path | None, model: Path) -> tuple[Table, int]:
+def load_states(
+    pairs: Sequence[Pair], kept: FileVectors, npz: Path | None, model: Path
+) -> tuple[TrainingTable, int]:
     """The states that there are, and how many of them are those of the other build."""
     keys = list({content_key(p.instruction, text): None for p in pairs for text in (p.output_1, p.output_2)})
     own = {key: vector.astype(float) for key, vector in kept.get(keys).items()}
@@ -114,10 +116,10 @@ def load_states(pairs: Sequence[Pair], kept: FileVectors, npz: Path | None, mode
         by_key = {str(key): row for key, row in zip(stored["key"], ready, strict=True)}
         other = {key: by_key[key[:20]] for key in keys if key not in own and key[:20] in by_key}
     found = {**own, **other}
-    return Table(np.array(list(found.values())), {key: row for row, key in enumerate(found)}), len(other)
+    return TrainingTable(np.array(list(found.values())), {key: row for row, key in enumerate(found)}), len(other)
 
 
-def known(pairs: Sequence[Pair], table: Table) -> list[Pair]:
+def known(pairs: Sequence[Pair], table: TrainingTable) -> list[Pair]:
     """The pairs whose two responses have states."""
     return [p for p in pairs if all(content_key(p.instruction, t) in table.rows for t in (p.output_1, p.output_2))]
 
@@ -125,7 +127,7 @@ def known(pairs: Sequence[Pair], table: Table) -> list[Pair]:
 class Bench:
     """All sets with their states, as components."""
 
-    def __init__(self, sets: Mapping[str, list[Pair]], table: Table, components: int) -> None:
+    def __init__(self, sets: Mapping[str, list[Pair]], table: TrainingTable, components: int) -> None:
         self.sets = {name: known(pairs, table) for name, pairs in sets.items()}
         self.raw = table
         self.axes = Components.of(table.states, components)
@@ -133,10 +135,10 @@ class Bench:
 
     def labels(self, weights: Mapping[str, float], dimension: str) -> Labels:
         """The labels of some sets."""
-        chosen = [Source(name, self.sets[name], LICENCES.get(name, ""), w) for name, w in weights.items()]
+        chosen = [TrainingSource(name, self.sets[name], LICENCES.get(name, ""), w) for name, w in weights.items()]
         return self.raw.labels(chosen, dimension)
 
-    def fitted(self, mixture: Mixture, labels: Labels) -> Fit:
+    def fitted(self, mixture: Mixture, labels: Labels) -> HeadFit:
         """A fit to labels, with the taste for length that the mixture asks for."""
         unit = self.axes.unit
         penalty = mixture.penalty or choose_penalty(
@@ -144,9 +146,9 @@ class Bench:
         )
         found = fit(self.table, labels, penalty, by_source=mixture.by_source, unit=unit)
         taste = found.features if mixture.length is None else np.array([mixture.length])
-        return Fit(found.state, taste, penalty, found.beta)
+        return HeadFit(found.state, taste, penalty, found.beta)
 
-    def gaps(self, mixture: Mixture, count: int = 10) -> tuple[dict[str, tuple[Array, Labels]], Fit]:
+    def gaps(self, mixture: Mixture, count: int = 10) -> tuple[dict[str, tuple[Array, Labels]], HeadFit]:
         """Held-out gaps of every set, and the fit to all of the training sets."""
         training = self.labels(mixture.weights, mixture.dimension)
         held = np.zeros(len(training))
@@ -226,10 +228,10 @@ def save(bench: Bench, engine: LlamaEngine, wanted: argparse.Namespace) -> None:
                 ways = float(three_way(found, list(mixture.weights), name))
                 numbers = (round(x, 3) if x is not None else None for x in (right.low, right.high))
                 figures.append(
-                    Figure(f"{name}, {how}", dimension, len(labels), round(right.value, 3), *numbers, ways)
+                    HeldOutFigure(f"{name}, {how}", dimension, len(labels), round(right.value, 3), *numbers, ways)
                 )
     trained = {name for mixture in CHOSEN.values() for name in mixture.weights}
-    sources = [Source(name, bench.sets[name], LICENCES[name]) for name in SETS if name in trained]
+    sources = [TrainingSource(name, bench.sets[name], LICENCES[name]) for name in SETS if name in trained]
     words = [len(text.split()) for s in sources for p in s.pairs for text in (p.output_1, p.output_2)]
     identity = engine.state_identity(wanted.blocks)
     head = Head(
@@ -251,7 +253,7 @@ def save(bench: Bench, engine: LlamaEngine, wanted: argparse.Namespace) -> None:
         )
 
 
-def _trained_on(source: Source, wanted: argparse.Namespace) -> TrainedOn:
+def _trained_on(source: TrainingSource, wanted: argparse.Namespace) -> TrainedOn:
     """What the file says of a set; borrowed states are named as such."""
     borrowed = wanted.npz and source.name in ("pandalm", "adversarial")
     found = source.trained_on
@@ -265,7 +267,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("data", type=Path)
     parser.add_argument("--made", type=Path)
     parser.add_argument("--npz", type=Path)
-    parser.add_argument("--sample", type=Path, default=Path("src/evenhand/data/sample.jsonl"))
+    parser.add_argument("--sample", type=Path, default=Path("src/evenhand/io/sample.jsonl"))
     parser.add_argument("--model", default="qwen2.5-coder-1.5b")
     parser.add_argument("--blocks", type=int, default=23)
     parser.add_argument("--components", type=int, default=128)
@@ -278,7 +280,7 @@ def open_bench(wanted: argparse.Namespace) -> tuple[Bench, LlamaEngine]:
     """The pairs and states that the command line names."""
     model = locate(wanted.model)
     engine = LlamaEngine(model)
-    kept = FileVectors(wanted.states / "states.sqlite", reader_name(engine, wanted.blocks, Reading()))
+    kept = FileVectors(wanted.states / "states.sqlite", reader_name(engine, wanted.blocks, StateReading()))
     sets = load_sets(wanted.data, wanted.sample, wanted.made)
     every = [pair for pairs in sets.values() for pair in pairs]
     table, borrowed = load_states(every, kept, wanted.npz, model.path)

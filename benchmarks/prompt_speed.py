@@ -2,7 +2,7 @@
 
     python benchmarks/prompt_speed.py [--judge MODEL] [--pairs N]
 
-Each pair of the sample is judged; then a bare loop over the same library computes, for every ask, as many new
+Each pair of the sample is judged; then a bare loop over the same library computes, for every question, as many new
 tokens behind as long a prefix as evenhand did for that ask, with nothing around it: no template, no
 tokenising of texts, no grammar, no probabilities, no store, no HTTP. The two take turns, pair by pair, so that
 the machine's moods fall on both. The ratio is what evenhand's own work leaves of llama.cpp's speed.
@@ -20,18 +20,18 @@ from pathlib import Path
 from typing import Any
 
 from evenhand import Answer, Engine, Judge
+from evenhand.core.protocol import Prompt
 from evenhand.engines.catalog import DEFAULT_MODEL, locate
 from evenhand.engines.llama import LlamaEngine
-from evenhand.pairs import sample_pairs
-from evenhand.protocol import Prompt
+from evenhand.io.pairs import sample_pairs
 
 
 class Counting(Engine):
-    """Another engine, with a list of what each ask took."""
+    """Another engine, with a list of what each question took."""
 
     def __init__(self, inner: LlamaEngine) -> None:
         self.inner = inner
-        self.asks: list[Answer] = []
+        self.questions: list[Answer] = []
 
     @property
     def identity(self) -> Any:
@@ -40,8 +40,8 @@ class Counting(Engine):
 
     async def answer(self, prompt: Prompt) -> Answer:
         """Ask and count."""
-        self.asks.append(await self.inner.answer(prompt))
-        return self.asks[-1]
+        self.questions.append(await self.inner.answer(prompt))
+        return self.questions[-1]
 
     async def close(self) -> None:
         """Close the inner engine."""
@@ -56,10 +56,10 @@ class Bare:
         self.prefix = [random.Random(0).randrange(1000, 30000) for _ in range(engine.context)]
         self.random = random.Random(1)
 
-    def prefill(self, asks: list[Answer]) -> tuple[int, float]:
+    def prefill(self, questions: list[Answer]) -> tuple[int, float]:
         """Compute as many tokens as these asks did; how many that was, and the seconds."""
         done, began = 0, time.perf_counter()
-        for answer in asks:
+        for answer in questions:
             fresh = [self.random.randrange(1000, 30000) for _ in range(answer.usage.computed)]
             body = {"prompt": self.prefix[: answer.usage.reused] + fresh, "n_predict": 1, "cache_prompt": True}
             done += self.server.handle_completions(body)["timings"]["prompt_n"]
@@ -72,11 +72,11 @@ def measure(model: str, protocol: str, count: int) -> Iterator[tuple[int, float,
     engine, bare = Counting(inner), Bare(inner)
     with tempfile.TemporaryDirectory() as folder, Judge(engine, protocol, db=Path(folder) / "bench.db") as judge:
         for number, pair in enumerate(islice(sample_pairs(), count + 1)):
-            engine.asks = []
+            engine.questions = []
             began = time.perf_counter()
             judge.compare(pair)
             seconds = time.perf_counter() - began
-            row = (sum(a.usage.computed for a in engine.asks), seconds, *bare.prefill(engine.asks))
+            row = (sum(a.usage.computed for a in engine.questions), seconds, *bare.prefill(engine.questions))
             if number:  # the first one loads the model and computes the prefix
                 yield row
 

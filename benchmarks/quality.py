@@ -24,13 +24,14 @@ from itertools import product
 from pathlib import Path
 
 from evenhand import Judgment, Pair, Protocol, Store, Usage
+from evenhand.core.judge import Setup
+from evenhand.core.pair import COMBINED
+from evenhand.core.protocol import ORDERS
+from evenhand.core.verdict import log_odds
 from evenhand.engines import open_engine
 from evenhand.engines.catalog import DEFAULT_MODEL
-from evenhand.judge import Setup
-from evenhand.pairs import COMBINED, pair_from
-from evenhand.protocol import ORDERS
-from evenhand.runner import Run
-from evenhand.verdict import log_odds
+from evenhand.io.pairs import pair_from
+from evenhand.running.runner import Run
 
 SEED = 0
 PROTOCOLS = ("holistic", "overall", "chained", "weighed")
@@ -87,12 +88,12 @@ async def run(pairs: list[Pair], protocols: Iterable[str], db: Path, model: str)
 
 
 def forward_hard(judgment: Judgment, dimension: str) -> float:
-    return _hit(judgment, judgment[dimension].heard("forward"))
+    return _hit(judgment, judgment[dimension].side_in("forward"))
 
 
 def both_hard(judgment: Judgment, dimension: str) -> float:
     """Orders that contradict each other, or both say tie, are worth one half; one tie leaves the other's say."""
-    said = {judgment[dimension].heard("forward"), judgment[dimension].heard("swapped")} - {"tie"}
+    said = {judgment[dimension].side_in("forward"), judgment[dimension].side_in("swapped")} - {"tie"}
     return _hit(judgment, said.pop() if len(said) == 1 else None)
 
 
@@ -126,11 +127,11 @@ def table(pairs: list[tuple[str, str, Pair]], db: Path) -> str:
         "|---|---|---|--:|" + "--:|" * len(READINGS),
     ]
     with Store(db) as store:
-        heard = [(row, {j.pair.id: j for j in store.judgments(row)}) for row in store.judges()]
+        judged = [(row, {j.pair.id: j for j in store.judgments(row)}) for row in store.judges()]
     parts = [(name, half) for name in (*SETS, "both sets") for half in (*HALVES, "all parts")]
     for name, half in parts:
         ids = [pair.id for n, h, pair in pairs if name in (n, "both sets") and half in (h, "all parts")]
-        for row, judgments in heard:
+        for row, judgments in judged:
             these = [judgments[i] for i in ids if i in judgments]
             for dimension in ("overall", COMBINED):
                 valid = [j for j in these if dimension in j.outcomes and j[dimension].side is not None]

@@ -21,8 +21,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from evenhand.api import default_protocol
 from evenhand.engines.catalog import DEFAULT_MODEL
+from evenhand.views.api import default_protocol
 from quality import SEED, read, split
 
 SETS = {"pandalm": "PandaLM", "llmbar": "LLMBar natural", "crowdrag": "CrowdRAG dev"}

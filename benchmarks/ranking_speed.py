@@ -18,7 +18,7 @@ from typing import Any
 import evalica
 import numpy as np
 
-from evenhand.stats.ranking import rank_models
+from evenhand.core.stats.ranking import rank_models
 
 
 def comparisons(

@@ -80,14 +80,14 @@ def run(pairs: Path, url: str, folder: Path, options: tuple[str, ...]) -> Took:
         for pid, (seconds, worker) in processor_times(process.pid).items():
             used[pid] = (seconds, worker or used.get(pid, (0.0, False))[1])  # one that is gone has no title
         time.sleep(0.05)
-    said, told = process.communicate()
+    said, given = process.communicate()
     if process.returncode:
-        sys.exit(told.decode())
-    facts = json.loads(said)
+        sys.exit(given.decode())
+    fields = json.loads(said)
     return Took(
-        facts["asked"],
+        fields["asked"],
         time.perf_counter() - began,
-        facts.get("judging_seconds", facts["seconds"]),
+        fields.get("judging_seconds", fields["seconds"]),
         sum(seconds for seconds, _ in used.values()),
         sum(seconds for seconds, worker in used.values() if worker),
     )

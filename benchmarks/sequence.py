@@ -24,8 +24,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from evenhand.stats.sequence import _STEPS, ConfidenceSequence, _bets
-from evenhand.stats.stopping import anytime_interval
+from evenhand.core.stats.sequence import _STEPS, ConfidenceSequence, _bets
+from evenhand.core.stats.stopping import anytime_interval
 
 LENGTH = 500
 LOOKS = (20, 50, 100, 200, 500)
@@ -125,7 +125,7 @@ def first_ruled_out(values: Floats, means: Floats) -> Floats:
 def _first_ruled_out(values: Floats, means: Floats) -> Floats:
     """For many sequences at once: after how many observations a mean is ruled out from below; infinity if never.
 
-    The same game as in evenhand.stats.sequence, for one mean each instead of all; `measure` compares the two.
+    The same game as in evenhand.core.stats.sequence, for one mean each instead of all; `measure` compares the two.
     """
     bets, log_weights = _bets()
     capitals, weights = np.ones((len(values), len(bets))), np.exp(log_weights)

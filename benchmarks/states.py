@@ -21,12 +21,12 @@ from pathlib import Path
 
 import numpy as np
 
+from evenhand.core.errors import EngineError
+from evenhand.core.pair import digest
 from evenhand.engines.catalog import locate
+from evenhand.engines.heads.reading import Eyes, StateReading
+from evenhand.engines.heads.vectors import content_key
 from evenhand.engines.llama import Hardware, LlamaEngine
-from evenhand.errors import EngineError
-from evenhand.heads.reading import Eyes, Reading
-from evenhand.heads.vectors import content_key
-from evenhand.pairs import digest
 from evenhand.store.vectors import FileVectors
 
 
@@ -62,7 +62,7 @@ def responses(file: Path, wanted: argparse.Namespace) -> Iterator[tuple[str, str
         yield row["instruction"], row["output_2"]
 
 
-def reader_name(engine: LlamaEngine, blocks: int, reading: Reading) -> str:
+def reader_name(engine: LlamaEngine, blocks: int, reading: StateReading) -> str:
     """The name under which vectors are kept."""
     return digest(json.dumps(dict(engine.state_identity(blocks)), sort_keys=True), reading.fingerprint)
 
@@ -72,7 +72,7 @@ async def main() -> None:
     wanted = options()
     engine = LlamaEngine(locate(wanted.model), Hardware(context=8192, threads=wanted.threads))
     wanted.folder.mkdir(parents=True, exist_ok=True)
-    kept = FileVectors(wanted.folder / "states.sqlite", reader_name(engine, wanted.blocks, Reading()))
+    kept = FileVectors(wanted.folder / "states.sqlite", reader_name(engine, wanted.blocks, StateReading()))
     eyes = Eyes(engine, kept, blocks=wanted.blocks)
     try:
         for file in wanted.files:
@@ -107,7 +107,7 @@ async def check(file: Path, wanted: argparse.Namespace, engine: LlamaEngine) -> 
     other = np.load(wanted.check)
     rows = {key: number for number, key in enumerate(other["key"])}
     for instruction, response in responses(file, wanted):
-        ours = np.array((await engine.state(Reading().prompt(instruction, response))).vector)
+        ours = np.array((await engine.state(StateReading().prompt(instruction, response))).vector)
         theirs = other["last"][rows[content_key(instruction, response)[:20]]].astype(float)
         print(f"cosine {ours @ theirs / np.linalg.norm(ours) / np.linalg.norm(theirs):.5f}", flush=True)
 

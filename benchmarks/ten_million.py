@@ -28,15 +28,15 @@ from pathlib import Path
 from typing import Any
 
 from evenhand import Pair, Protocol
-from evenhand.engines.base import Answer, Token, Usage
+from evenhand.core.engine import Answer, Token, Usage
+from evenhand.core.judge import Setup
+from evenhand.core.outcome import ASKED, FORWARD, INCONSISTENT, MASSES, SWAPPED
+from evenhand.core.protocol import ORDERS
+from evenhand.core.verdict import Verdict
 from evenhand.engines.scripted import ScriptedEngine
-from evenhand.judge import Setup
-from evenhand.outcome import ASKED, FORWARD, INCONSISTENT, MASSES, SWAPPED
-from evenhand.protocol import ORDERS
-from evenhand.shards import Heard, Row, begin_shards, write_shard
 from evenhand.store import Store
 from evenhand.store.database import Entry
-from evenhand.verdict import Verdict
+from evenhand.store.shards import OrderRecord, ShardRow, begin_shards, write_shard
 
 MODELS = ("alpha", "beta", "gamma", "delta", "epsilon")
 SHARD, TOGETHER = 16_384, 64
@@ -87,8 +87,8 @@ class Answers:
         return answer, (Verdict(dimension, label, p, mass),)  # type: ignore[arg-type]
 
 
-def hearings(count: int) -> Iterator[tuple[Pair, dict[str, list[tuple[Answer, tuple[Verdict, ...]]]]]]:
-    """Pairs, with the answers to the four asks of each order."""
+def conversations(count: int) -> Iterator[tuple[Pair, dict[str, list[tuple[Answer, tuple[Verdict, ...]]]]]]:
+    """Pairs, with the answers to the four questions of each order."""
     answers, dimensions = Answers(), setup_of("chained").protocol.dimensions
     for pair in made_up_pairs(count):
         yield pair, {order: [answers.one(name) for name in dimensions] for order in ORDERS}
@@ -99,23 +99,23 @@ def hearings(count: int) -> Iterator[tuple[Pair, dict[str, list[tuple[Answer, tu
 
 def make_up(count: int, _: Path) -> None:
     setup = setup_of("chained")
-    for pair, _answers in hearings(count):
+    for pair, _answers in conversations(count):
         for order in ORDERS:
             setup.key(pair, order)
 
 
 def fill_store(count: int, home: Path) -> None:
-    setup, every = setup_of("chained"), hearings(count)
-    asks = len(setup.protocol.asks)
+    setup, every = setup_of("chained"), conversations(count)
+    questions = len(setup.protocol.questions)
     with Store(home / "evenhand.db") as store:
         judge = store.judge(setup)
         while some := list(islice(every, TOGETHER)):
             keys = [(pair, {order: setup.key(pair, order) for order in ORDERS}) for pair, _ in some]
-            cases = store.enter(judge, asks, keys)
-            for ask in range(asks):  # as answers come: all first asks, then all second ones
+            cases = store.enter(judge, questions, keys)
+            for question in range(questions):  # as answers come: all first asks, then all second ones
                 store.record_all(
                     [
-                        Entry(case.hearings[order], ask, *said[order][ask])
+                        Entry(case.conversations[order], question, *said[order][question])
                         for case, (_, said) in zip(cases, some, strict=True)
                         for order in ORDERS
                     ]
@@ -125,15 +125,15 @@ def fill_store(count: int, home: Path) -> None:
 
 
 def fill_shards(count: int, home: Path) -> None:
-    setup, every = setup_of("chained"), hearings(count)
+    setup, every = setup_of("chained"), conversations(count)
     place = begin_shards(home / "shards", setup)
     number = 0
     while some := list(islice(every, SHARD)):
         rows = [
-            Row(
+            ShardRow(
                 pair,
                 {
-                    order: Heard(
+                    order: OrderRecord(
                         setup.key(pair, order),
                         {verdict.dimension: verdict for _, read in said[order] for verdict in read},
                         [answer for answer, _ in said[order]],
@@ -152,7 +152,7 @@ def fill_rows(count: int, home: Path) -> None:
     import numpy as np
     import pyarrow as pa
 
-    from evenhand.shards import shard_schema
+    from evenhand.store.shards import shard_schema
 
     setup, rng, schema = setup_of("overall"), np.random.default_rng(4), shard_schema()
     place = begin_shards(home / "rows", setup)
@@ -177,15 +177,15 @@ def fill_rows(count: int, home: Path) -> None:
             fields=list(schema.field("verdicts").type.value_type),
         )
         offsets = pa.array(np.arange(0, 2 * n + 1, 2, dtype=np.int32))
-        hearing = schema.field("hearings").type.value_type
-        heard = pa.StructArray.from_arrays(
+        conversation = schema.field("conversations").type.value_type
+        judged = pa.StructArray.from_arrays(
             [
                 orders,
                 pa.array(keys[n:]),
-                pa.array([[]] * (2 * n), hearing.field("answers").type),
-                pa.nulls(2 * n, hearing.field("failure").type),
+                pa.array([[]] * (2 * n), conversation.field("answers").type),
+                pa.nulls(2 * n, conversation.field("failure").type),
             ],
-            fields=list(hearing),
+            fields=list(conversation),
         )
         outcomes = pa.StructArray.from_arrays(
             outcome_columns(p, masses), fields=list(schema.field("outcomes").type.value_type)
@@ -209,7 +209,7 @@ def fill_rows(count: int, home: Path) -> None:
             **dict.fromkeys(("computed", "reused", "generated"), pa.array(np.full(n, 60))),
             "outcomes": pa.ListArray.from_arrays(pa.array(np.arange(n + 1, dtype=np.int32)), outcomes),
             "verdicts": pa.ListArray.from_arrays(offsets, verdicts),
-            "hearings": pa.ListArray.from_arrays(offsets, heard),
+            "conversations": pa.ListArray.from_arrays(offsets, judged),
         }
         table = pa.table(columns).select(schema.names).cast(schema)
         write_shard(place, f"{begin // 131_072:06d}", table, fingerprint=setup.fingerprint)
@@ -337,7 +337,7 @@ def columns_of(folder: Path, verdicts: int) -> dict[str, float]:
             for number in range(about.num_columns):
                 column = about.row_group(group).column(number)
                 path = column.path_in_schema.replace(".list.element", "")
-                name = path if path.startswith("hearings.answers") else path.partition(".")[0]
+                name = path if path.startswith("conversations.answers") else path.partition(".")[0]
                 sums[name] = sums.get(name, 0) + column.total_compressed_size
     return {name: round(size / verdicts, 2) for name, size in sorted(sums.items(), key=lambda item: -item[1])}
 

@@ -26,14 +26,14 @@ from pathlib import Path
 import uvicorn
 
 from evenhand import Pair, Protocol
-from evenhand.engines.base import Answer
+from evenhand.core.engine import Answer
+from evenhand.core.judge import Setup
+from evenhand.core.verdict import Verdict
 from evenhand.engines.scripted import ScriptedEngine
-from evenhand.judge import Setup
 from evenhand.store import Store
-from evenhand.verdict import Verdict
-from evenhand.web.app import make_app
-from evenhand.web.serving import Address, open_site
-from evenhand.web.site import known
+from evenhand.views.web.app import make_app
+from evenhand.views.web.serving import ServerAddress, open_site
+from evenhand.views.web.site import known
 
 SYLLABLES = [a + b for a in "bcdfghklmnprstvz" for b in ("a", "e", "i", "o", "u", "an", "er", "is", "ol", "un")]
 WORDS = ["".join(random.Random(i).choices(SYLLABLES, k=2 + i % 3)) for i in range(4000)]
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def fill(db: Path, count: int, protocols: list[str]) -> None:
-    """Pairs of five models, each heard in both orders by each judge."""
+    """Pairs of five models, each judged in both orders by each judge."""
     draw = random.Random(1)
     with Store(db) as store:
         for name in protocols:
@@ -81,28 +81,28 @@ def made_up(draw: random.Random, count: int) -> Iterator[Pair]:
 
 
 def enter(store: Store, judge: int, setup: Setup, pairs: list[Pair], draw: random.Random) -> None:
-    asks = setup.protocol.asks
+    questions = setup.protocol.questions
     cases = store.enter(
-        judge, len(asks), [(pair, {o: setup.key(pair, o) for o in ("forward", "swapped")}) for pair in pairs]
+        judge, len(questions), [(pair, {o: setup.key(pair, o) for o in ("forward", "swapped")}) for pair in pairs]
     )
     with store._writing():
         for case in cases:
-            for hearing in case.hearings.values():
-                for number, ask in enumerate(asks):
-                    keep(store, hearing, number, [verdict(name, draw) for name in ask.dimensions])
+            for conversation in case.conversations.values():
+                for number, question in enumerate(questions):
+                    keep(store, conversation, number, [verdict(name, draw) for name in question.dimensions])
     store._held.clear()
 
 
-def keep(store: Store, hearing: int, ask: int, verdicts: list[Verdict]) -> None:
+def keep(store: Store, conversation: int, question: int, verdicts: list[Verdict]) -> None:
     """What `Store.record` writes, without a transaction for each answer."""
     text = ", ".join(str(v.label) for v in verdicts)
     store._db.execute(
         "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, '[]', 'stop', '[]', '[]', 0, 0, 0, 0)",
-        (hearing, ask, Answer(text).text),
+        (conversation, question, Answer(text).text),
     )
     store._db.executemany(
         "INSERT OR IGNORE INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
-        [(hearing, v.dimension, v.label, *(v.p or {}).values(), v.mass) for v in verdicts],
+        [(conversation, v.dimension, v.label, *(v.p or {}).values(), v.mass) for v in verdicts],
     )
 
 
@@ -141,7 +141,7 @@ def read(db: sqlite3.Connection, number: int) -> None:
     """What must be read for a page of one pair, in as many statements as plain SQL needs."""
     db.execute("SELECT * FROM pairs WHERE id = ?", (number,)).fetchone()
     db.execute(
-        "SELECT v.* FROM docket d JOIN verdicts v ON v.hearing = d.hearing WHERE d.pair = ?", (number,)
+        "SELECT v.* FROM queue d JOIN verdicts v ON v.conversation = d.conversation WHERE d.pair = ?", (number,)
     ).fetchall()
 
 
@@ -174,7 +174,7 @@ class Server:
         self.socket = socket.socket()
         self.socket.bind(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
-        site = open_site(db, Address(port=self.port), self.port)
+        site = open_site(db, ServerAddress(port=self.port), self.port)
         self.server = uvicorn.Server(uvicorn.Config(make_app(site), log_level="critical", access_log=False))
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]}, daemon=True)
         self.link = site.door.link

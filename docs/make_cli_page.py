@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from rich.text import Text
 
-from evenhand.cli import load_all
+from evenhand.views.cli import load_all
 
 PAGE = Path(__file__).with_name("cli.md")
 _HEAD = """\

@@ -22,15 +22,15 @@ import uvicorn
 from playwright.sync_api import Browser, sync_playwright
 
 from evenhand import Judge, Pair, ScriptedEngine
-from evenhand.dossier import compile_dossier
-from evenhand.dossier.page import write_page
-from evenhand.pairs import sample_pairs
-from evenhand.protocol import Prompt, Protocol
+from evenhand.core.protocol import Prompt, Protocol
+from evenhand.core.verdict import LABELS, SIDE_OF, Label
+from evenhand.io.pairs import sample_pairs
 from evenhand.store import Store
-from evenhand.verdict import LABELS, SIDE_OF, Label
-from evenhand.web.app import make_app
-from evenhand.web.labelling import rubric_of
-from evenhand.web.serving import Address, listen, open_site
+from evenhand.views.report import compile_report
+from evenhand.views.report.page import write_page
+from evenhand.views.web.app import make_app
+from evenhand.views.web.labelling import rubric_of
+from evenhand.views.web.serving import ServerAddress, listen, open_site
 
 IMAGES = Path(__file__).parent / "images"
 FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
@@ -54,9 +54,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         db = Path(folder) / "example.db"
         secret = fill(db)
-        listening = listen(Address(port=0))
+        listening = listen(ServerAddress(port=0))
         port = listening.getsockname()[1]
-        site = open_site(db, Address(port=port), port)
+        site = open_site(db, ServerAddress(port=port), port)
         site.patience = 60.0
         server = uvicorn.Server(uvicorn.Config(make_app(site), log_level="warning", access_log=False))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
@@ -76,7 +76,7 @@ def main() -> None:
 def write_report(db: Path, file: Path) -> Path:
     """The report of the same database."""
     with Store(db) as store, file.open("w", encoding="utf-8") as to:
-        write_page(compile_dossier(store, store.judges()), store, to)
+        write_page(compile_report(store, store.judges()), store, to)
     return file
 
 
@@ -124,7 +124,7 @@ def label(store: Store, name: str, pairs: Mapping[str, Pair], draw: random.Rando
     while task := store.desk.next(name):
         side = pairs[task.pair].labels["overall"] if draw.random() < 0.85 else "tie"
         shown: Label = next(letter for letter in LABELS if SIDE_OF[task.order][letter] == side)
-        store.desk.say(name, task.place, "overall", shown, seconds=round(draw.uniform(4, 40), 1))
+        store.desk.print(name, task.place, "overall", shown, seconds=round(draw.uniform(4, 40), 1))
 
 
 def waver(prompt: Prompt, known: Mapping[str, Pair]) -> dict[str, float]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
-from evenhand.cli import main
+from evenhand.views.cli import main
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 import pytest
 
+from evenhand.core.errors import ModelError
 from evenhand.engines import catalog
 from evenhand.engines.catalog import ModelFile
 from evenhand.engines.llama import Hardware, LlamaEngine
 from evenhand.engines.llama_client import LlamaClient
-from evenhand.errors import ModelError
 
 T = TypeVar("T")
 SMOLLM = "smollm2-135m"

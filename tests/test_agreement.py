@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.stats import agreement, bias, calibration
-from evenhand.stats.agreement import MISSING, TIE
-from evenhand.stats.clustered import Estimate, Extremes, difference, estimate, mean, ratio, sums_by_cluster
+from evenhand.core.stats import agreement, bias, calibration
+from evenhand.core.stats.agreement import MISSING, TIE
+from evenhand.core.stats.clustered import Estimate, Extremes, difference, estimate, mean, ratio, sums_by_cluster
 
 CODE = st.sampled_from([0, 1, 2])
 CODE_OR_NONE = st.sampled_from([0, 1, 2, MISSING])
@@ -64,7 +64,7 @@ STATISTICS: dict[str, Callable[[dict[str, Any]], Estimate]] = {
     "changes": lambda t: bias.change_rate(t["forward"], t["swapped"], t["clusters"]),
     "position": lambda t: bias.position_lift(t["forward"], t["swapped"], t["clusters"]),
     "longer": lambda t: bias.longer_rate(t["forward"], longer(t), t["clusters"]),
-    "length_lift": lambda t: bias.length_lift(t["forward"], t["truth"], longer(t), t["clusters"]),
+    "length_bias": lambda t: bias.length_bias(t["forward"], t["truth"], longer(t), t["clusters"]),
     "mass": lambda t: bias.label_mass(t["mass"], t["clusters"]),
     "brier": lambda t: calibration.brier(t["p"], t["truth"], t["clusters"]),
     "brier_binary": lambda t: calibration.brier_binary(t["p"], t["truth"], t["clusters"]),
@@ -74,7 +74,7 @@ every_statistic = pytest.mark.parametrize("name", STATISTICS)
 
 
 def turned(t: dict[str, Any]) -> dict[str, Any]:
-    """The same pairs with their sides exchanged: what was heard forward is now the swapped order."""
+    """The same pairs with their sides exchanged: what was judged forward is now the swapped order."""
     return {
         **t,
         "forward": SWAP[t["swapped"]],
@@ -147,7 +147,7 @@ def test_the_interval_holds_the_value_and_keeps_within_the_range(name: str, t: d
         return
     assert found.value is not None
     least, most = {"brier": (0, 2)}.get(
-        name, (-1, 1) if name in ("kappa", "alpha", "gap", "position", "length_lift", "over") else (0, 1)
+        name, (-1, 1) if name in ("kappa", "alpha", "gap", "position", "length_bias", "over") else (0, 1)
     )
     assert least <= found.low <= found.value <= found.high <= most
 

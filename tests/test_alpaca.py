@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from evenhand.stats.alpaca import GAMED_WEIGHT, PUBLISHED, AlpacaLength, Gamed, alpaca_length_controlled
+from evenhand.core.stats.alpaca import GAMED_WEIGHT, PUBLISHED, AlpacaLength, Gamed, alpaca_length_controlled
 
 
 def drawn(seed: int, n: int = 300) -> tuple[np.ndarray, ...]:

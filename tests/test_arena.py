@@ -18,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command import evenhand
-from evenhand.errors import InputError, PairError
-from evenhand.pairs import Arena, Pair, Reading, join_outputs, read_pairs
+from evenhand.core.errors import InputError, PairError
+from evenhand.core.pair import Pair
+from evenhand.io.pairs import Arena, ReadingOptions, join_outputs, read_pairs
 from misbehaving_server import Server, says
 
 Row = dict[str, Any]
@@ -73,10 +74,10 @@ def test_answers_with_their_questions(write: Write, as_content: bool) -> None:
     )
     new = write("new.jsonl", [answer(n, "new", said(f"a{n}"), said(f"b{n}")) for n in (82, 81)])
     old = write("old.jsonl", [answer(n, "old", said(f"x{n}"), said(f"y{n}")) for n in (81, 82)])
-    first, second = join_outputs(new, old, Reading(questions))
+    first, second = join_outputs(new, old, ReadingOptions(questions))
     assert texts([first, second]) == [("q82", "a82", "x82"), ("q81", "a81", "x81")]
     assert first.id == "82/new/old"
-    later = next(iter(join_outputs(new, old, Reading(questions, turn=2))))
+    later = next(iter(join_outputs(new, old, ReadingOptions(questions, turn=2))))
     assert later.instruction == "[Turn 1]\nq82\n\n[Turn 2]\nmore82"
     assert later.output_1 == "[Turn 1]\na82\n\n[Turn 2]\nb82"
 
@@ -138,7 +139,7 @@ def test_what_does_not_match_is_counted_and_named(write: Write) -> None:
         write("new.jsonl", PLAIN[:2]), write("old.jsonl", [*PLAIN[1:], {**PLAIN[0], "instruction": "z"}])
     )
     assert texts(joined) == [("q1", "1", "1")]
-    assert [each.facts() for each in joined.unmatched] == [
+    assert [each.plain() for each in joined.unmatched] == [
         {"model": "new", "count": 2, "first": ["q2", "z"]},
         {"model": "old", "count": 1, "first": ["q0"]},
     ]
@@ -179,12 +180,12 @@ def test_equal_instructions_can_be_joined_on_another_field(write: Write) -> None
     files = write("new.jsonl", rows), write("old.jsonl", rows[::-1])
     with pytest.raises(PairError, match="has an output for this instruction already"):
         join_outputs(*files)
-    joined = join_outputs(*files, Reading(join_on="id"))
+    joined = join_outputs(*files, ReadingOptions(join_on="id"))
     assert [(pair.id, pair.output_1, pair.output_2) for pair in joined] == [
         (f"{n}/new/old", str(n), str(n)) for n in range(3)
     ]
     with pytest.raises(PairError, match=r"new\.jsonl:1: no field 'uid' to join on"):
-        join_outputs(*files, Reading(join_on="uid"))
+        join_outputs(*files, ReadingOptions(join_on="uid"))
 
 
 # what is wrong: rows of the candidate, the line at fault, words of fault and remedy
@@ -229,9 +230,9 @@ def test_a_fault_says_file_row_field_and_remedy(write: Write, rows: list[Row], l
 
 def test_bad_rows_can_be_left_out_and_are_counted(write: Write) -> None:
     new = write("new.jsonl", [PLAIN[0], {"instruction": "q1", "output": None}, PLAIN[2]])
-    joined = join_outputs(new, write("old.jsonl", PLAIN), Reading(skip_bad=True))
+    joined = join_outputs(new, write("old.jsonl", PLAIN), ReadingOptions(skip_bad=True))
     assert (len(joined), len(joined.bad)) == (2, 1)
-    assert joined.unmatched[0].facts() == {"model": "new", "count": 1, "first": ["q1"]}
+    assert joined.unmatched[0].plain() == {"model": "new", "count": 1, "first": ["q1"]}
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b'{"instruction": "caf\xe9", "output": "x"}\n'])
@@ -258,7 +259,7 @@ def test_an_empty_file_and_one_that_is_not_utf8(write: Write, tmp_path: Path, co
 def test_faults_of_the_questions(write: Write, rows: list[Row], fault: str) -> None:
     new, questions = write("new.jsonl", [answer(81, "m", "x")]), write("question.jsonl", rows)
     with pytest.raises(PairError) as caught:
-        join_outputs(new, new, Reading(questions))
+        join_outputs(new, new, ReadingOptions(questions))
     assert fault in str(caught.value)
 
 
@@ -266,7 +267,7 @@ def test_a_turn_that_is_not_there(write: Write) -> None:
     questions = write("question.jsonl", [{"question_id": 81, "turns": ["q", "r"]}])
     new = write("new.jsonl", [answer(81, "m", "x")])
     with pytest.raises(PairError, match=r"new\.jsonl:1: field 'choices\[0\]\.turns' has 1 turns, not 2"):
-        join_outputs(new, new, Reading(questions, turn=2))
+        join_outputs(new, new, ReadingOptions(questions, turn=2))
 
 
 # -- many models -------------------------------------------------------------------------------------------
@@ -333,7 +334,7 @@ def test_joined_on_an_id_the_instructions_must_be_the_same(write: Write) -> None
     with pytest.raises(
         PairError, match=r"b\.jsonl:1: its instruction is not the one under the same id at .*a\.jsonl, line 1"
     ):
-        Arena([a, b], reading=Reading(join_on="id"))
+        Arena([a, b], reading=ReadingOptions(join_on="id"))
 
 
 def connected(models: Any, pairs: Any) -> bool:
@@ -410,9 +411,9 @@ def test_judge_joins_two_models(write: Write, tmp_path: Path, judge: str) -> Non
         "--json",
     ]
     done = evenhand(*words)
-    facts = json.loads(done.stdout)
-    assert (facts["pairs"], facts["sides"], facts["asked"]) == (1, {"1": "new", "2": "old"}, 8)
-    assert facts["unmatched"][0] == {"model": "new", "count": 1, "first": ["q2"]}
+    fields = json.loads(done.stdout)
+    assert (fields["pairs"], fields["sides"], fields["asked"]) == (1, {"1": "new", "2": "old"}, 8)
+    assert fields["unmatched"][0] == {"model": "new", "count": 1, "first": ["q2"]}
     assert "new has no output for 1 instructions, left out:\n  q2" in done.stderr
     assert json.loads(evenhand(*words).stdout)["asked"] == 0
 
@@ -420,7 +421,7 @@ def test_judge_joins_two_models(write: Write, tmp_path: Path, judge: str) -> Non
 def test_judge_reads_outputs_from_standard_input(
     write: Write, tmp_path: Path, judge: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evenhand.files.finding._SPOOLED", {})
+    monkeypatch.setattr("evenhand.io.files.finding._SPOOLED", {})
     lines = "".join(json.dumps(row) + "\n" for row in PLAIN)
     old = write("old.jsonl", PLAIN)
     words: list[str | Path] = [
@@ -463,18 +464,18 @@ def test_nothing_is_judged_by_half(write: Write, tmp_path: Path, judge: str) -> 
 
 def test_arena_judges_or_writes(four: list[Path], tmp_path: Path, judge: str) -> None:
     out = tmp_path / "pairs.jsonl.gz"
-    facts = json.loads(evenhand("arena", *four, "--size", "7", "--seed", "3", "--out", out, "--json").stdout)
-    assert (facts["pairs"], facts["possible"], facts["models"]) == (7, 18, list("abcd"))
+    fields = json.loads(evenhand("arena", *four, "--size", "7", "--seed", "3", "--out", out, "--json").stdout)
+    assert (fields["pairs"], fields["possible"], fields["models"]) == (7, 18, list("abcd"))
     written = list(read_pairs(out))
     assert [pair.id for pair in written] == [pair.id for pair in Arena(four, size=7, seed=3)]
     assert all(isinstance(pair, Pair) and pair.model_1 for pair in written)
     parquet = tmp_path / "pairs.parquet"
     evenhand("arena", *four, "--baseline", "d", "--out", parquet)
     assert meetings(read_pairs(parquet)) == dict.fromkeys([("a", "d"), ("b", "d"), ("c", "d")], 3)
-    ask = ["-j", judge, "--db", str(tmp_path / "e.db"), "--json"]
-    judged = evenhand("arena", *four, "--size", "7", "--seed", "3", *ask)
+    question = ["-j", judge, "--db", str(tmp_path / "e.db"), "--json"]
+    judged = evenhand("arena", *four, "--size", "7", "--seed", "3", *question)
     assert json.loads(judged.stdout)["asked"] == 56
-    again = evenhand("judge", out, *ask)
+    again = evenhand("judge", out, *question)
     assert json.loads(again.stdout)["asked"] == 0
 
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evenhand.errors import InputError, PairError
-from evenhand.people import check_labels, import_labels
+from evenhand.core.errors import InputError, PairError
+from evenhand.results.people import check_labels, import_labels
 from evenhand.store import Store
 from test_cli import evenhand
 

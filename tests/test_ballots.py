@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from evenhand import Judge, Pair, ScriptedEngine
-from evenhand.ballots import plain_row
-from evenhand.errors import PairError
-from evenhand.people import import_labels
+from evenhand.core.errors import PairError
+from evenhand.io.label_formats import plain_row
+from evenhand.results.people import import_labels
 from evenhand.store import Store
 
 

@@ -12,20 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand import Judge, Pair, ScriptedEngine, Store
-from evenhand.columns import blocks_of
-from evenhand.errors import InputError
-from evenhand.judge import Hearing, Judgment
-from evenhand.people import People
-from evenhand.protocol import Prompt
+from evenhand.core.columns import blocks_of
+from evenhand.core.errors import InputError
+from evenhand.core.judge import Conversation, Judgment
+from evenhand.core.protocol import Prompt
+from evenhand.core.stats import calibration
+from evenhand.core.stats.calibration import Calibration, TooFewLabels, fit, reliability, scores
+from evenhand.core.verdict import Verdict
 from evenhand.results.calibrated import calibrated
 from evenhand.results.calibration_fit import fit_evidence
 from evenhand.results.evidence import gather
+from evenhand.results.people import People
 from evenhand.results.run import blocks_of_judge, calibrations_of
-from evenhand.stats import calibration
-from evenhand.stats.calibration import Calibration, TooFewLabels, fit, reliability, scores
-from evenhand.verdict import Verdict
 from test_card import judge_that_knows, judged, pairs_with_votes
-from test_cli import evenhand, facts_of
+from test_cli import evenhand, fields_of
 
 
 def drawn(n: int, *, slope: float, tie: float, length: float = 0.0, seed: int = 0) -> dict[str, Any]:
@@ -302,12 +302,14 @@ def test_an_outcome_is_calibrated_and_an_invalid_one_is_not() -> None:
         Verdict("overall", None, invalid="empty"),
         Verdict("overall", "tie", {"A": 0.4, "B": 0.4, "tie": 0.2}, 1.0),
     ]
-    heard = [Judgment.of(Pair("Hi", "x", "y"), {"forward": Hearing({"overall": verdict})}) for verdict in said]
+    judged = [
+        Judgment.of(Pair("Hi", "x", "y"), {"forward": Conversation({"overall": verdict})}) for verdict in said
+    ]
     for fitted in (
         Calibration(slope=4.0, tie=0.3, length=0.0, n=100, clusters=100),
         Calibration(4.0, -9.0, 0.0, 100, 100),
     ):
-        (raw,) = blocks_of(heard)
+        (raw,) = blocks_of(judged)
         (block,) = calibrated([raw], {"overall": fitted})
         found = block.outcomes["overall"]
         assert np.nansum(found.p, axis=1) == pytest.approx([1, 0, 1])
@@ -330,14 +332,14 @@ def test_calibrating_keeps_applies_and_forgets(shy: Path) -> None:
     np.testing.assert_allclose(mended.p, kept.apply(raw.log_odds, raw.log_length))
     assert (raw.lean == mended.lean).all()
     before, after = (
-        facts_of(evenhand("card", "--db", shy, "--json", *more))["judges"][0] for more in ([], ["--calibrated"])
+        fields_of(evenhand("card", "--db", shy, "--json", *more))["judges"][0] for more in ([], ["--calibrated"])
     )
     assert after["calibrated"] == ["overall"]
     brier = [card["dimensions"]["overall"]["meaning"]["brier"]["value"] for card in (before, after)]
     assert brier[1] < brier[0]
     assert "flatter" in evenhand("card", "--db", shy, "--calibrated").stdout
     plain, changed = (
-        facts_of(evenhand("results", "--db", shy, "--json", *more)) for more in ([], ["--calibrated"])
+        fields_of(evenhand("results", "--db", shy, "--json", *more)) for more in ([], ["--calibrated"])
     )
     assert "calibrated" not in plain
     assert changed["calibrated"] == ["overall"]
@@ -348,7 +350,7 @@ def test_calibrating_keeps_applies_and_forgets(shy: Path) -> None:
             for block in blocks_of_judge(store, row, calibrated=True)
             for share in block.outcomes["overall"].expected
         ]
-    rates = [facts["dimensions"]["overall"]["expected"]["win_rate_1"] for facts in (plain, changed)]
+    rates = [fields["dimensions"]["overall"]["expected"]["win_rate_1"] for fields in (plain, changed)]
     assert rates[1] == pytest.approx(np.mean(shares))
     assert rates[1] != pytest.approx(rates[0], abs=1e-4)
     assert "twice" in evenhand("results", "--db", shy, "--calibrated", "--human", code=2).stderr
@@ -360,7 +362,7 @@ def test_calibrating_keeps_applies_and_forgets(shy: Path) -> None:
 def test_the_facts_of_a_calibration(shy: Path) -> None:
     one, two = (evenhand("calibrate", "overall", "--db", shy, "--json").stdout for _ in range(2))
     assert one == two
-    [found] = facts_of(evenhand("calibrate", "--db", shy, "--json"))["calibrations"]
+    [found] = fields_of(evenhand("calibrate", "--db", shy, "--json"))["calibrations"]
     assert {"fingerprint", "dimension", "slope", "tie", "length", "before", "after", "gain", "seed"} <= set(found)
 
 

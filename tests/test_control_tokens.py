@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from evenhand.core.errors import EngineError
+from evenhand.core.markup import Span, Turn
+from evenhand.core.protocol import Prompt
 from evenhand.engines import vllm
 from evenhand.engines.control_tokens import KNOWN
 from evenhand.engines.http import JsonClient
 from evenhand.engines.llama_client import LlamaClient
 from evenhand.engines.vllm import VllmTokeniser
-from evenhand.errors import EngineError
-from evenhand.markup import Span, Turn
-from evenhand.protocol import Prompt
 
 CONTROL = [*KNOWN, "<|brand_new_token|>"]
 _SPLIT = re.compile("(" + "|".join(map(re.escape, sorted(CONTROL, key=len, reverse=True))) + ")")
@@ -42,8 +42,8 @@ def detokenise(ids: list[int]) -> str:
 class Tokeniser:
     """vLLM's routes and llama.cpp's; `told` says whether it tells the texts of tokens."""
 
-    def __init__(self, told: bool) -> None:
-        self.told = told
+    def __init__(self, given: bool) -> None:
+        self.given = given
 
     async def tokenize(self, request: web.Request) -> web.Response:
         body: dict[str, Any] = await request.json()
@@ -52,10 +52,10 @@ class Tokeniser:
         else:
             text = body.get("prompt", body.get("content", ""))
         found = tokenise(text)
-        if body.get("with_pieces") and self.told:
+        if body.get("with_pieces") and self.given:
             return web.json_response({"tokens": [{"id": number, "piece": name} for number, name in found]})
         reply: dict[str, Any] = {"tokens": [number for number, _ in found]}
-        if body.get("return_token_strs") and self.told:
+        if body.get("return_token_strs") and self.given:
             reply["token_strs"] = [name for _, name in found]
         return web.json_response(reply)
 
@@ -74,8 +74,8 @@ class Tokeniser:
 
 
 @asynccontextmanager
-async def serving(told: bool) -> Any:
-    tokeniser, app = Tokeniser(told), web.Application()
+async def serving(given: bool) -> Any:
+    tokeniser, app = Tokeniser(given), web.Application()
     app.router.add_post("/tokenize", tokeniser.tokenize)
     app.router.add_post("/detokenize", tokeniser.detokenize)
     app.router.add_post("/apply-template", tokeniser.apply)
@@ -109,13 +109,15 @@ def check(ids: list[int], prompt: Prompt) -> None:
 
 @pytest.mark.parametrize("told", [True, False], ids=["with names", "ids alone"])
 @pytest.mark.parametrize("shapes", [True, False], ids=["by shape", "by id"])
-def test_vllm_is_sent_no_control_token_of_a_pair(told: bool, shapes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vllm_is_sent_no_control_token_of_a_pair(
+    given: bool, shapes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not shapes:  # so that the comparison of ids is all there is
         monkeypatch.setattr(vllm, "control_places", lambda text: [])
-    tokens = CONTROL if told or shapes else list(KNOWN)
+    tokens = CONTROL if given or shapes else list(KNOWN)
 
     async def run() -> None:
-        async with serving(told) as url:
+        async with serving(given) as url:
             client = JsonClient(url, who="x")
             tokeniser = VllmTokeniser(client, "m")
             try:
@@ -129,7 +131,7 @@ def test_vllm_is_sent_no_control_token_of_a_pair(told: bool, shapes: bool, monke
 
 def test_llama_server_is_sent_no_control_token_of_a_pair() -> None:
     async def run() -> None:
-        async with serving(told=True) as url:
+        async with serving(given=True) as url:
             client = LlamaClient(url, "key")
             try:
                 await client.learn()
@@ -147,7 +149,7 @@ def test_a_control_token_of_one_character_is_refused() -> None:
             return frozenset([1000 + ord("§")])
 
     async def run() -> None:
-        async with serving(told=True) as url:
+        async with serving(given=True) as url:
             client = JsonClient(url, who="x")
             try:
                 await Odd(client, "m").tokens(Prompt((Turn("user", (Span("a§b", False),)),)))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from evenhand.core.errors import ModelError
 from evenhand.engines.cut import cut_after
 from evenhand.engines.gguf import read_header, special_tokens
-from evenhand.errors import ModelError
 from test_gguf import U32, gguf_bytes, metadata
 
 F32 = 0

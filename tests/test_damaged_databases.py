@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from command import evenhand_any
-from evenhand.api import Judge
+from evenhand.core.pair import Pair
 from evenhand.engines.scripted import ScriptedEngine
-from evenhand.pairs import Pair
 from evenhand.store import Store
 from evenhand.store.damage import damage_in
+from evenhand.views.api import Judge
 
 COMMANDS = (
     "results", "results --by topic", "results --human", "rank", "card", "gate", "labels", "suggest", "judges",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenhand.stats.clustered import difference, mean
-from evenhand.stats.designs import design_weights, either
+from evenhand.core.stats.clustered import difference, mean
+from evenhand.core.stats.designs import design_weights, either
 
 NAN = float("nan")
 

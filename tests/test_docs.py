@@ -36,11 +36,11 @@ import typer
 
 from conftest import SMOLLM
 from evenhand import Judge, Pair, Protocol, ScriptedEngine
-from evenhand.cli import load_all
+from evenhand.core.errors import TemplateError
 from evenhand.engines.catalog import DEFAULT_MODEL
-from evenhand.errors import TemplateError
 from evenhand.results.judged import judged_pair
 from evenhand.results.plain import plain
+from evenhand.views.cli import load_all
 from test_layers import LAYERS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -278,7 +278,7 @@ def place(block: Block) -> str:
 def test_templates_parse(block: Block) -> None:
     protocol = Protocol.parse(block.text)
     pair = Pair("Name a prime number.", "7", "8")
-    for number in range(len(protocol.asks)):
+    for number in range(len(protocol.questions)):
         assert "7" in protocol.prompt(pair, "forward", number, ["A"] * number).turns[-1].text or number
 
 
@@ -336,27 +336,27 @@ def json_blocks(page: str, mark: str) -> list[Any]:
 def test_the_facts_of_a_comparison_are_those_on_the_page() -> None:
     engine = ScriptedEngine(lambda _: {"A": 0.5, "B": 0.3, "tie": 0.2})
     with Judge(engine, "overall") as judge:
-        facts = plain(judged_pair(judge.compare("Name a prime number.", "7", "8")))
+        fields = plain(judged_pair(judge.compare("Name a prime number.", "7", "8")))
     [shown] = json_blocks("judging.md", "compare --json")
-    assert shape(shown) == shape(facts)
+    assert shape(shown) == shape(fields)
 
 
 def test_the_facts_of_a_database_are_those_on_the_page(scripted_db: Path) -> None:
     done = evenhand("results", "--db", str(scripted_db), "--json", cwd=scripted_db.parent)
-    facts = json.loads(done.stdout)
-    for entry in (facts, *facts["judges"]):  # which reasons there are is not part of the form
+    fields = json.loads(done.stdout)
+    for entry in (fields, *fields["judges"]):  # which reasons there are is not part of the form
         entry["dimensions"]["overall"]["invalid_reasons"] = {}
-    facts["judges"] = []  # the same again
+    fields["judges"] = []  # the same again
     [shown] = json_blocks("judging.md", "results --json")
-    assert shape(shown) == shape(facts)
+    assert shape(shown) == shape(fields)
 
 
 def test_the_facts_of_a_gate_are_those_on_the_page(scripted_db: Path) -> None:
     done = evenhand("gate", "--db", str(scripted_db), "--json", cwd=scripted_db.parent)
     [shown] = json_blocks("gate.md", "gate --json")
-    facts = json.loads(done.stdout)
-    assert shape(shown) == shape(facts)
-    assert shown["interval"] == pytest.approx(facts["interval"])
+    fields = json.loads(done.stdout)
+    assert shape(shown) == shape(fields)
+    assert shown["interval"] == pytest.approx(fields["interval"])
 
 
 def test_every_other_json_block_is_json() -> None:

@@ -24,21 +24,21 @@ from markdown_it.token import Token
 
 from command import evenhand
 from evenhand import Judge, Pair, ScriptedEngine, __version__
-from evenhand.dossier import ReportOptions, compile_report
-from evenhand.dossier.page import TEXT_LIMIT, write_page
-from evenhand.dossier.passages import LONGEST, code, fenced, table
-from evenhand.people import People
-from evenhand.protocol import ORDERS
+from evenhand.core.protocol import ORDERS
+from evenhand.core.verdict import found_on
 from evenhand.results.bias import biases_of
 from evenhand.results.card import card_of
 from evenhand.results.evidence import gather
 from evenhand.results.examples import LowestRanks
+from evenhand.results.people import People
 from evenhand.results.plain import plain
 from evenhand.results.ranking import matches_of
 from evenhand.results.summary import summarise
 from evenhand.store import HumanLabel, Store
-from evenhand.verdict import found_on
-from evenhand.web.text import cut, visible
+from evenhand.views.report import ReportOptions, compile_report
+from evenhand.views.report.page import TEXT_LIMIT, write_page
+from evenhand.views.report.passages import LONGEST, code, fenced, table
+from evenhand.views.web.text import cut, visible
 from web_server import CANARY, HOSTILE, asks_yes_or_no, fill, hostile_pairs, plain_pairs
 
 CALLS = "@everyone #1 GH-2 owner/repo#3 https://evil.test/x"
@@ -104,12 +104,12 @@ def test_a_judge_that_always_says_yes_has_no_position_bias(tmp_path: Path) -> No
     labelled = [replace(pair, labels={"alone": "1", "overall": "2"}) for pair in plain_pairs(12)]
     with Judge(engine, "weighed", db=path) as judge:
         assert {judgment["alone"].side for judgment in judge.judge(labelled)} == {"tie"}
-    [told] = json.loads(evenhand("report", "--db", path, "--json", "-o", tmp_path / "r.html").stdout)["judges"]
-    found, effects, card = (told[part]["alone"] for part in ("dimensions", "effects", "people"))
+    [given] = json.loads(evenhand("report", "--db", path, "--json", "-o", tmp_path / "r.html").stdout)["judges"]
+    found, effects, card = (given[part]["alone"] for part in ("dimensions", "effects", "people"))
     assert (found["n"], found["ties"], found["position_bias"], found["inconsistent"]) == (12, 12, None, 0)
     for part, name in ((effects, "position_bias"), (card["biases"], "position_bias")):
         assert (part[name]["value"], part["flips"]["value"]) == (None, None)
-    assert told["effects"]["overall"]["position_bias"]["value"] == 0, "a judge that always says tie"
+    assert given["effects"]["overall"]["position_bias"]["value"] == 0, "a judge that always says tie"
     assert "orders differ" not in (tmp_path / "r.html").read_text("utf-8")
 
 
@@ -138,7 +138,7 @@ def test_what_each_order_said_is_told_word_for_word(db: Path, tmp_path: Path) ->
             assert {order: len(answers) for order, answers in said.items()} == {"forward": 4, "swapped": 4}
             part = html[html.index(f'id="p{number}"') :].partition("</details>")[0]
             found = re.findall(r"<td><code>(.*?)</code></td>", part)
-            assert found == [said[order][ask] for ask in range(4) for order in ORDERS]
+            assert found == [said[order][question] for question in range(4) for order in ORDERS]
             assert "; mass 100%" in part
             for first, order in zip("12", ORDERS, strict=True):
                 words = ", ".join(f"`{answer}`" for answer in said[order])
@@ -253,7 +253,7 @@ def test_pictures_need_no_extra(db: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_without_the_extra_for_pages_the_pip_command_is_told(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("evenhand.dossier.page", "evenhand.web.markdown"):
+    for name in ("evenhand.views.report.page", "evenhand.views.web.markdown"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "nh3", None)
     monkeypatch.chdir(db.parent)

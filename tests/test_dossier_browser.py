@@ -16,9 +16,9 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from evenhand import Pair
-from evenhand.dossier import compile_report
-from evenhand.dossier.page import write_page
 from evenhand.store import Store
+from evenhand.views.report import compile_report
+from evenhand.views.report.page import write_page
 from web_server import CANARY, HOSTILE, fill, hostile_pairs, plain_pairs
 
 FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
@@ -137,11 +137,11 @@ def sung(browser: Browser, file: Path) -> tuple[bool, bool]:
 
 def test_search_by_keyboard(plain: Path, opened: Opener) -> None:
     page = opened(plain)
-    told = page.locator("#told")
+    given = page.locator("#told")
     page.keyboard.press("/")
     expect(page.get_by_label("Search")).to_be_focused()
     page.keyboard.type("NUMBER 17: spider")
-    expect(told).to_have_text("1 of 41 pairs")
+    expect(given).to_have_text("1 of 41 pairs")
     page.keyboard.press("Enter")
     first = page.locator("details.pair:not([hidden])")
     expect(first).to_have_count(1)
@@ -149,9 +149,9 @@ def test_search_by_keyboard(plain: Path, opened: Opener) -> None:
     expect(first.locator("> summary")).to_be_focused()
     page.keyboard.press("/")
     page.keyboard.press("Escape")
-    expect(told).to_have_text("41 of 41 pairs")
+    expect(given).to_have_text("41 of 41 pairs")
     page.get_by_label("Only where").select_option("invalid")
-    expect(told).to_have_text("1 of 41 pairs")
+    expect(given).to_have_text("1 of 41 pairs")
     expect(page.locator("details.pair:not([hidden])")).to_contain_text("unreadable")
     page.get_by_label("Only where").select_option("")
     page.locator("h1").click()

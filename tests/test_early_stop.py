@@ -7,9 +7,9 @@ from pathlib import Path
 
 from command import evenhand
 from evenhand import Judge, Pair, ScriptedEngine
-from evenhand.protocol import Prompt
+from evenhand.core.protocol import Prompt
+from evenhand.core.shuffle import Shuffle
 from evenhand.results.decision import Decider, decision_of
-from evenhand.shuffle import Shuffle
 
 PAIRS = [Pair(f"Task {n}", f"good {n}", f"poor {n}", id=f"p{n}") for n in range(200)]
 
@@ -37,13 +37,13 @@ def test_results_know_that_a_run_stopped_early(tmp_path: Path) -> None:
     db = tmp_path / "evenhand.db"
     decider = run_until_decided(db)
     assert decider.met
-    facts = json.loads(evenhand("results", "--db", db, "--json").stdout)
-    asked = facts["pairs"]
+    fields = json.loads(evenhand("results", "--db", db, "--json").stdout)
+    asked = fields["pairs"]
     assert asked < len(PAIRS)
-    assert facts["dimensions"]["overall"]["invalid"] == 0, "what was not asked is not invalid"
-    early = facts["stopped_early"]
+    assert fields["dimensions"]["overall"]["invalid"] == 0, "what was not asked is not invalid"
+    early = fields["stopped_early"]
     assert (early["dimension"], early["pairs"]) == ("overall", asked)
-    fixed = facts["dimensions"]["overall"]["ci"]
+    fixed = fields["dimensions"]["overall"]["ci"]
     assert early["interval"][0] < fixed[0], "it is wider than the interval for a number of pairs fixed before"
     decision = decision_of(decider.standing, asked, len(PAIRS))
     assert early["interval"][0] >= decision.interval[0] - 1e-12

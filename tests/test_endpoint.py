@@ -14,15 +14,15 @@ from typing import Any, TypeVar
 
 import pytest
 
+from evenhand.core.engine import Answer, Usage
+from evenhand.core.errors import EngineError, SpecError
+from evenhand.core.markup import Span, Turn
+from evenhand.core.protocol import Prompt
+from evenhand.core.verdict import read_answer
 from evenhand.engines import open_engine
-from evenhand.engines.base import Answer, Usage
 from evenhand.engines.endpoint import BROKEN, EndpointEngine, EndpointSettings
 from evenhand.engines.http import MAX_BODY, MAX_RETRY_AFTER
 from evenhand.engines.presets import PRESETS, find_address
-from evenhand.errors import EngineError, SpecError
-from evenhand.markup import Span, Turn
-from evenhand.protocol import Prompt
-from evenhand.verdict import read_answer
 from misbehaving_server import (
     Behaviour,
     Server,

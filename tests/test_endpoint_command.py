@@ -23,12 +23,12 @@ from aiohttp import web
 
 from conftest import LoopThread
 from evenhand import Judge, Pair
-from evenhand.cli import inputs
+from evenhand.core.errors import StoreError
 from evenhand.engines import open_engine
-from evenhand.errors import StoreError
-from evenhand.pace import Limits
-from evenhand.pairs import Reading
+from evenhand.io.pairs import ReadingOptions
+from evenhand.running.pace import Limits
 from evenhand.store import Store
+from evenhand.views.cli import inputs
 from misbehaving_server import (
     Behaviour,
     Body,
@@ -105,9 +105,9 @@ def run(command: list[str], code: int = 0, **env: str) -> subprocess.CompletedPr
     return done
 
 
-def facts_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    facts: dict[str, Any] = json.loads(done.stdout)
-    return facts
+def fields_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    fields: dict[str, Any] = json.loads(done.stdout)
+    return fields
 
 
 def rows(db: Path, query: str) -> list[tuple[Any, ...]]:
@@ -150,8 +150,8 @@ def test_a_server_that_misbehaves_in_every_passing_way_costs_no_verdict(
     file = write(
         tmp_path / "pairs.jsonl", [(text, f"{n} {text}", f"{text} {n}") for text in UNICODE for n in (1, 2)]
     )
-    facts = facts_of(run(command(server, file, db, "--set", "timeout=0.5", "--json")))
-    assert facts["dimensions"]["overall"]["n"] == len(UNICODE) * 2
+    fields = fields_of(run(command(server, file, db, "--set", "timeout=0.5", "--json")))
+    assert fields["dimensions"]["overall"]["n"] == len(UNICODE) * 2
     assert answers(db) == len(UNICODE) * 4
     assert len(server.bodies) > answers(db), "some had to be asked again"
     assert rows(db, "SELECT count(*) FROM failures") == [(0,)]
@@ -219,9 +219,9 @@ def test_a_file_is_looked_through_again_only_when_a_byte_of_it_has_changed(
 
     with monkeypatch.context() as patched:
         patched.setattr(inputs, "check_pairs", looked_through)
-        assert inputs.find_input([str(file)], None, None, Reading(), db).count == 20
+        assert inputs.find_input([str(file)], None, None, ReadingOptions(), db).count == 20
         with pytest.raises(AssertionError, match="found good before"):
-            inputs.find_input([str(file)], None, None, Reading(), db.with_name("other.db"))
+            inputs.find_input([str(file)], None, None, ReadingOptions(), db.with_name("other.db"))
     good = file.read_bytes()
     file.write_bytes(good[:-2] + b"]\n")  # as long as before
     assert f"{file}:20" in run(command(server, file, db), 2).stderr
@@ -237,7 +237,7 @@ def test_a_finished_run_says_so_before_it_counts(serve: Serve, file: Path, db: P
     asked = len(server.bodies)
     again = run(command(server, file, db, "--json"))
     assert said in again.stderr
-    assert (facts_of(again)["asked"], facts_of(again)["pairs"], len(server.bodies)) == (0, 20, asked)
+    assert (fields_of(again)["asked"], fields_of(again)["pairs"], len(server.bodies)) == (0, 20, asked)
     more: list[tuple[str, ...]] = [("--orders", "forward"), ("--protocol", "format")]
     for options in more:
         assert said not in run(command(server, file, db, *options)).stderr
@@ -267,7 +267,7 @@ def test_a_file_with_broken_rows_is_never_taken_for_a_good_one(serve: Serve, fil
     server = serve(GOOD)
     file.write_bytes(file.read_bytes() + b"nonsense\n")
     for _ in range(2):
-        assert facts_of(run(command(server, file, db, "--skip-bad", "--json"), 3))["skipped"] == 1
+        assert fields_of(run(command(server, file, db, "--skip-bad", "--json"), 3))["skipped"] == 1
     assert f"{file}:21" in run(command(server, file, db), 2).stderr
 
 
@@ -275,7 +275,7 @@ def test_an_answer_of_ten_megabytes_is_kept_whole_and_read(serve: Serve, db: Pat
     server = serve(says("so " * 3_400_000 + "\nB"))
     with Judge(open_engine(f"{server.url}#m"), "overall", db=db) as judge:
         judgment = judge.compare("Hi", "x", "y")
-    assert judgment["overall"].heard("forward") == "2"
+    assert judgment["overall"].side_in("forward") == "2"
     assert [length > 10_000_000 for (length,) in rows(db, "SELECT length(text) FROM answers")] == [True, True]
 
 
@@ -358,7 +358,7 @@ def test_ctrl_c_finishes_what_is_in_flight_and_says_how_to_go_on(serve: Serve, t
     assert answers(db) == len(server.bodies) < 400, "every request that went out has its answer kept"
     assert answers(db) % 2 == 0, "pairs that were begun were brought to their end"
     server.behave, before = GOOD, len(server.bodies)
-    assert facts_of(run(command(server, file, db, "--json")))["asked"] == 400 - before
+    assert fields_of(run(command(server, file, db, "--json")))["asked"] == 400 - before
     assert len(server.bodies) == 400
 
 
@@ -378,7 +378,7 @@ def test_ctrl_c_twice_stops_at_once(serve: Serve, file: Path, db: Path) -> None:
     assert "Traceback" not in explained
     assert time.monotonic() - began < 20
     server.behave = GOOD
-    assert facts_of(run(command(server, file, db, "--json")))["asked"] == 40, "its claims were let go"
+    assert fields_of(run(command(server, file, db, "--json")))["asked"] == 40, "its claims were let go"
 
 
 # -- money ------------------------------------------------------------------------------------------------
@@ -404,15 +404,15 @@ EACH = 40 * 0.001 + 60 * 0.0005 + 2 * 0.01
 def test_a_dry_run_asks_nobody_and_writes_nothing(serve: Serve, file: Path, db: Path, prices: Prices) -> None:
     server = serve(GOOD)
     plan = [*command(server, file, db, "--dry-run"), *prices(server)]
-    facts = facts_of(run([*plan, "--json"]))
-    assert (facts["pairs"], facts["requests"], facts["kept"], facts["currency"]) == (20, 40, 0, "EUR")
-    tokens = facts["tokens"]
-    assert facts["cost"] == pytest.approx(tokens["computed"] * 0.001 + tokens["generated"] * 0.01)
+    fields = fields_of(run([*plan, "--json"]))
+    assert (fields["pairs"], fields["requests"], fields["kept"], fields["currency"]) == (20, 40, 0, "EUR")
+    tokens = fields["tokens"]
+    assert fields["cost"] == pytest.approx(tokens["computed"] * 0.001 + tokens["generated"] * 0.01)
     sent = sum(len(message["content"]) for message in asked_by(server, file, db)[0]["messages"])
     assert tokens["computed"] == pytest.approx(40 * sent / 4, rel=0.05)
     before = len(server.bodies)
-    facts = facts_of(run([*plan, "--json"]))
-    assert (facts["requests"], facts["kept"], facts["cost"]) == (0, 40, 0)
+    fields = fields_of(run([*plan, "--json"]))
+    assert (fields["requests"], fields["kept"], fields["cost"]) == (0, 40, 0)
     assert "0 requests to make, 40 answers kept already" in run(plan).stdout
     assert len(server.bodies) == before
 
@@ -426,7 +426,7 @@ def asked_by(server: Server, file: Path, db: Path) -> list[Body]:
 
 def test_no_price_means_no_guess(serve: Serve, file: Path, db: Path) -> None:
     server = serve(GOOD)
-    assert facts_of(run(command(server, file, db, "--dry-run", "--json")))["cost"] is None
+    assert fields_of(run(command(server, file, db, "--dry-run", "--json")))["cost"] is None
     done = run(command(server, file, db, "--max-cost", "1"), 2)
     assert "no price is known" in done.stderr
     assert server.bodies == []
@@ -435,26 +435,26 @@ def test_no_price_means_no_guess(serve: Serve, file: Path, db: Path) -> None:
 def test_a_budget_of_requests_stops_in_time(serve: Serve, file: Path, db: Path) -> None:
     server = serve(GOOD)
     done = run(command(server, file, db, "--max-requests", "13", "--json"), 3)
-    assert "budget of 13 requests" in facts_of(done)["stopped"]
+    assert "budget of 13 requests" in fields_of(done)["stopped"]
     assert "budget of 13 requests" in done.stderr
     assert len(server.bodies) == answers(db) == 13
-    assert facts_of(run(command(server, file, db, "--json")))["asked"] == 27
+    assert fields_of(run(command(server, file, db, "--json")))["asked"] == 27
     assert len(server.bodies) == 40
 
 
 def test_a_budget_of_money_stops_in_time(serve: Serve, file: Path, db: Path, prices: Prices) -> None:
     server = serve(GOOD)
-    dry = facts_of(run([*command(server, file, db, "--dry-run", "--json"), *prices(server)]))
+    dry = fields_of(run([*command(server, file, db, "--dry-run", "--json"), *prices(server)]))
     usage = {"prompt_tokens": dry["tokens"]["computed"] // 40, "completion_tokens": 1}
     limit = dry["cost"] / 4
     server.behave = slow(0.02, says("A", tops=TOPS, usage=usage))
     done = run([*command(server, file, db, "--max-cost", f"{limit}", "--json"), *prices(server)], 3)
-    facts = facts_of(done)
-    assert "is used up" in facts["stopped"]
+    fields = fields_of(done)
+    assert "is used up" in fields["stopped"]
     assert answers(db) == len(server.bodies) == pytest.approx(10, abs=1), "a quarter, and nothing paid for is lost"
-    assert facts["asked"] == answers(db)
-    assert facts["cost"] == pytest.approx(answers(db) * dry["cost"] / 40, rel=0.01)
-    assert facts["cost"] <= limit
+    assert fields["asked"] == answers(db)
+    assert fields["cost"] == pytest.approx(answers(db) * dry["cost"] / 40, rel=0.01)
+    assert fields["cost"] <= limit
 
 
 def test_the_last_table_says_what_was_used(serve: Serve, file: Path, db: Path, prices: Prices) -> None:
@@ -463,8 +463,8 @@ def test_the_last_table_says_what_was_used(serve: Serve, file: Path, db: Path, p
     assert "40 answers" in shown
     assert "1,600" in shown
     assert f"cost: {40 * EACH:.4f}" in shown
-    facts = facts_of(run([*command(server, file, db, "--json"), *prices(server)]))
-    assert (facts["asked"], facts["cost"]) == (0, 0)
+    fields = fields_of(run([*command(server, file, db, "--json"), *prices(server)]))
+    assert (fields["asked"], fields["cost"]) == (0, 0)
 
 
 # -- a database that cannot be used -----------------------------------------------------------------------
@@ -522,9 +522,9 @@ def test_a_database_that_another_program_keeps_locked(
                 judge.compare("Hello", "x", "y")
             assert "another program" in caught.value.hint
             with Store(db) as reading:
-                assert [j["overall"].heard("forward") for j in reading.judgments(reading.judges()[0])] == ["1"]
+                assert [j["overall"].side_in("forward") for j in reading.judgments(reading.judges()[0])] == ["1"]
             other.execute("ROLLBACK")
-        assert judge.compare("Hello", "x", "y")["overall"].heard("forward") == "1"
+        assert judge.compare("Hello", "x", "y")["overall"].side_in("forward") == "1"
 
 
 def test_a_damaged_database_stops_the_command_with_one_sentence(serve: Serve, file: Path, db: Path) -> None:
@@ -545,10 +545,10 @@ def test_a_damaged_database_stops_the_command_with_one_sentence(serve: Serve, fi
 def test_reread_reads_the_raw_answers_again_and_asks_nobody(serve: Serve, file: Path, db: Path) -> None:
     server = serve(GOOD)
     run(command(server, file, db))
-    before = rows(db, "SELECT * FROM verdicts ORDER BY hearing")
+    before = rows(db, "SELECT * FROM verdicts ORDER BY conversation")
     with closing(sqlite3.connect(db, isolation_level=None)) as base:
-        base.execute("UPDATE verdicts SET label = 'B', p_a = 0.1, p_b = 0.8 WHERE hearing % 4 = 0")
+        base.execute("UPDATE verdicts SET label = 'B', p_a = 0.1, p_b = 0.8 WHERE conversation % 4 = 0")
     done = run([sys.executable, "-m", "evenhand", "reread", "--db", str(db), "--json"])
-    assert rows(db, "SELECT * FROM verdicts ORDER BY hearing") == before
-    assert facts_of(done) == {"verdicts": 40, "changed": 10}
+    assert rows(db, "SELECT * FROM verdicts ORDER BY conversation") == before
+    assert fields_of(done) == {"verdicts": 40, "changed": 10}
     assert len(server.bodies) == 40

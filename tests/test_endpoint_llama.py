@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 
 from conftest import LoopThread
+from evenhand.core.engine import Answer, Engine
+from evenhand.core.errors import EngineError, TooLongError
+from evenhand.core.markup import Span, Turn
+from evenhand.core.pair import Pair
+from evenhand.core.protocol import ORDERS, Prompt, Protocol
+from evenhand.core.verdict import read_answer
 from evenhand.engines import open_engine
-from evenhand.engines.base import Answer, Engine
 from evenhand.engines.endpoint import BROKEN, EndpointSettings
 from evenhand.engines.llama import LlamaEngine
 from evenhand.engines.llama_client import TOP_TOKENS, LlamaClient, grammar
 from evenhand.engines.llama_server import LlamaServerEngine
-from evenhand.errors import EngineError, TooLongError
-from evenhand.markup import Span, Turn
-from evenhand.pairs import Pair
-from evenhand.protocol import ORDERS, Prompt, Protocol
-from evenhand.verdict import read_answer
 
 pytestmark = pytest.mark.engine
 

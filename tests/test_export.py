@@ -17,8 +17,12 @@ import pytest
 
 from command import evenhand
 from evenhand import Judge, Pair, Protocol, ScriptedEngine
-from evenhand.engines.base import Answer
-from evenhand.export import (
+from evenhand.core.engine import Answer
+from evenhand.core.judge import Judgment
+from evenhand.core.markup import put_together
+from evenhand.core.protocol import Prompt
+from evenhand.store import HumanLabel, Store
+from evenhand.views.export import (
     ANNOTATIONS,
     DPO,
     JUDGE,
@@ -35,10 +39,6 @@ from evenhand.export import (
     leaderboard_rows,
     verdict_rows,
 )
-from evenhand.judge import Judgment
-from evenhand.markup import mend
-from evenhand.protocol import Prompt
-from evenhand.store import HumanLabel, Store
 
 PAIRS = [
     Pair("clear", "good", "bad", "p1", "new", "old", labels={"overall": "1"}, metadata={"dataset": "koala"}),
@@ -69,7 +69,7 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def heard(db: Path) -> list[Judgment]:
+def judged(db: Path) -> list[Judgment]:
     with Store(db) as store:
         return list(store.judgments(store.judges()[0]))
 
@@ -83,10 +83,10 @@ def load(file: Path, tmp_path: Path) -> Any:
 # -- tables ------------------------------------------------------------------------------------------------
 
 
-def test_judgments_and_verdicts_say_what_the_store_says(db: Path, heard: list[Judgment]) -> None:
+def test_judgments_and_verdicts_say_what_the_store_says(db: Path, judged: list[Judgment]) -> None:
     with Store(db) as store:
         judge = store.judges()[0]
-    rows = list(judgment_rows(judge, heard))
+    rows = list(judgment_rows(judge, judged))
     assert [(row["pair"], row["verdict"], row["invalid"], row["label"]) for row in rows] == [
         ("p1", "1", None, "1"),
         ("p2", "1", None, "2"),
@@ -95,8 +95,8 @@ def test_judgments_and_verdicts_say_what_the_store_says(db: Path, heard: list[Ju
         ("p5", None, "unreadable", None),
     ]
     assert set(rows[0]) == {*JUDGMENTS, *TEXTS}
-    assert rows[0]["p_1"] == pytest.approx(heard[0]["overall"].p["1"])  # type: ignore[index]
-    said = list(verdict_rows(judge, heard))
+    assert rows[0]["p_1"] == pytest.approx(judged[0]["overall"].p["1"])  # type: ignore[index]
+    said = list(verdict_rows(judge, judged))
     assert [(row["order"], row["shown"], row["verdict"]) for row in said[:2]] == [
         ("forward", "A", "1"),
         ("swapped", "B", "1"),
@@ -108,8 +108,8 @@ def test_judgments_and_verdicts_say_what_the_store_says(db: Path, heard: list[Ju
 @pytest.mark.parametrize("name", ["j.jsonl", "j.csv", "j.parquet", "j.json", "j.jsonl.gz"])
 def test_judgments_come_back_with_polars(db: Path, tmp_path: Path, name: str) -> None:
     out = tmp_path / name
-    facts = json.loads(evenhand("export", "judgments", "--db", db, "--out", out, "--texts", "--json").stdout)
-    assert (facts["rows"], facts["columns"]) == (5, [*JUDGMENTS, *TEXTS])
+    fields = json.loads(evenhand("export", "judgments", "--db", db, "--out", out, "--texts", "--json").stdout)
+    assert (fields["rows"], fields["columns"]) == (5, [*JUDGMENTS, *TEXTS])
     kind = name.split(".")[1]
     reader = {"jsonl": "read_ndjson", "csv": "read_csv", "parquet": "read_parquet", "json": "read_json"}[kind]
     frame = getattr(polars, reader)(out)
@@ -130,8 +130,8 @@ def test_parquet_has_the_documented_types(db: Path, tmp_path: Path) -> None:
 # -- preferences -------------------------------------------------------------------------------------------
 
 
-def test_dpo_leaves_out_ties_invalid_ones_and_small_margins(heard: list[Judgment]) -> None:
-    rows = list(dpo_rows(heard, "overall"))
+def test_dpo_leaves_out_ties_invalid_ones_and_small_margins(judged: list[Judgment]) -> None:
+    rows = list(dpo_rows(judged, "overall"))
     assert [(row["prompt"], row["chosen"], row["rejected"]) for row in rows] == [
         ("clear", "good", "bad"),
         ("narrow", "=good", "bad"),
@@ -139,17 +139,17 @@ def test_dpo_leaves_out_ties_invalid_ones_and_small_margins(heard: list[Judgment
     ]
     assert [row["chosen_model"] for row in rows] == ["new", "new", "old"]
     assert rows[1]["margin"] == pytest.approx(0.05)
-    assert [row["prompt"] for row in dpo_rows(heard, "overall", margin=0.5)] == ["clear", "lost"]
+    assert [row["prompt"] for row in dpo_rows(judged, "overall", margin=0.5)] == ["clear", "lost"]
 
 
-def test_kto_rates_both_responses_and_ties_if_wanted(heard: list[Judgment]) -> None:
-    rows = list(kto_rows(heard, "overall"))
+def test_kto_rates_both_responses_and_ties_if_wanted(judged: list[Judgment]) -> None:
+    rows = list(kto_rows(judged, "overall"))
     assert [(row["prompt"], row["completion"], row["label"]) for row in rows[:2]] == [
         ("clear", "good", True),
         ("clear", "bad", False),
     ]
     assert len(rows) == 6
-    ties = [row for row in kto_rows(heard, "overall", keep_ties=True) if row["prompt"] == "even"]
+    ties = [row for row in kto_rows(judged, "overall", keep_ties=True) if row["prompt"] == "even"]
     assert [(row["completion"], row["label"]) for row in ties] == [("same", True), ("alike", True)]
 
 
@@ -205,7 +205,7 @@ def test_the_conversation_is_the_one_that_a_judge_is_shown() -> None:
         judge.compare(pair)
     rows = list(judge_rows(Protocol.load("chained"), [(pair, labels)], ["forward"]))  # type: ignore[list-item]
     for row, prompt in zip(rows, asked, strict=True):
-        assert [mend(turn["content"]) for turn in row["prompt"]] == [turn.text for turn in prompt.turns]
+        assert [put_together(turn["content"]) for turn in row["prompt"]] == [turn.text for turn in prompt.turns]
         assert not any("<|im_end|>" in turn["content"] for turn in row["prompt"])
 
 
@@ -223,9 +223,9 @@ def test_a_pair_is_taken_as_far_as_its_labels_go() -> None:
 def test_training_data_of_a_judge_comes_back_with_datasets(db: Path, tmp_path: Path, name: str) -> None:
     with Store(db) as store:
         store.labels.add([HumanLabel(PAIRS[3].key, "overall", "ann", "2")])
-    facts = json.loads(evenhand("export", "judge", "--db", db, "--out", tmp_path / name, "--json").stdout)
+    fields = json.loads(evenhand("export", "judge", "--db", db, "--out", tmp_path / name, "--json").stdout)
     found = load(tmp_path / name, tmp_path)
-    assert facts["rows"] == found.num_rows == 6
+    assert fields["rows"] == found.num_rows == 6
     rows = [(row["pair"], row["order"], row["completion"][0]["content"]) for row in found]
     assert ("p1", "forward", "A") in rows
     assert ("p4", "swapped", "A") in rows
@@ -235,14 +235,14 @@ def test_training_data_of_a_judge_comes_back_with_datasets(db: Path, tmp_path: P
 # -- AlpacaEval --------------------------------------------------------------------------------------------
 
 
-def test_annotations_have_the_reference_first(heard: list[Judgment]) -> None:
-    rows = list(annotation_rows(heard, "overall", "me"))
+def test_annotations_have_the_reference_first(judged: list[Judgment]) -> None:
+    rows = list(annotation_rows(judged, "overall", "me"))
     assert set(rows[0]) == set(ANNOTATIONS)
     assert (rows[0]["output_1"], rows[0]["generator_1"], rows[0]["output_2"]) == ("bad", "old", "good")
     assert rows[0]["dataset"] == "koala"
     assert rows[0]["preference"] > 1.8
     assert rows[4]["preference"] is None
-    hard = [row["preference"] for row in annotation_rows(heard, "overall", "me", hard=True)]
+    hard = [row["preference"] for row in annotation_rows(judged, "overall", "me", hard=True)]
     assert hard == [2.0, 2.0, 1.5, 1.0, None]
 
 
@@ -262,16 +262,16 @@ def test_the_leaderboard_is_what_the_annotations_come_to(db: Path, tmp_path: Pat
     assert row["discrete_win_rate"] == 62.5
 
 
-def test_wins_are_counted_as_alpaca_eval_counts_them(heard: list[Judgment]) -> None:
+def test_wins_are_counted_as_alpaca_eval_counts_them(judged: list[Judgment]) -> None:
     """By the preference: above 1.5 is a win, below it a loss, 1.5 itself a draw; lengths are of all outputs."""
-    outcome = heard[0]["overall"]
+    outcome = judged[0]["overall"]
     leaning = replace(outcome, side="tie", p={"1": 0.3, "2": 0.1, "tie": 0.6})
     even = replace(outcome, side="tie", p={"1": 0.25, "2": 0.25, "tie": 0.5})
-    pair = heard[0].pair
-    invalid = next(judgment for judgment in heard if judgment["overall"].side is None)["overall"]
+    pair = judged[0].pair
+    invalid = next(judgment for judgment in judged if judgment["overall"].side is None)["overall"]
     texts = ("xxx", "xxxx", "xxxx")
     judgments = [
-        replace(heard[0], pair=replace(pair, output_1=text, id=text), outcomes={"overall": found})
+        replace(judged[0], pair=replace(pair, output_1=text, id=text), outcomes={"overall": found})
         for text, found in zip(texts, (leaning, even, invalid), strict=True)
     ]
     [row] = leaderboard_rows(judgments, "overall")
@@ -281,8 +281,8 @@ def test_wins_are_counted_as_alpaca_eval_counts_them(heard: list[Judgment]) -> N
     assert leaderboard_rows(judgments[2:], "overall") == []
 
 
-def test_the_leaderboard_of_one_pair_has_no_error(heard: list[Judgment]) -> None:
-    [row] = leaderboard_rows(heard[:1], "overall")
+def test_the_leaderboard_of_one_pair_has_no_error(judged: list[Judgment]) -> None:
+    [row] = leaderboard_rows(judged[:1], "overall")
     assert row["standard_error"] is None
 
 
@@ -311,7 +311,7 @@ def test_preferences_are_those_of_one_judge(tmp_path: Path) -> None:
             list(judge.judge(PAIRS[:1]))
     out = tmp_path / "a.jsonl"
     said = evenhand("export", "dpo", "--db", db, "--out", out, code=2).stderr
-    assert "several judges have heard these pairs" in said
+    assert "several judges have judged these pairs" in said
     assert "--protocol holistic" in said
     evenhand("export", "dpo", "--db", db, "--out", out, "--protocol", "holistic")
     evenhand("export", "judgments", "--db", db, "--out", out)

@@ -19,9 +19,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.errors import InputError, PairError
-from evenhand.files import find_tables, finding, harmless, read_rows, write_rows
-from evenhand.pairs import check_pairs, read_pairs
+from evenhand.core.errors import InputError, PairError
+from evenhand.io.files import find_tables, finding, harmless, read_rows, write_rows
+from evenhand.io.pairs import check_pairs, read_pairs
 
 ROWS = [{"instruction": f"q{n}", "output_1": f"x{n}", "output_2": "y"} for n in range(3)]
 JSONL = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
@@ -94,7 +94,7 @@ def test_without_zstandard_the_command_is_named(tmp_path: Path, monkeypatch: pyt
     def absent(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr("evenhand.files.packing.importlib.import_module", absent)
+    monkeypatch.setattr("evenhand.io.files.packing.importlib.import_module", absent)
     with pytest.raises(InputError, match=r"pip install 'evenhand\[zst\]'"):
         asked(put(tmp_path / "a.jsonl.zst", zst(JSONL)))
 

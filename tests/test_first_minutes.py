@@ -10,10 +10,10 @@ import pytest
 import typer.main
 
 from command import Done, evenhand
-from evenhand import console
-from evenhand.cli import load_all
-from evenhand.cli.welcome import FIRST
 from evenhand.engines import catalog
+from evenhand.views import console
+from evenhand.views.cli import load_all
+from evenhand.views.cli.welcome import FIRST
 
 PAIR = {"instruction": "Name a prime.", "output_1": "7", "output_2": "8"}
 NOBODY = "http://127.0.0.1:9/v1#m"  # the port of nobody: refused at once
@@ -104,8 +104,8 @@ def test_every_command_alone_answers_or_says_what_it_needs(desk: int, name: str)
     if name == "demo":
         pytest.skip("it judges: tests of their own run it")
     text = said(evenhand(name, code=NO_ARGUMENT_NEEDED.get(name, 2)))
-    told = "hint:" in text or "Try 'evenhand" in text or "Commands" in text  # of a group: what it can do
-    assert name in NO_ARGUMENT_NEEDED or told
+    given = "hint:" in text or "Try 'evenhand" in text or "Commands" in text  # of a group: what it can do
+    assert name in NO_ARGUMENT_NEEDED or given
 
 
 @pytest.mark.parametrize("name", COMMANDS)

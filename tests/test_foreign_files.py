@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from command import evenhand
-from evenhand.api import Judge
+from evenhand.core.errors import InputError, StoreError
+from evenhand.core.pair import Pair
 from evenhand.engines.scripted import ScriptedEngine
-from evenhand.errors import InputError, StoreError
-from evenhand.pairs import Pair
 from evenhand.store import Store
 from evenhand.store.opening import APPLICATION_ID
 from evenhand.store.schema import MIGRATIONS
+from evenhand.views.api import Judge
 
 NOBODY = "http://127.0.0.1:9/v1#m"
 PAIRS = [Pair(f"Question {n}?", "yes", "no", id=str(n), model_1="a", model_2="b") for n in range(4)]

@@ -20,19 +20,19 @@ from hypothesis import strategies as st
 
 from conftest import LoopThread
 from evenhand import Judge, Pair, ScriptedEngine
-from evenhand.columns import blocks_of
-from evenhand.engines.base import Answer
+from evenhand.core.columns import blocks_of
+from evenhand.core.engine import Answer
+from evenhand.core.errors import InputError
+from evenhand.core.judge import Judgment
+from evenhand.core.protocol import Prompt
+from evenhand.core.shuffle import Shuffle
+from evenhand.core.stats.sequence import Bounds
 from evenhand.engines.catalog import ModelFile
-from evenhand.errors import InputError
-from evenhand.judge import Judgment
-from evenhand.pairs import pair_from
-from evenhand.protocol import Prompt
+from evenhand.io.pairs import pair_from
 from evenhand.results.decision import Decider, RunningRate, replay
 from evenhand.results.gate import HOPELESS, Gate, GateResult
-from evenhand.shuffle import Shuffle
-from evenhand.stats.sequence import Bounds
 from misbehaving_server import Behaviour, Body, Server, fails, says
-from test_cli import SHORT, evenhand, facts_of
+from test_cli import SHORT, evenhand, fields_of
 
 PASSED, WORSE, WRONG, UNDECIDED, NOT_JUDGED = 0, 1, 2, 3, 4
 
@@ -96,12 +96,12 @@ def test_a_better_model_passes_and_pairs_are_saved(folder: Path, serve: Callable
     said = run_gate(folder, server, rows, PASSED, "--concurrency", "2").stdout
     assert "new is not worse than old by more than 5 points" in said
     assert "pairs did not have to be judged" in said
-    facts = facts_of(run_gate(folder, server, rows, PASSED, "--concurrency", "2", "--json"))
-    assert (facts["decision"], facts["exit_code"]) == ("not_worse", 0)
-    assert facts["judged"] + facts["saved"] == facts["pairs"] == 200
-    assert facts["saved"] > 150
-    assert len(server.bodies) == 2 * facts["judged"]
-    assert facts["interval"][0] > facts["bar"] == 0.45
+    fields = fields_of(run_gate(folder, server, rows, PASSED, "--concurrency", "2", "--json"))
+    assert (fields["decision"], fields["exit_code"]) == ("not_worse", 0)
+    assert fields["judged"] + fields["saved"] == fields["pairs"] == 200
+    assert fields["saved"] > 150
+    assert len(server.bodies) == 2 * fields["judged"]
+    assert fields["interval"][0] > fields["bar"] == 0.45
 
 
 def test_a_worse_model_fails(folder: Path, serve: Callable[[Behaviour], Server]) -> None:
@@ -113,16 +113,16 @@ def test_equal_models_are_undecided_with_few_pairs_and_pass_with_a_wide_margin(
     folder: Path, serve: Callable[[Behaviour], Server]
 ) -> None:
     server, rows = serve(prefers_good), rows_of(one=20, two=20)
-    facts = facts_of(run_gate(folder, server, rows, UNDECIDED, "--json"))
-    assert (facts["decision"], facts["judged"], facts["saved"]) == ("undecided", 40, 0)
-    assert facts["win_rate_2"] == 0.5
+    fields = fields_of(run_gate(folder, server, rows, UNDECIDED, "--json"))
+    assert (fields["decision"], fields["judged"], fields["saved"]) == ("undecided", 40, 0)
+    assert fields["win_rate_2"] == 0.5
     run_gate(folder, server, rows, PASSED, "--margin", "0.3")
 
 
 def test_ties_alone_pass(folder: Path, serve: Callable[[Behaviour], Server]) -> None:
     """Two models that are always tied are as good as each other: the sequence closes in on one half."""
-    facts = facts_of(run_gate(folder, serve(prefers_good), rows_of(ties=150), PASSED, "--json"))
-    assert facts["win_rate_2"] == 0.5
+    fields = fields_of(run_gate(folder, serve(prefers_good), rows_of(ties=150), PASSED, "--json"))
+    assert fields["win_rate_2"] == 0.5
 
 
 @pytest.mark.parametrize("budget", [("--max-pairs", "3"), ("--max-requests", "7")])
@@ -131,9 +131,9 @@ def test_a_small_budget_leaves_it_undecided(
 ) -> None:
     server = serve(prefers_good)
     one = ("--concurrency", "1", "--json")
-    facts = facts_of(run_gate(folder, server, rows_of(two=30), UNDECIDED, *budget, *one))
-    assert facts["judged"] == 3
-    assert "budget" in facts["stopped"]
+    fields = fields_of(run_gate(folder, server, rows_of(two=30), UNDECIDED, *budget, *one))
+    assert fields["judged"] == 3
+    assert "budget" in fields["stopped"]
     assert run_gate(folder, server, rows_of(two=30), PASSED).stdout  # what was judged is not lost
     assert max(Counter(json.dumps(body["messages"]) for body in server.bodies).values()) == 1
 
@@ -145,9 +145,9 @@ def test_a_budget_of_money(folder: Path, serve: Callable[[Behaviour], Server]) -
     prices = folder / "prices.json"
     prices.write_text(json.dumps(table))
     money = ("--max-cost", "3000", "--prices", prices)
-    facts = facts_of(run_gate(folder, server, rows_of(two=30), UNDECIDED, "-p", "overall", *money, "--json"))
-    assert facts["cost"] > 0
-    assert "budget of 3000" in facts["stopped"]
+    fields = fields_of(run_gate(folder, server, rows_of(two=30), UNDECIDED, "-p", "overall", *money, "--json"))
+    assert fields["cost"] > 0
+    assert "budget of 3000" in fields["stopped"]
     assert "no price" in run_gate(folder, server, rows_of(two=3), WRONG, "--max-cost", "5").stderr
 
 
@@ -155,12 +155,12 @@ def test_invalid_verdicts_are_undecided_unless_it_holds_either_way(
     folder: Path, serve: Callable[[Behaviour], Server]
 ) -> None:
     server = serve(prefers_good)
-    facts = facts_of(run_gate(folder, server, rows_of(two=60, broken=3), PASSED, "--json"))
-    assert facts["decision"] == "not_worse"
+    fields = fields_of(run_gate(folder, server, rows_of(two=60, broken=3), PASSED, "--json"))
+    assert fields["decision"] == "not_worse"
     done = run_gate(folder, server, rows_of(two=60, broken=60), UNDECIDED, "--json", "--seed", "1")
-    facts = facts_of(done)
-    assert (facts["win_rate_2"], facts["invalid"]) == (1.0, 60)
-    assert facts["invalid_bounds"] == [0.5, 1.0]
+    fields = fields_of(done)
+    assert (fields["win_rate_2"], fields["invalid"]) == (1.0, 60)
+    assert fields["invalid_bounds"] == [0.5, 1.0]
 
 
 # -- the judge fails, not the model ------------------------------------------------------------------------
@@ -168,16 +168,16 @@ def test_invalid_verdicts_are_undecided_unless_it_holds_either_way(
 
 def test_a_judge_that_refuses_is_not_a_worse_model(folder: Path, serve: Callable[[Behaviour], Server]) -> None:
     done = run_gate(folder, serve(fails(401, "wrong key")), rows_of(two=5), NOT_JUDGED, "--json")
-    facts = facts_of(done)
-    assert (facts["decision"], facts["exit_code"]) == ("not_judged", NOT_JUDGED)
-    assert "does not accept the key" in facts["failure"]
+    fields = fields_of(done)
+    assert (fields["decision"], fields["exit_code"]) == ("not_judged", NOT_JUDGED)
+    assert "does not accept the key" in fields["failure"]
 
 
 def test_a_judge_that_never_makes_sense_is_given_up_on(folder: Path, serve: Callable[[Behaviour], Server]) -> None:
     server = serve(says("I would rather talk of the weather."))
-    facts = facts_of(run_gate(folder, server, rows_of(two=100), NOT_JUDGED, "--concurrency", "1", "--json"))
-    assert (facts["decision"], facts["invalid"]) == ("not_judged", HOPELESS)
-    assert facts["judged"] < 100
+    fields = fields_of(run_gate(folder, server, rows_of(two=100), NOT_JUDGED, "--concurrency", "1", "--json"))
+    assert (fields["decision"], fields["invalid"]) == ("not_judged", HOPELESS)
+    assert fields["judged"] < 100
 
 
 def test_no_model_and_a_broken_database_are_not_a_worse_model(folder: Path, tmp_path: Path) -> None:
@@ -256,8 +256,8 @@ def test_markdown_for_a_pull_request(folder: Path, serve: Callable[[Behaviour], 
 
 def test_stored_verdicts_come_to_the_same(folder: Path, serve: Callable[[Behaviour], Server]) -> None:
     rows = rows_of(one=12, two=60, ties=8)
-    asked = facts_of(run_gate(folder, serve(prefers_good), rows, PASSED, "--json", "--concurrency", "1"))
-    stored = facts_of(evenhand("gate", "--db", folder / "gate.db", "--json"))
+    asked = fields_of(run_gate(folder, serve(prefers_good), rows, PASSED, "--json", "--concurrency", "1"))
+    stored = fields_of(evenhand("gate", "--db", folder / "gate.db", "--json"))
     same = ("decision", "win_rate_2", "interval", "counted", "instructions", "invalid", "dimension")
     assert {name: stored[name] for name in same} == {name: asked[name] for name in same}
     assert stored["saved"] == 0
@@ -268,8 +268,8 @@ def test_one_order_is_half_a_hearing(folder: Path) -> None:
     pairs = [Pair(f"Question {i}", "x", "y") for i in range(40)]
     with Judge(ScriptedEngine(lambda _: "B"), "overall", db=folder / "half.db", orders="forward") as judge:
         list(judge.judge(pairs))
-    facts = facts_of(evenhand("gate", "--db", folder / "half.db", "--json", code=NOT_JUDGED))
-    assert facts["invalid"] == HOPELESS
+    fields = fields_of(evenhand("gate", "--db", folder / "half.db", "--json", code=NOT_JUDGED))
+    assert fields["invalid"] == HOPELESS
 
 
 # -- judge --until-decided ---------------------------------------------------------------------------------
@@ -284,13 +284,13 @@ def test_judging_stops_when_it_is_decided_and_goes_on_without_the_flag(
     words += ["--db", folder / "a.db", "--concurrency", "2"]
     said = evenhand(*words, "--until-decided").stdout
     assert "decided on overall: 1 is better" in said
-    facts = facts_of(evenhand(*words, "--until-decided", "--json"))
-    decided = facts["until_decided"]
+    fields = fields_of(evenhand(*words, "--until-decided", "--json"))
+    decided = fields["until_decided"]
     assert decided["better"] == "1"
-    assert decided["saved"] == 120 - facts["pairs"] > 80
+    assert decided["saved"] == 120 - fields["pairs"] > 80
     assert decided["interval"][0] > 0.5
-    rest = facts_of(evenhand(*words, "--json"))
-    assert (rest["pairs"], rest["asked"]) == (120, 2 * (120 - facts["pairs"]))
+    rest = fields_of(evenhand(*words, "--json"))
+    assert (rest["pairs"], rest["asked"]) == (120, 2 * (120 - fields["pairs"]))
     assert "until_decided" not in rest
 
 
@@ -317,10 +317,10 @@ def test_a_real_model_goes_through_the_gate(folder: Path, smollm: ModelFile) -> 
         "--db",
         folder / "a.db",
     ]
-    facts = facts_of(evenhand("gate", file, *words, "--json", code=UNDECIDED))
-    assert (facts["decision"], facts["judged"], facts["asked"]) == ("undecided", 4, 8)
-    again = facts_of(evenhand("gate", file, *words, "--json", code=UNDECIDED))
-    assert (again["asked"], again["interval"]) == (0, facts["interval"])
+    fields = fields_of(evenhand("gate", file, *words, "--json", code=UNDECIDED))
+    assert (fields["decision"], fields["judged"], fields["asked"]) == ("undecided", 4, 8)
+    again = fields_of(evenhand("gate", file, *words, "--json", code=UNDECIDED))
+    assert (again["asked"], again["interval"]) == (0, fields["interval"])
 
 
 # -- the parts ---------------------------------------------------------------------------------------------
@@ -437,8 +437,8 @@ def test_outputs_of_two_models_are_joined_and_the_candidate_is_on_trial(
         (folder / f"{name}.json").write_text(json.dumps(rows))
     words: list[Any] = ["gate", "--candidate", f"new={folder / 'new.json'}", "--protocol", folder / "short.txt"]
     words += ["--judge", f"{serve(prefers_good).url}#judge", "--db", folder / "gate.db"]
-    facts = facts_of(evenhand(*words, "--baseline", f"old={folder / 'old.json'}", "--json"))
-    assert (facts["decision"], facts["sides"]) == ("not_worse", {"1": "old", "2": "new"})
+    fields = fields_of(evenhand(*words, "--baseline", f"old={folder / 'old.json'}", "--json"))
+    assert (fields["decision"], fields["sides"]) == ("not_worse", {"1": "old", "2": "new"})
     assert "given together" in evenhand(*words, code=WRONG).stderr
 
 
@@ -449,13 +449,13 @@ def test_a_gate_that_has_decided_asks_nobody_when_it_is_repeated(
     folder: Path, serve: Callable[[Behaviour], Server]
 ) -> None:
     server, rows = serve(prefers_good), rows_of(one=10, two=190)
-    first = facts_of(run_gate(folder, server, rows, PASSED, "--concurrency", "8", "--json"))
+    first = fields_of(run_gate(folder, server, rows, PASSED, "--concurrency", "8", "--json"))
     asked = len(server.bodies)
     assert first["asked"] == asked == 2 * first["judged"]
     assert first["judged"] == first["counted"] + first["beyond"]
     assert 0 <= first["beyond"] <= 8
     for more in (("--concurrency", "8"), ("--concurrency", "1"), ()):
-        again = facts_of(run_gate(folder, server, rows, PASSED, *more, "--json"))
+        again = fields_of(run_gate(folder, server, rows, PASSED, *more, "--json"))
         assert again["asked"] == 0
         same = ("decision", "win_rate_2", "interval", "counted", "instructions", "judged", "beyond", "saved")
         assert {name: again[name] for name in same} == {name: first[name] for name in same}
@@ -487,13 +487,13 @@ def test_a_slow_answer_does_not_let_the_others_run_far_ahead(
     words: list[Any] = [command, file, "--judge", f"{server.url}#judge", "--protocol", folder / "short.txt"]
     words += ["--db", folder / "a.db", "--concurrency", "4", "--json"]
     words += ["--until-decided"] if command == "judge" else []
-    facts = facts_of(evenhand(*words))
-    decided = facts.get("until_decided", facts)
+    fields = fields_of(evenhand(*words))
+    decided = fields.get("until_decided", fields)
     assert decided["counted"] < 30
     assert 0 <= decided["beyond"] <= 4
     assert len(server.bodies) == 2 * (decided["counted"] + decided["beyond"])
     asked = len(server.bodies)
-    again = facts_of(evenhand(*words))
+    again = fields_of(evenhand(*words))
     assert (again["asked"], len(server.bodies)) == (0, asked)
     assert again.get("until_decided", again)["counted"] == decided["counted"]
 

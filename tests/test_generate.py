@@ -17,19 +17,26 @@ import pytest
 from aiohttp import web
 
 from command import evenhand
-from evenhand.engines.base import Answer, Engine, Sampling, Writer, Writing
+from evenhand.core.engine import Answer, Engine, Sampling, Writer, Writing
+from evenhand.core.errors import EngineError, InputError, PairError, SpecError
+from evenhand.core.protocol import Prompt
 from evenhand.engines.catalog import ModelFile
 from evenhand.engines.endpoint import EndpointEngine, EndpointSettings
 from evenhand.engines.llama import LlamaEngine
 from evenhand.engines.scripted import ScriptedEngine
-from evenhand.errors import EngineError, InputError, PairError, SpecError
-from evenhand.generate import Ask, Task, check_instructions, generate, output_rows, read_instructions
-from evenhand.pairs import join_outputs
-from evenhand.protocol import Prompt
+from evenhand.io.pairs import join_outputs
+from evenhand.running.generate import (
+    Instruction,
+    Task,
+    check_instructions,
+    generate,
+    output_rows,
+    read_instructions,
+)
 from evenhand.store import Store
 from misbehaving_server import Behaviour, Server, refuses, says
 
-ASKS = [Ask(f"q{n}", {"id": n}) for n in range(5)]
+ASKS = [Instruction(f"q{n}", {"id": n}) for n in range(5)]
 
 
 def echo(prompt: Prompt) -> str:
@@ -64,7 +71,7 @@ def test_rows_stand_in_the_order_of_the_instructions_with_their_settings() -> No
 def test_nothing_is_asked_twice_and_every_setting_makes_another_output() -> None:
     with Store(":memory:") as store:
         assert asyncio.run(generate(task(), ASKS, store)).asked == 5
-        again = asyncio.run(generate(task(), [*ASKS, Ask("more")], store))
+        again = asyncio.run(generate(task(), [*ASKS, Instruction("more")], store))
         assert (again.asked, again.kept) == (1, 5)
         for other in (task(system="x"), task(temperature=0.0), task(seed=1), task(max_tokens=9), task(top_p=0.5)):
             assert asyncio.run(generate(other, ASKS, store)).asked == 5
@@ -100,9 +107,9 @@ def test_what_no_other_prompt_would_escape_stops_the_run() -> None:
 
 
 def test_an_instruction_is_never_trusted_and_the_systems_words_are() -> None:
-    prompt = task(system="Be brief.").prompt(Ask("<|im_end|>"))
+    prompt = task(system="Be brief.").prompt(Instruction("<|im_end|>"))
     assert [(turn.role, turn.spans[0].trusted) for turn in prompt.turns] == [("system", True), ("user", False)]
-    assert [turn.role for turn in task().prompt(Ask("q")).turns] == ["user"]
+    assert [turn.role for turn in task().prompt(Instruction("q")).turns] == ["user"]
 
 
 def test_an_engine_that_cannot_write_says_so() -> None:
@@ -131,9 +138,9 @@ def test_an_engine_that_cannot_write_says_so() -> None:
 )
 def test_instructions_are_read_in_many_forms(tmp_path: Path, name: str, content: str) -> None:
     (tmp_path / name).write_text(content)
-    asks = list(read_instructions(tmp_path / name))
-    assert [ask.instruction for ask in asks] == ["q0", "q1"]
-    assert all("output" not in ask.about for ask in asks)
+    questions = list(read_instructions(tmp_path / name))
+    assert [question.instruction for question in questions] == ["q0", "q1"]
+    assert all("output" not in question.about for question in questions)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +183,7 @@ def written_by(behave: Behaviour, prompt: Prompt, **settings: Any) -> tuple[Answ
 
 def test_an_endpoint_writes_with_these_settings() -> None:
     answer, server = written_by(
-        says("<think>hm</think>Well."), task(system="Be brief.").prompt(Ask("Hi <|im_end|>"))
+        says("<think>hm</think>Well."), task(system="Be brief.").prompt(Instruction("Hi <|im_end|>"))
     )
     assert (answer.text, answer.finish, answer.usage.generated) == ("Well.", "stop", 2)
     assert answer.notes == ("control_tokens_broken",)
@@ -192,13 +199,13 @@ def test_an_endpoint_writes_with_these_settings() -> None:
 
 
 def test_a_setting_that_a_server_refuses_is_left_out() -> None:
-    answer, server = written_by(refuses("seed", says("Well.")), task().prompt(Ask("Hi")))
+    answer, server = written_by(refuses("seed", says("Well.")), task().prompt(Instruction("Hi")))
     assert answer.text == "Well."
     assert ["seed" in body for body in server.bodies] == [True, False]
 
 
 def test_an_answer_that_was_cut_off_says_so() -> None:
-    answer, _ = written_by(says("Well, once", finish="length"), task().prompt(Ask("Hi")))
+    answer, _ = written_by(says("Well, once", finish="length"), task().prompt(Instruction("Hi")))
     assert (answer.text, answer.finish) == ("Well, once", "length")
 
 
@@ -225,8 +232,8 @@ def test_two_prompts_are_compared_in_three_commands(tmp_path: Path, server: Serv
     common = [str(tmp_path / "ask.txt"), "--model", spec, "--db", str(db), "--json"]
     plain = evenhand("generate", *common, "--out", tmp_path / "plain.jsonl")
     evenhand("generate", *common, "--out", tmp_path / "brief.json", "--system", tmp_path / "brief.txt")
-    facts = json.loads(plain.stdout)
-    assert (facts["rows"], facts["asked"], facts["kept"], facts["failed"]) == (3, 3, 0, 0)
+    fields = json.loads(plain.stdout)
+    assert (fields["rows"], fields["asked"], fields["kept"], fields["failed"]) == (3, 3, 0, 0)
     assert json.loads(evenhand("generate", *common, "--out", tmp_path / "again.jsonl").stdout)["kept"] == 3
     assert (tmp_path / "again.jsonl").read_text() == (tmp_path / "plain.jsonl").read_text()
     joined = join_outputs(tmp_path / "brief.json", tmp_path / "plain.jsonl")
@@ -248,8 +255,8 @@ def test_a_budget_stops_and_the_next_run_goes_on(tmp_path: Path, server: Server)
         "--json",
     ]
     words += ["--db", str(tmp_path / "e.db")]
-    facts = json.loads(evenhand(*words, "--max-requests", "2", "--concurrency", "1", code=3).stdout)
-    assert (facts["asked"], facts["stopped"]) == (2, "the budget of 2 requests is used up")
+    fields = json.loads(evenhand(*words, "--max-requests", "2", "--concurrency", "1", code=3).stdout)
+    assert (fields["asked"], fields["stopped"]) == (2, "the budget of 2 requests is used up")
     rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     assert [row.get("error") for row in rows] == [None, None, *["not asked"] * 4]
     assert json.loads(evenhand(*words).stdout)["kept"] == 2
@@ -286,10 +293,10 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path, server: Server, stop: si
     assert not (tmp_path / "o.jsonl").exists()
     before = len(server.bodies)
     assert 8 <= before < 30
-    facts = json.loads(evenhand(*words).stdout)
-    assert facts["rows"] == 30
-    assert before - 2 <= facts["kept"] <= before  # no more than two were under way
-    assert len(server.bodies) == before + facts["asked"]
+    fields = json.loads(evenhand(*words).stdout)
+    assert fields["rows"] == 30
+    assert before - 2 <= fields["kept"] <= before  # no more than two were under way
+    assert len(server.bodies) == before + fields["asked"]
     rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     assert [row["output"] for row in rows] == [f"q{n}!" for n in range(30)]
 
@@ -300,7 +307,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path, server: Server, stop: si
 @pytest.mark.engine
 def test_the_embedded_model_writes(engine: LlamaEngine, loop: Any) -> None:
     assert isinstance(engine, Writer)
-    prompt = task(system="You are helpful.").prompt(Ask("Say hello. <|im_end|>"))
+    prompt = task(system="You are helpful.").prompt(Instruction("Say hello. <|im_end|>"))
     greedy = [loop.run(engine.write(prompt, Sampling(temperature=0, max_tokens=12))) for _ in range(2)]
     assert greedy[0].text == greedy[1].text != ""
     assert greedy[0].usage.generated <= 12
@@ -315,7 +322,7 @@ def test_generate_with_the_small_model(tmp_path: Path, smollm: ModelFile) -> Non
     (tmp_path / "ask.txt").write_text("Say hello.\nName a colour.\n")
     words = ["generate", str(tmp_path / "ask.txt"), "-m", "smollm2-135m", "-o", str(tmp_path / "o.jsonl"), "--json"]
     words += ["--db", str(tmp_path / "e.db"), "--max-tokens", "8", "--threads", "1"]
-    facts = json.loads(evenhand(*words).stdout)
-    assert (facts["asked"], facts["settings"]["sha256"]) == (2, smollm.sha256)
+    fields = json.loads(evenhand(*words).stdout)
+    assert (fields["asked"], fields["settings"]["sha256"]) == (2, smollm.sha256)
     assert all(json.loads(line)["output"] for line in (tmp_path / "o.jsonl").read_text().splitlines())
     assert json.loads(evenhand(*words).stdout)["kept"] == 2

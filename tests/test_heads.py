@@ -15,20 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from evenhand.api import Judge
-from evenhand.engines.base import Engine, StateReader
+from evenhand.core.engine import Engine, StateReader
+from evenhand.core.errors import EngineError, InputError, SpecError
+from evenhand.core.pair import Pair
+from evenhand.core.protocol import Prompt, Protocol
+from evenhand.engines.heads import fitting
+from evenhand.engines.heads.engine import HeadEngine, head_protocol
+from evenhand.engines.heads.fitting import Components, Labels, fit, folds, logistic, tie_model
+from evenhand.engines.heads.head import Head, TrainedOn, Weights, davidson, find_head, log_length_ratio
+from evenhand.engines.heads.learning import CannotLearnError, Point, fleiss_kappa, forecast, held_out, learn
+from evenhand.engines.heads.reading import StateReading
+from evenhand.engines.heads.vectors import MemoryVectors, content_key, to_vector
 from evenhand.engines.scripted import ScriptedEngine
-from evenhand.errors import EngineError, InputError, SpecError
-from evenhand.heads import fitting
-from evenhand.heads.engine import HeadEngine, head_protocol
-from evenhand.heads.fitting import Components, Labels, fit, folds, logistic, tie_model
-from evenhand.heads.head import Head, TrainedOn, Weights, davidson, find_head, log_length_ratio
-from evenhand.heads.learning import CannotLearnError, Point, fleiss_kappa, forecast, held_out, learn
-from evenhand.heads.reading import Reading
-from evenhand.heads.vectors import MemoryVectors, content_key, to_vector
-from evenhand.pairs import Pair
-from evenhand.protocol import Prompt, Protocol
 from evenhand.store.vectors import FileVectors
+from evenhand.views.api import Judge
 
 WIDTH = 40
 
@@ -286,7 +286,7 @@ def test_the_fingerprint_follows_what_decides_and_nothing_else() -> None:
     assert replace(head, name="other", date="x", longest=9).fingerprint == head.fingerprint
     assert head.with_length(0.0).fingerprint != head.fingerprint
     assert replace(head, blocks=3).fingerprint != head.fingerprint
-    assert replace(head, reading=Reading(question="Good?")).fingerprint != head.fingerprint
+    assert replace(head, reading=StateReading(question="Good?")).fingerprint != head.fingerprint
 
 
 @pytest.mark.parametrize("damage", ["", "[]", '{"format": "evenhand head 1"}', '{"format": "other"}'])
@@ -341,7 +341,7 @@ def test_a_head_judges_like_any_judge_and_has_no_order() -> None:
         for dimension in ("overall", "format"):
             outcome = judgment[dimension]
             assert not outcome.inconsistent
-            forward, swapped = outcome.p_heard("forward"), outcome.p_heard("swapped")
+            forward, swapped = outcome.p_in("forward"), outcome.p_in("swapped")
             assert forward is not None
             assert forward == pytest.approx(swapped)
             assert outcome.p == pytest.approx(forward)
@@ -382,7 +382,7 @@ def test_empty_texts_keep_their_places(texts: tuple[str, str, str]) -> None:
     pair = Pair(*texts)
     prompt = head_protocol(head).prompt(pair, "forward")
     asyncio.run(HeadEngine(head, scripted).answer(prompt))
-    expected = [Reading().prompt(texts[0], text).turns[-1].text for text in dict.fromkeys(texts[1:])]
+    expected = [StateReading().prompt(texts[0], text).turns[-1].text for text in dict.fromkeys(texts[1:])]
     assert [text for (text,) in seen] == expected
 
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from evenhand import EngineError, InputError, Judge, Pair, Protocol, ScriptedEngine
-from evenhand.engines.base import Answer
+from evenhand.core.engine import Answer
+from evenhand.core.protocol import Prompt
 from evenhand.engines.catalog import ModelFile
 from evenhand.engines.llama import LlamaEngine
 from evenhand.engines.scripted import Script
-from evenhand.protocol import Prompt
 
 TIME_LIMIT = 20.0
 
@@ -71,7 +71,7 @@ def no_thread_is_left() -> Iterator[None]:
 
 def test_compare_texts_and_a_pair() -> None:
     with Judge(scripted(), "overall") as judge:
-        assert judge.compare("Hi", "x", "y")["overall"].heard("forward") == "1"
+        assert judge.compare("Hi", "x", "y")["overall"].side_in("forward") == "1"
         assert judge.compare(Pair("Hi", "x", "y", id="mine")).pair.id == "mine"
 
 
@@ -95,7 +95,7 @@ def test_verdicts_are_kept_in_the_database(db: Path) -> None:
     with Judge(engine, "overall", db=db) as judge:
         found = list(judge.judge(pairs(3)))
     assert engine.asked == 0
-    assert [j["overall"].heard("forward") for j in found] == ["1"] * 3
+    assert [j["overall"].side_in("forward") for j in found] == ["1"] * 3
 
 
 def test_orders_and_seed_are_passed_on() -> None:
@@ -327,7 +327,7 @@ def test_a_cancelled_async_caller_cancels_the_question() -> None:
 def test_two_judges_at_once() -> None:
     with Judge(scripted("A"), "overall") as one, Judge(scripted("B"), "overall") as two:
         both = list(zip(one.judge(pairs(5)), two.judge(pairs(5)), strict=True))
-    assert [(a["overall"].heard("forward"), b["overall"].heard("forward")) for a, b in both] == [("1", "2")] * 5
+    assert [(a["overall"].side_in("forward"), b["overall"].side_in("forward")) for a, b in both] == [("1", "2")] * 5
 
 
 def test_two_judges_on_one_database_ask_everything_once(db: Path) -> None:

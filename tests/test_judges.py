@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from command import evenhand
-from evenhand.api import Judge
-from evenhand.engines.base import Answer
+from evenhand.core.engine import Answer
+from evenhand.core.errors import EngineError
+from evenhand.core.pair import Pair
+from evenhand.core.protocol import Prompt
 from evenhand.engines.scripted import ScriptedEngine
-from evenhand.errors import EngineError
-from evenhand.pace import Limits
-from evenhand.pairs import Pair
-from evenhand.protocol import Prompt
+from evenhand.running.pace import Limits
 from evenhand.store import Store
+from evenhand.views.api import Judge
 
 PAIRS = [Pair(f"Question {n}?", "yes", "no", id=str(n)) for n in range(3)]
-TABLES = ("judges", "hearings", "docket", "answers", "verdicts", "failures", "runs", "outcomes", "claims")
+TABLES = ("judges", "conversations", "queue", "answers", "verdicts", "failures", "runs", "outcomes", "claims")
 
 
 def counts(db: Path, *tables: str) -> dict[str, int]:

@@ -105,7 +105,7 @@ def check_whole(db: Path) -> None:
     assert answers(db) == ASKS
     assert count(db, "SELECT count(*) FROM verdicts") == ASKS
     assert count(db, "SELECT count(*) FROM verdicts WHERE label IS NULL") == 0
-    assert count(db, "SELECT count(*) FROM hearings") == PAIRS * 2
+    assert count(db, "SELECT count(*) FROM conversations") == PAIRS * 2
     assert count(db, "SELECT count(*) FROM failures") == 0
     assert count(db, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check <> 'ok'") == 0
 
@@ -183,9 +183,9 @@ def test_the_real_engine_is_killed_and_the_command_goes_on(smollm: ModelFile, tm
     committed = answers(db)
     assert 4 <= committed < 24
     said = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, check=True).stdout
-    facts = json.loads(said)
-    assert facts["asked"] == 24 - committed
-    assert facts["dimensions"]["overall"]["n"] == 12
+    fields = json.loads(said)
+    assert fields["asked"] == 24 - committed
+    assert fields["dimensions"]["overall"]["n"] == 12
     assert answers(db) == 24
 
 

@@ -99,9 +99,9 @@ class Work:
     def finish(self, process: subprocess.Popen[str] | None = None) -> dict[str, Any]:
         said, fault = (process or self.start()).communicate(timeout=TIME_LIMIT)
         assert said, fault
-        facts: dict[str, Any] = json.loads(said)
-        assert facts["pairs"] == self.pairs
-        return facts
+        fields: dict[str, Any] = json.loads(said)
+        assert fields["pairs"] == self.pairs
+        return fields
 
     def answers(self) -> int:
         return self.count("SELECT count(*) FROM answers") if self.db.exists() else 0
@@ -120,10 +120,10 @@ class Work:
 
     def check_whole(self, asked: Counter[str]) -> None:
         """Every verdict is there exactly once, as the server gave it, and the file is sound."""
-        assert len(asked) == self.asks, "every question was asked"
-        assert self.answers() == self.asks
-        assert self.count("SELECT count(*) FROM verdicts") == self.asks
-        assert self.count("SELECT count(*) FROM docket") == self.pairs * 2
+        assert len(asked) == self.questions, "every question was asked"
+        assert self.answers() == self.questions
+        assert self.count("SELECT count(*) FROM verdicts") == self.questions
+        assert self.count("SELECT count(*) FROM queue") == self.pairs * 2
         assert self.count("SELECT count(*) FROM failures") == 0
         assert dict(self.rows("SELECT label, count(*) FROM verdicts GROUP BY label")) == Counter(
             map(label_of, asked)
@@ -181,15 +181,15 @@ def test_a_command_killed_at_random_moments_loses_only_what_was_under_way(
     work, rng = work_of(server, tmp_path, pairs, protocol), random.Random(5)
     killed = under_way = kept = 0
     for left in range(kills, 0, -1):
-        alive, here = kill_somewhere(rng, work, server, max(1, (work.asks - kept) // left))
+        alive, here = kill_somewhere(rng, work, server, max(1, (work.questions - kept) // left))
         killed, under_way, before, kept = killed + alive, under_way + here, kept, work.answers()
         assert kept >= before, "what was kept before a kill is kept after it"
         assert server.asked().total() - kept <= under_way
     assert killed >= 0.9 * kills
-    assert 0.2 * work.asks < kept < work.asks, "the kills came in the middle of the work"
-    assert work.finish()["asked"] == work.asks - kept
+    assert 0.2 * work.questions < kept < work.questions, "the kills came in the middle of the work"
+    assert work.finish()["asked"] == work.questions - kept
     work.check_whole(server.asked())
-    assert server.asked().total() - work.asks <= under_way <= kills * CONCURRENCY
+    assert server.asked().total() - work.questions <= under_way <= kills * CONCURRENCY
 
 
 def test_an_answer_is_kept_within_a_second_of_its_arrival(server: Counting, tmp_path: Path) -> None:
@@ -210,18 +210,18 @@ def test_two_commands_on_one_database_share_the_work_and_ask_nothing_twice(
 ) -> None:
     work = work_of(server, tmp_path, 400, concurrency=2)  # long enough for both to have begun
     shares = [work.finish(process)["asked"] for process in (work.start(), work.start())]
-    assert sum(shares) == work.asks
+    assert sum(shares) == work.questions
     assert min(shares) > 0, "both had a part in it"
     work.check_whole(server.asked())
-    assert server.asked().total() == work.asks
+    assert server.asked().total() == work.questions
 
 
 def test_a_command_goes_on_with_what_one_killed_beside_it_had_begun(server: Counting, tmp_path: Path) -> None:
     work = work_of(server, tmp_path, 60, "chained")
     one, other = work.start(), work.start()
-    wait_until_asked(server, work.asks // 3, one)
+    wait_until_asked(server, work.questions // 3, one)
     assert kill(one)
-    assert work.answers() < work.asks, "there was something to take over"
+    assert work.answers() < work.questions, "there was something to take over"
     work.finish(other)
     work.check_whole(server.asked())
-    assert server.asked().total() - work.asks <= CONCURRENCY
+    assert server.asked().total() - work.questions <= CONCURRENCY

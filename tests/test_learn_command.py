@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from command import evenhand
+from evenhand.core.pair import Pair
 from evenhand.engines.catalog import ModelFile
+from evenhand.engines.heads.head import Head
+from evenhand.engines.heads.learning import CannotLearnError
+from evenhand.engines.heads.training import TrainingSource, TrainingTable, check, train
+from evenhand.engines.heads.vectors import content_key
 from evenhand.engines.scripted import ScriptedEngine
-from evenhand.heads.head import Head
-from evenhand.heads.learning import CannotLearnError
-from evenhand.heads.training import Source, Table, check, train
-from evenhand.heads.vectors import content_key
-from evenhand.pairs import Pair
 
 COLOURS = ("red", "blue", "green", "grey", "pink", "brown", "black", "white", "gold", "teal", "plum", "rust")
 
@@ -41,12 +41,12 @@ def write(path: Path, rows: list[dict[str, object]]) -> Path:
 def test_a_head_is_learned_and_judges(smollm: ModelFile, tmp_path: Path) -> None:
     pairs, head = write(tmp_path / "pairs.jsonl", labelled(24)), tmp_path / "mine.json"
     words = ("learn", pairs, "--out", head, "--judge", smollm.name, "--threads", "1", "--context", "512")
-    facts = json.loads(evenhand(*words, "--json").stdout)
-    assert facts["learned"]["overall"]["labels"] == 24
-    assert facts["learned"]["overall"]["held_out"]["value"] > 0.9
+    fields = json.loads(evenhand(*words, "--json").stdout)
+    assert fields["learned"]["overall"]["labels"] == 24
+    assert fields["learned"]["overall"]["held_out"]["value"] > 0.9
     assert Head.load(head).trained_on[0].name == "pairs"
-    told = evenhand(*words)  # the states are kept: nothing is read again
-    assert "with your 24 labels" in told.stdout
+    given = evenhand(*words)  # the states are kept: nothing is read again
+    assert "with your 24 labels" in given.stdout
     db = tmp_path / "h.db"
     asked = ("judge", pairs, "--judge", f"head:{head}", "--db", db, "--threads", "1", "--json")
     found = json.loads(evenhand(*asked).stdout)
@@ -59,12 +59,12 @@ def test_a_head_is_learned_and_judges(smollm: ModelFile, tmp_path: Path) -> None
 
 def test_too_few_labels_are_refused_before_anything_is_read(tmp_path: Path) -> None:
     few = write(tmp_path / "few.jsonl", labelled(8))
-    told = evenhand("learn", few, "--out", tmp_path / "h.json", "--judge", "no-such-model", code=2)
-    assert "8 decided labels are too few" in told.stderr.replace("\n", " ")
+    given = evenhand("learn", few, "--out", tmp_path / "h.json", "--judge", "no-such-model", code=2)
+    assert "8 decided labels are too few" in given.stderr.replace("\n", " ")
     assert not (tmp_path / "h.json").exists()
     none = write(tmp_path / "none.jsonl", [{**row, "labels": {}} for row in labelled(8)])
-    told = evenhand("learn", none, "--out", tmp_path / "h.json", "--judge", "no-such-model", code=2)
-    assert "none of these pairs has a label" in told.stderr.replace("\n", " ")
+    given = evenhand("learn", none, "--out", tmp_path / "h.json", "--judge", "no-such-model", code=2)
+    assert "none of these pairs has a label" in given.stderr.replace("\n", " ")
 
 
 def test_a_dimension_that_cannot_be_learned_does_not_keep_others_from_it() -> None:
@@ -72,12 +72,12 @@ def test_a_dimension_that_cannot_be_learned_does_not_keep_others_from_it() -> No
         Pair(str(r["instruction"]), str(r["output_1"]), str(r["output_2"]), labels={**r["labels"], "format": "tie"})  # type: ignore[dict-item]
         for r in labelled(40)
     ]
-    source = Source("mine", rows, "MIT")
+    source = TrainingSource("mine", rows, "MIT")
     check([source])
     texts = dict.fromkeys((p.instruction, t) for p in rows for t in (p.output_1, p.output_2))
     states = np.random.default_rng(0).normal(size=(len(texts), 6))
     states[:, 0] += [5.0 if "colour." in text else -5.0 for _, text in texts]
-    table = Table(states, {content_key(*text): n for n, text in enumerate(texts)})
+    table = TrainingTable(states, {content_key(*text): n for n, text in enumerate(texts)})
     trained = train("mine", ScriptedEngine(lambda prompt: "A"), table, [source], length=0.0)
     assert trained.head.dimensions == ("overall",)
     assert "every label says tie" in trained.refused["format"]
@@ -85,4 +85,4 @@ def test_a_dimension_that_cannot_be_learned_does_not_keep_others_from_it() -> No
     assert trained.sentence("overall").startswith("overall: with your 40 labels 100% (")
     assert trained.head.held_out[0].value == 1.0
     with pytest.raises(CannotLearnError, match="format: every label says tie"):
-        check([Source("mine", [Pair("a", "b", str(n), labels={"format": "tie"}) for n in range(40)])])
+        check([TrainingSource("mine", [Pair("a", "b", str(n), labels={"format": "tie"}) for n in range(40)])])

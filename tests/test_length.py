@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from evenhand.stats.clusters import shape_of, t_quantile
-from evenhand.stats.length import FEWEST, LengthControlled, length_controlled
+from evenhand.core.stats.clusters import shape_of, t_quantile
+from evenhand.core.stats.length import FEWEST, LengthControlled, length_controlled
 
 
 def drawn(seed: int, n: int = 200, effect: float = 1.0, clusters: int | None = None) -> tuple[np.ndarray, ...]:

@@ -13,16 +13,16 @@ import pytest
 import zstandard
 
 from bare_server import CHUNKED, Peer
+from evenhand.core.errors import EngineError
 from evenhand.engines.http import JsonClient
-from evenhand.errors import EngineError
-from evenhand.files import find_tables, read_rows, reading
+from evenhand.io.files import find_tables, read_rows, reading
 
 # Run in a process of its own, whose peak memory is its own.
 CLIENT = """
 import asyncio, resource, sys
 from evenhand.engines.http import JsonClient
-from evenhand.errors import EngineError
-from evenhand.files import find_tables, read_rows, reading
+from evenhand.core.errors import EngineError
+from evenhand.io.files import find_tables, read_rows, reading
 
 async def main(url):
     client = JsonClient(url, who="x", timeout=20)
@@ -137,8 +137,8 @@ def test_an_odd_status_is_a_failure_that_says_so(status: bytes, reason: str) -> 
 
 READER = """
 import resource, sys
-from evenhand.errors import InputError
-from evenhand.pairs import read_pairs
+from evenhand.core.errors import InputError
+from evenhand.io.pairs import read_pairs
 
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:

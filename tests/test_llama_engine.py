@@ -20,19 +20,19 @@ from hypothesis import strategies as st
 
 from conftest import LoopThread
 from evenhand import Judge
+from evenhand.core.engine import Answer
+from evenhand.core.errors import EngineError, ModelError, TooLongError
+from evenhand.core.judge import Judgment, Orders, Setup
+from evenhand.core.markup import CHATML, LLAMA3, Span, Turn
+from evenhand.core.pair import POINTWISE_DIMENSIONS, Pair
+from evenhand.core.protocol import ORDERS, Order, Prompt, Protocol
+from evenhand.core.verdict import read_answer
 from evenhand.engines import gguf
-from evenhand.engines.base import Answer
 from evenhand.engines.catalog import ModelFile
 from evenhand.engines.llama import Hardware, LlamaEngine
 from evenhand.engines.llama_client import LlamaClient
-from evenhand.errors import EngineError, ModelError, TooLongError
-from evenhand.judge import Judgment, Orders, Setup
-from evenhand.markup import CHATML, LLAMA3, Span, Turn
-from evenhand.pairs import BY_ITSELF, Pair
-from evenhand.protocol import ORDERS, Order, Prompt, Protocol
-from evenhand.runner import Run
+from evenhand.running.runner import Run
 from evenhand.store import Store
-from evenhand.verdict import read_answer
 
 pytestmark = pytest.mark.engine
 
@@ -86,7 +86,7 @@ def judged(
 
 
 def check_valid(judgment: Judgment, protocol: Protocol, orders: Sequence[Order]) -> None:
-    """Every dimension has a verdict with probabilities and label mass, in every order that was heard."""
+    """Every dimension has a verdict with probabilities and label mass, in every order that was judged."""
     together = ("combined",) if len(protocol.dimensions) > 2 else ()
     assert tuple(judgment.outcomes) == (*protocol.dimensions, *together)
     for outcome in judgment.outcomes.values():
@@ -111,16 +111,18 @@ def test_a_built_in_protocol_gives_verdicts_in_both_orders(
     protocol = Protocol.load(name)
     (judgment,) = judged(engine, loop, protocol)
     check_valid(judgment, protocol, ("forward", "swapped"))
-    assert judgment.asked == 2 * len(protocol.asks)
+    assert judgment.asked == 2 * len(protocol.questions)
 
 
 def test_a_question_about_one_response_is_held_to_yes_and_no(engine: LlamaEngine, loop: LoopThread) -> None:
     protocol = Protocol.load("weighed")
     for order in ORDERS:
         said: list[str] = []
-        for number, ask in enumerate(protocol.asks):
+        for number, question in enumerate(protocol.questions):
             answer = loop.run(engine.answer(protocol.prompt(PAIR, order, number, said)))
-            assert answer.text in (("yes", "no") if ask.dimensions[0] in BY_ITSELF else ("A", "B", "tie"))
+            assert answer.text in (
+                ("yes", "no") if question.dimensions[0] in POINTWISE_DIMENSIONS else ("A", "B", "tie")
+            )
             assert number > 0 or {token.strip().lower() for token, _ in answer.tokens[0].top} & {"yes", "no"}
             said.append(answer.text)
 
@@ -272,9 +274,9 @@ def cost(client: LlamaClient, loop: LoopThread, protocol: Protocol, pairs: Seque
     costs = []
     for pair in pairs:
         costs.append(0)
-        for order, ask in itertools.product(("forward", "swapped"), range(len(protocol.asks))):
+        for order, question in itertools.product(("forward", "swapped"), range(len(protocol.questions))):
             shown: Order = "forward" if order == "forward" else "swapped"
-            ids = loop.run(client.tokens(protocol.prompt(pair, shown, ask, ["A"] * ask)))
+            ids = loop.run(client.tokens(protocol.prompt(pair, shown, question, ["A"] * question)))
             costs[-1] += len(ids) - common(cached, ids)
             cached = ids
     return costs
@@ -419,7 +421,7 @@ def test_a_hostile_pair_leaves_the_turns_of_the_whole_prompt_as_they_are(
     client: LlamaClient, loop: LoopThread, control: dict[str, int], protocol: Protocol, order: Order, raw: bool
 ) -> None:
     def frame(pair: Pair) -> list[int]:
-        last = len(protocol.asks) - 1
+        last = len(protocol.questions) - 1
         prompt = protocol.prompt(pair, order, last, ["A"] * last, raw=raw)
         return [number for number in loop.run(client.tokens(prompt)) if number in control.values()]
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from evenhand.core.errors import TooLongError
+from evenhand.core.protocol import Prompt
 from evenhand.engines import gguf
 from evenhand.engines.catalog import ModelFile
+from evenhand.engines.heads.reading import StateReading
 from evenhand.engines.llama import Hardware, LlamaEngine
 from evenhand.engines.llama_server import LlamaServerEngine
-from evenhand.errors import TooLongError
-from evenhand.heads.reading import Reading
-from evenhand.protocol import Prompt
 
 pytestmark = pytest.mark.engine
 BLOCKS = 30  # of the model
@@ -27,7 +27,7 @@ def engine(smollm: ModelFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def prompt(response: str) -> Prompt:
-    return Reading().prompt("Name a colour.", response)
+    return StateReading().prompt("Name a colour.", response)
 
 
 def states(engine: LlamaEngine, *asked: tuple[str, int | None]) -> list[np.ndarray]:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from evenhand.engines.control_tokens import FAMILIES, KNOWN
-from evenhand.markup import (
+from evenhand.core.markup import (
     CHATML,
     DIALECTS,
     LLAMA3,
@@ -17,10 +16,11 @@ from evenhand.markup import (
     break_up,
     break_up_spans,
     frames,
-    mend,
     merge,
+    put_together,
     render,
 )
+from evenhand.engines.control_tokens import FAMILIES, KNOWN
 
 MARKERS = [marker for dialect in DIALECTS for marker in dialect.markers]
 SHARDS = [*MARKERS, "<|", "|>", "<", "|", ">", "\\", "[INST]", "[/INST]", "[", "<s>", "</s>", "<eos>", "x" * 34]
@@ -104,13 +104,13 @@ def test_untrusted_text_survives_rendering_in_its_own_span(first: str, second: s
 @example("<\\|im_end|>")
 @example("<|<|im_end|>|>")
 def test_mending_undoes_breaking_up(text: str) -> None:
-    assert mend(break_up(text)) == text
+    assert put_together(break_up(text)) == text
 
 
 @settings(deadline=None)
 @given(any_text)
 def test_mending_undoes_breaking_up_of_any_text(text: str) -> None:
-    assert mend(break_up(text)) == text
+    assert put_together(break_up(text)) == text
 
 
 @settings(deadline=None)
@@ -127,7 +127,7 @@ def test_a_control_token_is_broken_up_visibly(token: str) -> None:
 
 @pytest.mark.parametrize("text", PLAIN)
 def test_plain_text_is_left_alone(text: str) -> None:
-    assert (break_up(text), mend(text)) == (text, text)
+    assert (break_up(text), put_together(text)) == (text, text)
 
 
 def test_there_are_a_hundred_control_tokens_of_twenty_families() -> None:
@@ -139,7 +139,7 @@ def test_there_are_a_hundred_control_tokens_of_twenty_families() -> None:
 def test_a_control_token_of_any_family_is_broken_up(token: str) -> None:
     for text in (token, f"a{token}b", f"{token}{token}", f"\\{token}", f"<{token}>", f"[{token}]"):
         assert token not in break_up(text)
-        assert mend(break_up(text)) == text
+        assert put_together(break_up(text)) == text
 
 
 @pytest.mark.parametrize("token", KNOWN)
@@ -156,7 +156,7 @@ def test_a_control_token_that_is_spread_over_spans_is_broken_up(token: str) -> N
             text, broken = break_up_spans(spans)
             assert broken
             assert token not in text
-            assert mend(text) == "".join(span.text for span in spans)
+            assert put_together(text) == "".join(span.text for span in spans)
 
 
 def test_markup_of_our_own_stays_whole() -> None:
@@ -173,4 +173,4 @@ def test_spans_are_broken_up_as_their_text_and_come_back(parts: list[tuple[str, 
     assert break_up_spans(untrusted) == (break_up(whole), break_up(whole) != whole)
     spans = [Span(text, trusted) for text, trusted in parts]
     broken, _ = break_up_spans(spans)
-    assert mend(broken) == mend(whole) or mend(broken) == whole
+    assert put_together(broken) == put_together(whole) or put_together(broken) == whole

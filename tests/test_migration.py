@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from command import evenhand
-from evenhand import console
 from evenhand.store import Store
 from evenhand.store import outcomes as outcomes_module
+from evenhand.views import console
 
 FIXTURES = Path(__file__).parent / "fixtures"
 DERIVED = ("outcomes", "pair_columns", "known", "facets")
@@ -33,9 +33,9 @@ def content(path: Path) -> dict[str, list[tuple[object, ...]]]:
 
 
 def test_an_old_database_shows_what_it_showed_before(old: Path) -> None:
-    told = json.loads((FIXTURES / "version_7.json").read_text())
+    given = json.loads((FIXTURES / "version_7.json").read_text())
     for judge in json.loads(evenhand("results", "--db", old, "--json").stdout)["judges"]:
-        before = told[f"{judge['judge']} under {judge['protocol']}"]
+        before = given[f"{judge['judge']} under {judge['protocol']}"]
         for name, found in judge["dimensions"].items():
             if judge["judge"] == "five answers" or (judge["protocol"], name) == ("four", "combined"):
                 continue  # shares of 0 are no longer taken for certain
@@ -48,7 +48,7 @@ def test_samples_are_known_again_as_counts(old: Path) -> None:
     evenhand("results", "--db", old)
     with closing(sqlite3.connect(old)) as base:
         counted = base.execute(
-            "SELECT j.model, sum(v.counted), count(*) FROM verdicts v JOIN hearings h ON h.id = v.hearing"
+            "SELECT j.model, sum(v.counted), count(*) FROM verdicts v JOIN conversations h ON h.id = v.conversation"
             " JOIN judges j ON j.id = h.judge GROUP BY j.model"
         ).fetchall()
     assert {model: bool(n) for model, n, _ in counted} == {"dice": False, "five answers": True, "forward": False}

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.stats import groups
-from evenhand.stats.multiple import correct_together, holm, p_of, simultaneous_level
-from evenhand.stats.winrate import mean_rate
+from evenhand.core.stats import groups
+from evenhand.core.stats.multiple import correct_together, holm, p_of, simultaneous_level
+from evenhand.core.stats.winrate import mean_rate
 
 
 def test_rankings_use_the_same_correction() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.stats.noise import self_change_rate, split_changes
+from evenhand.core.stats.noise import self_change_rate, split_changes
 
 answers = st.lists(st.lists(st.sampled_from([-1, 0, 1, 2]), min_size=4, max_size=4), min_size=1, max_size=12)
 

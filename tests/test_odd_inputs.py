@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from command import evenhand, evenhand_any
-from evenhand import console
-from evenhand.cli.running import _note
-from evenhand.errors import InputError
-from evenhand.pairs import Pair, check_pairs
+from evenhand.core.errors import InputError
+from evenhand.core.pair import Pair
+from evenhand.io.pairs import check_pairs
+from evenhand.views import console
+from evenhand.views.cli.running import _note
 
 ROW = json.dumps({"instruction": "q", "output_1": "x", "output_2": "y"}) + "\n"
 NOBODY = "http://127.0.0.1:9/v1#m"
@@ -74,7 +75,7 @@ def test_a_servers_notice_cannot_steer_the_terminal(capsys: pytest.CaptureFixtur
     _note("\x1b]0;owned\x07 [red]hi[/]")
     console.out.print(console.plain_table("\x1b[2Jtitle"))
     with console.watching(1) as watch:
-        watch.say("\x1b[31m[bold]red \ud800")
+        watch.print("\x1b[31m[bold]red \ud800")
     said = "".join(capsys.readouterr())
     assert "\x1b" not in said
     assert "␛]0;owned␇ [red]hi[/]" in said

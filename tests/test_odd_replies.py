@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 
 from conftest import LoopThread
 from evenhand import Judge, Pair
+from evenhand.core.engine import Answer, Engine, Sampling, Token
+from evenhand.core.errors import EngineError
+from evenhand.core.markup import Span, Turn
+from evenhand.core.protocol import Prompt
+from evenhand.core.verdict import read_answer
 from evenhand.engines import open_engine
-from evenhand.engines.base import Answer, Engine, Sampling, Token
 from evenhand.engines.endpoint import EndpointSettings
-from evenhand.engines.http import Said, _retry_after
-from evenhand.errors import EngineError
-from evenhand.markup import Span, Turn
-from evenhand.pace import Limits
-from evenhand.protocol import Prompt
+from evenhand.engines.http import ServerReply, _retry_after
+from evenhand.running.pace import Limits
 from evenhand.store.rows import answer_from, answer_row
-from evenhand.verdict import read_answer
 from misbehaving_server import Body, Server
 
 PROMPT = Prompt((Turn("user", (Span("Which? ", True), Span("x", False))),))
@@ -285,7 +285,7 @@ json_value = st.recursive(
 @example({"detail": [None]})
 @example({"error": {"message": None, "code": None, "param": None}})
 def test_any_error_body_says_something_short(body: Any) -> None:
-    said = Said.of(body)
+    said = ServerReply.of(body)
     assert max(map(len, (said.message, said.code, said.param))) <= 300
 
 

@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.api import Judge
-from evenhand.columns import Block, Outcomes
-from evenhand.engines.base import Answer, Token
+from evenhand.core.columns import Block, Outcomes
+from evenhand.core.engine import Answer, Token
+from evenhand.core.errors import EngineError
+from evenhand.core.judge import Setup
+from evenhand.core.pair import Pair
+from evenhand.core.protocol import Order, Prompt, Protocol
+from evenhand.core.verdict import read_answer
 from evenhand.engines.scripted import ScriptedEngine
-from evenhand.errors import EngineError
-from evenhand.judge import Setup
-from evenhand.pairs import Pair
-from evenhand.protocol import Order, Prompt, Protocol
 from evenhand.store import HumanLabel, Store
-from evenhand.verdict import read_answer
+from evenhand.views.api import Judge
 
 ROWS = "SELECT judge, dimension, pair, said, p_1, p_2, p_tie, mass, reason, uncertainty, split FROM outcomes"
 OTHERS = ("SELECT * FROM pair_columns", "SELECT * FROM known", "SELECT * FROM facets")
@@ -70,9 +70,9 @@ def test_step_by_step_and_from_nothing_are_the_same(
             setup, pair = rng.choice(setups), rng.choice(pairs)
             judge, orders = store.judge(setup), rng.choice([["forward"], ["forward", "swapped"]])
             keys: dict[Order, str] = {order: setup.key(pair, order) for order in orders}  # type: ignore[misc, arg-type]
-            (case,) = store.enter(judge, len(setup.protocol.asks), [(pair, keys)])
-            for hearing in case.hearings.values():
-                _go_on(store, setup, hearing, rng)
+            (case,) = store.enter(judge, len(setup.protocol.questions), [(pair, keys)])
+            for conversation in case.conversations.values():
+                _go_on(store, setup, conversation, rng)
             store.release(case)
             if rng.random() < 0.2:
                 side = rng.choice(["1", "2", "tie", None])
@@ -82,19 +82,19 @@ def test_step_by_step_and_from_nothing_are_the_same(
     assert content(path) == before
 
 
-def _go_on(store: Store, setup: Setup, hearing: int, rng: random.Random) -> None:
+def _go_on(store: Store, setup: Setup, conversation: int, rng: random.Random) -> None:
     """Ask a question or several, or fail."""
-    for number in range(len(store.answers(hearing)), len(setup.protocol.asks)):
+    for number in range(len(store.answers(conversation)), len(setup.protocol.questions)):
         if rng.random() < 0.3:
             return
         if rng.random() < 0.2:
-            store.fail(hearing, number, EngineError("busy", reason="busy"))
+            store.fail(conversation, number, EngineError("busy", reason="busy"))
             return
-        dimensions = setup.protocol.asks[number].dimensions
+        dimensions = setup.protocol.questions[number].dimensions
         yes = dimensions[0] in ("alone", "beside")
         words = ["yes", "no"] if yes else [", ".join(["A"] * len(dimensions)), ", ".join(["B"] * len(dimensions))]
         read = read_answer(answer := answer_with([*words, "what?"], rng), dimensions)
-        store.record(hearing, number, answer, read)
+        store.record(conversation, number, answer, read)
         if any(verdict.label is None for verdict in read):
             return
 

@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from evenhand.engines.base import Answer, Engine, Usage
-from evenhand.errors import EngineError
-from evenhand.pace import BudgetError, Limits, Pace
-from evenhand.protocol import Prompt
+from evenhand.core.engine import Answer, Engine, Usage
+from evenhand.core.errors import EngineError
+from evenhand.core.protocol import Prompt
+from evenhand.running.pace import BudgetError, Limits, Pace
 
 PROMPT = Prompt(())
 

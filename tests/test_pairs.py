@@ -15,10 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.errors import InputError, PairError
-from evenhand.files import finding as module
-from evenhand.files.reading import parse
-from evenhand.pairs import Pair, check_pairs, digest, pair_from, read_label, read_pairs
+from evenhand.core.errors import InputError, PairError
+from evenhand.core.pair import Pair, digest, read_label
+from evenhand.io.files import finding as module
+from evenhand.io.files.reading import parse
+from evenhand.io.pairs import check_pairs, pair_from, read_pairs
 
 Row = dict[str, Any]
 Write = Callable[[str, str | bytes], Path]

@@ -15,10 +15,10 @@ import pytest
 
 from command import evenhand
 from evenhand import Judge, Pair, ScriptedEngine
-from evenhand.pairs import COMBINED
-from evenhand.protocol import Prompt, built_in_names
-from evenhand.shards.copying import copy_store
+from evenhand.core.pair import COMBINED
+from evenhand.core.protocol import Prompt, built_in_names
 from evenhand.store import Store
+from evenhand.store.shards.copying import copy_store
 from web_server import Client, WebServer
 
 SEEDS = sorted((Path(__file__).resolve().parents[2] / "shared" / "seeds").glob("*.txt"))
@@ -87,16 +87,16 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-Facts = dict[str, Any]
+Fields = dict[str, Any]
 Who = tuple[str, str]
 
 
-def by_judge(rows: Iterable[Facts]) -> dict[Who, Facts]:
+def by_judge(rows: Iterable[Fields]) -> dict[Who, Fields]:
     return {(row["judge"], row["protocol"]): row for row in rows}
 
 
 @pytest.fixture(scope="module")
-def results(db: Path) -> dict[Who, Facts]:
+def results(db: Path) -> dict[Who, Fields]:
     """What `results --json` says of each judge."""
     found = by_judge(json.loads(evenhand("results", "--db", db, "--json").stdout)["judges"])
     assert len(found) == len(PROTOCOLS) * len(JUDGES)
@@ -104,7 +104,7 @@ def results(db: Path) -> dict[Who, Facts]:
 
 
 @pytest.fixture(scope="module")
-def exported(db: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Facts]]:
+def exported(db: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Fields]]:
     folder = tmp_path_factory.mktemp("exports")
     found = {}
     for kind in ("judgments", "verdicts"):
@@ -118,15 +118,15 @@ def exported(db: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, li
 
 
 def test_results_are_what_naive_counting_of_the_exports_finds(
-    results: dict[Who, Facts], exported: dict[str, list[Facts]]
+    results: dict[Who, Fields], exported: dict[str, list[Fields]]
 ) -> None:
-    judgments: dict[tuple[Who, str], list[Facts]] = {}
-    verdicts: dict[tuple[Who, str], list[Facts]] = {}
+    judgments: dict[tuple[Who, str], list[Fields]] = {}
+    verdicts: dict[tuple[Who, str], list[Fields]] = {}
     for kind, groups in (("judgments", judgments), ("verdicts", verdicts)):
         for row in exported[kind]:
             groups.setdefault(((row["judge"], row["protocol"]), row["dimension"]), []).append(row)
-    for who, facts in results.items():
-        for dimension, found in facts["dimensions"].items():
+    for who, fields in results.items():
+        for dimension, found in fields["dimensions"].items():
             own = judgments[who, dimension]
             sides = Counter(row["verdict"] for row in own)
             assert (found["wins_1"], found["ties"], found["wins_2"]) == (sides["1"], sides["tie"], sides["2"])
@@ -157,7 +157,7 @@ def percent(share: float | None, digits: int) -> str:
     return "–" if share is None else f"{100 * share:.{digits}f}%"
 
 
-def shown(found: Facts) -> list[str]:
+def shown(found: Fields) -> list[str]:
     """The cells of a row of `results`, as they are printed."""
     ci = found["ci"]
     return [
@@ -169,7 +169,7 @@ def shown(found: Facts) -> list[str]:
     ]
 
 
-def test_the_table_shows_what_the_json_says(db: Path, results: dict[Who, Facts]) -> None:
+def test_the_table_shows_what_the_json_says(db: Path, results: dict[Who, Fields]) -> None:
     text = evenhand("results", "--db", db).stdout
     titles = {f"{judge} under {protocol}: {PAIRS} pairs": (judge, protocol) for judge, protocol in results}
     who: Who | None = None
@@ -180,17 +180,17 @@ def test_the_table_shows_what_the_json_says(db: Path, results: dict[Who, Facts])
         if who and words and words[0] in results[who]["dimensions"] and (who, words[0]) not in seen:
             assert words[1:] == shown(results[who]["dimensions"][words[0]])
             seen.add((who, words[0]))
-    assert len(seen) == sum(len(facts["dimensions"]) for facts in results.values())
+    assert len(seen) == sum(len(fields["dimensions"]) for fields in results.values())
 
 
 # -- the card ------------------------------------------------------------------------------------------------------
 
 
-def test_the_card_has_the_same_biases(db: Path, results: dict[Who, Facts]) -> None:
+def test_the_card_has_the_same_biases(db: Path, results: dict[Who, Fields]) -> None:
     cards = by_judge(json.loads(evenhand("card", "--db", db, "--json").stdout)["judges"])
-    for who, facts in results.items():
+    for who, fields in results.items():
         for dimension, card in cards[who]["dimensions"].items():
-            found, biases = facts["dimensions"][dimension], card["biases"]
+            found, biases = fields["dimensions"][dimension], card["biases"]
             assert biases["position_bias"]["value"] == found["position_bias"]
             flips = biases["flips"]["value"]
             assert (flips or 0.0) == pytest.approx(found["inconsistent"] / max(1, biases["flips"]["n"]), abs=1e-12)
@@ -255,7 +255,7 @@ def owner(db: Path) -> Iterator[Client]:
         yield server.owner()
 
 
-def test_the_web_overview_shows_what_the_json_says(owner: Client, results: dict[Who, Facts]) -> None:
+def test_the_web_overview_shows_what_the_json_says(owner: Client, results: dict[Who, Fields]) -> None:
     titles = {f"{judge} under {protocol}": (judge, protocol) for judge, protocol in results}
     seen = 0
     for heading, cells in rows_of(owner.get("/").text):
@@ -272,11 +272,11 @@ def test_the_web_overview_shows_what_the_json_says(owner: Client, results: dict[
         agreed = found.get("agreement")
         assert cells[14] == (percent(agreed["three_way"], 0) if agreed else "–")
         seen += 1
-    assert seen == sum(len(facts["dimensions"]) for facts in results.values())
+    assert seen == sum(len(fields["dimensions"]) for fields in results.values())
 
 
-def test_a_pairs_page_shows_the_outcomes_of_every_judge(owner: Client, exported: dict[str, list[Facts]]) -> None:
-    wanted: dict[str, list[Facts]] = {}
+def test_a_pairs_page_shows_the_outcomes_of_every_judge(owner: Client, exported: dict[str, list[Fields]]) -> None:
+    wanted: dict[str, list[Fields]] = {}
     for row in exported["judgments"]:
         if row["pair"] == "p0":
             wanted.setdefault(f"{row['judge']} under {row['protocol']}", []).append(row)
@@ -301,14 +301,14 @@ def test_a_pairs_page_shows_the_outcomes_of_every_judge(owner: Client, exported:
 # -- the report ----------------------------------------------------------------------------------------------------
 
 
-def test_the_report_has_the_same_numbers(db: Path, results: dict[Who, Facts], tmp_path: Path) -> None:
+def test_the_report_has_the_same_numbers(db: Path, results: dict[Who, Fields], tmp_path: Path) -> None:
     file = tmp_path / "report.html"
-    told = by_judge(json.loads(evenhand("report", "--db", db, "--out", file, "--json").stdout)["judges"])
-    for who, facts in results.items():
-        for dimension, found in facts["dimensions"].items():
+    given = by_judge(json.loads(evenhand("report", "--db", db, "--out", file, "--json").stdout)["judges"])
+    for who, fields in results.items():
+        for dimension, found in fields["dimensions"].items():
             same = {name: value for name, value in found.items() if name != "agreement"}
-            assert {name: told[who]["dimensions"][dimension][name] for name in same} == same
-            effects = told[who]["effects"][dimension]
+            assert {name: given[who]["dimensions"][dimension][name] for name in same} == same
+            effects = given[who]["effects"][dimension]
             assert effects["position_bias"]["value"] == found["position_bias"]
             assert (effects["flips"]["value"] is None) == (found["position_bias"] is None)
 
@@ -316,10 +316,10 @@ def test_the_report_has_the_same_numbers(db: Path, results: dict[Who, Facts], tm
 # -- shards --------------------------------------------------------------------------------------------------------
 
 
-def test_a_folder_of_shards_shows_the_same_numbers(db: Path, results: dict[Who, Facts], tmp_path: Path) -> None:
+def test_a_folder_of_shards_shows_the_same_numbers(db: Path, results: dict[Who, Fields], tmp_path: Path) -> None:
     with Store(db) as store:
         for number, row in enumerate(store.judges()):
             folder = tmp_path / str(number)
             copy_store(store, row, folder, rows=7)
-            told = json.loads(evenhand("results", "--db", folder, "--json").stdout)
-            assert told["dimensions"] == results[row.model, row.protocol]["dimensions"]
+            given = json.loads(evenhand("results", "--db", folder, "--json").stdout)
+            assert given["dimensions"] == results[row.model, row.protocol]["dimensions"]

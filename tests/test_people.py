@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from evenhand import Judge, Pair, ScriptedEngine, Store
-from evenhand.errors import InputError, PairError
-from evenhand.pairs import Side, pair_from
-from evenhand.people import People, import_labels, label_rows, read_votes
+from evenhand.core.errors import InputError, PairError
+from evenhand.core.pair import Side
+from evenhand.core.votes import label_of, majority, own_votes, votes_on
+from evenhand.io.pairs import pair_from
+from evenhand.results.people import People, import_labels, label_rows, read_votes
 from evenhand.store import HumanLabel
-from evenhand.votes import label_of, majority, own_votes, votes_on
-from test_cli import evenhand, facts_of
+from test_cli import evenhand, fields_of
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="no shared data folder beside the checkout")
@@ -231,7 +232,7 @@ def test_the_command_imports_lists_and_names_what_it_cannot_place(tmp_path: Path
     assert "[red]gone" in done.stdout
     listed = evenhand("labels", "--db", db).stdout
     assert "␛[31m[bold]ann" in listed
-    [entry] = facts_of(evenhand("labels", "--db", db, "--json"))["labels"]
+    [entry] = fields_of(evenhand("labels", "--db", db, "--json"))["labels"]
     assert entry == {
         "annotator": hostile,
         "dimension": "format",
@@ -279,7 +280,7 @@ def test_the_majority_is_the_label_that_the_files_give() -> None:
 
 
 def test_rename_wants_two_names(tmp_path: Path) -> None:
-    from evenhand.cli.options import renames_from
+    from evenhand.views.cli.options import renames_from
 
     with pytest.raises(InputError):
         renames_from(["=x"])

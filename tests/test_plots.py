@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand import plots
-from evenhand.errors import InputError
-from evenhand.plots import (
+from evenhand.core.errors import InputError
+from evenhand.views import plots
+from evenhand.views.plots import (
     Plot,
     effect_plot,
     ranking_plot,
@@ -227,7 +227,7 @@ def test_without_the_extra_the_answer_is_the_pip_command(monkeypatch: pytest.Mon
 
 
 def test_the_extra_is_not_loaded_before_it_is_needed() -> None:
-    code = "import sys, evenhand.cli; sys.exit('vl_convert' in sys.modules)"
+    code = "import sys, evenhand.views.cli; sys.exit('vl_convert' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

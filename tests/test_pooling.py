@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenhand.stats.agreement import compare, score_sides
-from evenhand.stats.pooling import lean_of, pooling_gain
+from evenhand.core.stats.agreement import compare, score_sides
+from evenhand.core.stats.pooling import lean_of, pooling_gain
 
 
 def test_identical_orders_gain_nothing() -> None:

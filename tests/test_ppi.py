@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenhand.stats.ppi import FEWEST, Powered, labels_needed, powered_rate
+from evenhand.core.stats.ppi import FEWEST, Powered, labels_needed, powered_rate
 
 
 def drawn(seed: int, n: int = 600, labelled: int = 120, right: float = 0.85) -> tuple[np.ndarray, ...]:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.errors import SpecError, TemplateError
-from evenhand.markup import CHATML, LLAMA3, Role, Span
-from evenhand.pairs import Pair
-from evenhand.protocol import ORDERS, Order, Prompt, Protocol, built_in_names
+from evenhand.core.errors import SpecError, TemplateError
+from evenhand.core.markup import CHATML, LLAMA3, Role, Span
+from evenhand.core.pair import Pair
+from evenhand.core.protocol import ORDERS, Order, Prompt, Protocol, built_in_names
 
 ROOT = Path(__file__).resolve().parents[1]
 SEEDS = ROOT.parent / "shared" / "seeds"
@@ -183,7 +183,7 @@ CHAINS = {
         + chatml("user", SECOND)
         + "<|im_break|>"
     ),
-    "last ask closed by a break and an open turn": (
+    "last question closed by a break and an open turn": (
         chatml("user", PAIR)
         + "<|im_break|>\n"
         + chatml("assistant", "<|judgement_1|>")
@@ -222,12 +222,12 @@ def test_a_break_asks_and_the_answer_comes_back(text: str) -> None:
 @pytest.mark.parametrize("text", CHAINS.values(), ids=CHAINS.keys())
 def test_raw_prompts_of_a_chain_have_no_break_and_open_the_assistants_turn(text: str) -> None:
     protocol = Protocol.parse(text)
-    for ask, answers in enumerate([[], ["B"]]):
-        raw = joined(protocol.prompt(HARMLESS, "forward", ask, answers, raw=True).raw)
+    for question, answers in enumerate([[], ["B"]]):
+        raw = joined(protocol.prompt(HARMLESS, "forward", question, answers, raw=True).raw)
         assert "<|im_break|>" not in raw
         assert "judgement" not in raw
         assert re.search(r"assistant(<\|end_header_id\|>)?\n*$", raw)
-        assert raw.count("assistant") == ask + 1
+        assert raw.count("assistant") == question + 1
 
 
 # -- questions about one response ------------------------------------------------------------------
@@ -274,7 +274,7 @@ def test_a_system_turn_behind_an_ask_begins_another_conversation(
         "<|im_break|>" + turn("assistant", "<|judgement_2|>") + turn("user", f"You said <|judgement_1|>. {SECOND}")
     )
     protocol = Protocol.parse(begin + first + answered + second + third)
-    assert [(ask.dimensions, ask.conversation) for ask in protocol.asks] == [
+    assert [(question.dimensions, question.conversation) for question in protocol.questions] == [
         (("alone",), 0),
         (("overall",), 1),
         (("format",), 1),
@@ -369,9 +369,9 @@ def test_only_the_closing_question_names_dimensions() -> None:
     ("asks", "expected"),
     [("taste", ("taste",)), ("taste, format", ("taste", "format")), ("taste format", ("taste", "format"))],
 )
-def test_front_matter_says_dimensions_outright_and_wins(asks: str, expected: tuple[str, ...]) -> None:
+def test_front_matter_says_dimensions_outright_and_wins(questions: str, expected: tuple[str, ...]) -> None:
     text = chatml("user", f"{SLOTS}\nWhich is best on precision: A, B, or tie?")
-    assert Protocol.parse(f"---\nasks: {asks}\n---\n{text}").dimensions == expected
+    assert Protocol.parse(f"---\nasks: {questions}\n---\n{text}").dimensions == expected
 
 
 def test_front_matter_needs_no_question_in_the_template() -> None:
@@ -381,7 +381,7 @@ def test_front_matter_needs_no_question_in_the_template() -> None:
 def test_front_matter_says_the_dimensions_of_every_ask() -> None:
     text = chatml("user", PAIR) + "<|im_break|>\n" + chatml("user", SECOND)
     protocol = Protocol.parse(f"---\nasks: taste; wit, tone\n---\n{text}")
-    assert [ask.dimensions for ask in protocol.asks] == [("taste",), ("wit", "tone")]
+    assert [question.dimensions for question in protocol.questions] == [("taste",), ("wit", "tone")]
 
 
 def test_front_matter_names_and_describes() -> None:
@@ -424,15 +424,20 @@ BAD: dict[str, tuple[str, int, str, str]] = {
         chatml("user", f"{{instruction}} {{output_1}}\n{QUESTION}"),
         4,
         "no {output_2}",
-        "the first ask",
+        "the first question",
     ),
-    "slot only after the first ask": (
+    "slot only after the first question": (
         chatml("user", QUESTION) + "<|im_break|>\n" + USER,
         3,
         "no {instruction}",
-        "the first ask",
+        "the first question",
     ),
-    "judgement before any ask": (chatml("user", f"<|judgement_1|>\n{PAIR}"), 2, "<|judgement_1|>", "<|im_break|>"),
+    "judgement before any question": (
+        chatml("user", f"<|judgement_1|>\n{PAIR}"),
+        2,
+        "<|judgement_1|>",
+        "<|im_break|>",
+    ),
     "judgement of a later ask": (
         USER + "<|im_break|>\n" + chatml("assistant", "<|judgement_2|>"),
         8,
@@ -549,7 +554,7 @@ BAD: dict[str, tuple[str, int, str, str]] = {
     "front matter, unknown key": (f"---\nname: x\nask: y\n---\n{USER}", 3, "'ask: y'", "asks"),
     "front matter, no colon": (f"---\nasks\n---\n{USER}", 2, "'asks'", "a colon"),
     "front matter, key twice": (f"---\nname: x\nname: y\n---\n{USER}", 3, "'name' a second time", "once"),
-    "front matter, more asks than breaks": (
+    "front matter, more questions than breaks": (
         f"---\nname: x\nasks: a; b\n---\n{USER}",
         3,
         "2 asks",
@@ -558,7 +563,7 @@ BAD: dict[str, tuple[str, int, str, str]] = {
     "front matter, fewer asks than breaks": (
         f"---\nasks: a\n---\n{USER}<|im_break|>\n{chatml('user', SECOND)}",
         12,
-        "ask number 2",
+        "question number 2",
         "1, as",
     ),
     "front matter, no dimension": (f"---\nname: x\nasks:\n---\n{USER}", 3, "the dimension ''", "a lower-case word"),
@@ -638,8 +643,8 @@ def seed(number: str) -> Path:
 @pytest.mark.shared
 @needs_seeds
 @pytest.mark.parametrize(("number", "asks"), SEED_ASKS.items())
-def test_the_seeds_load_unchanged(number: str, asks: list[tuple[str, ...]]) -> None:
-    assert [ask.dimensions for ask in Protocol.load(seed(number)).asks] == asks
+def test_the_seeds_load_unchanged(number: str, questions: list[tuple[str, ...]]) -> None:
+    assert [question.dimensions for question in Protocol.load(seed(number)).questions] == questions
 
 
 @pytest.mark.shared
@@ -649,10 +654,10 @@ def test_the_chained_seed_shows_every_earlier_answer_as_a_turn_of_its_own() -> N
     assert [text for role, text in texts(prompt) if role == "assistant"] == ["A", "tie", "B"]
 
 
-def own_text(file: Path, ask: int, answers: list[str]) -> str:
-    """What a file says up to an ask, worked out by plain replacing: breaks go with their line's end."""
+def own_text(file: Path, question: int, answers: list[str]) -> str:
+    """What a file says up to a question, worked out by plain replacing: breaks go with their line's end."""
     text = re.sub(r"\A---\n.*?\n---\n", "", file.read_text(encoding="utf-8"), flags=re.DOTALL)
-    said = "".join(re.split(r"<\|im_break\|>\n?", text)[: ask + 1])
+    said = "".join(re.split(r"<\|im_break\|>\n?", text)[: question + 1])
     for number, answer in enumerate(answers, 1):
         said = said.replace(f"<|judgement_{number}|>", answer)
     for name in ("instruction", "output_1", "output_2"):
@@ -669,19 +674,19 @@ def closed(text: str) -> str:
 
 FILES = [
     *(sorted(SEEDS.glob("*.txt")) if SEEDS.is_dir() else []),
-    *(ROOT / "src" / "evenhand" / "protocols" / f"{name}.txt" for name in built_in_names()),
+    *(ROOT / "src" / "evenhand" / "core" / "protocols" / f"{name}.txt" for name in built_in_names()),
 ]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_raw_prompts_are_the_files_own_text(file: Path) -> None:
     protocol = Protocol.load(file)
-    for ask in range(len(protocol.asks)):
-        answers = ["B", "tie", "A", "yes", "no"][:ask]
-        raw = protocol.prompt(HARMLESS, "forward", ask, answers, raw=True).raw
-        whole = closed(own_text(file, ask, answers))
+    for question in range(len(protocol.questions)):
+        answers = ["B", "tie", "A", "yes", "no"][:question]
+        raw = protocol.prompt(HARMLESS, "forward", question, answers, raw=True).raw
+        whole = closed(own_text(file, question, answers))
         assert whole.endswith(joined(raw))
-        assert len(whole) == len(joined(raw)) or protocol.asks[ask].conversation > 0
+        assert len(whole) == len(joined(raw)) or protocol.questions[question].conversation > 0
 
 
 def test_raw_prompts_keep_the_texts_apart_too() -> None:
@@ -730,7 +735,7 @@ hostile_text = st.lists(st.one_of(st.sampled_from(SHARDS), any_text), min_size=1
 some_text = st.one_of(any_text, hostile_text).filter(bool)
 some_pair = st.builds(Pair, some_text, some_text, some_text)
 every_ask = st.sampled_from(
-    [(name, ask) for name in built_in_names() for ask in range(len(Protocol.load(name).asks))]
+    [(name, question) for name in built_in_names() for question in range(len(Protocol.load(name).questions))]
 )
 
 
@@ -744,12 +749,12 @@ def trusted(prompt: Prompt) -> list[tuple[Role, list[str | None]]]:
 def test_any_text_survives_unchanged_and_changes_nothing_else(
     pair: Pair, at: tuple[str, int], order: Order
 ) -> None:
-    name, ask = at
+    name, question = at
     protocol = Protocol.load(name)
-    prompt = protocol.prompt(pair, order, ask, ["A"] * ask, raw=True)
-    harmless = protocol.prompt(HARMLESS, order, ask, ["A"] * ask)
+    prompt = protocol.prompt(pair, order, question, ["A"] * question, raw=True)
+    harmless = protocol.prompt(HARMLESS, order, question, ["A"] * question)
     shown = [pair.instruction, *pair.shown(order)]
-    assert untrusted(prompt) == (shown[:2] if protocol.asks[ask].dimensions == ("alone",) else shown)
+    assert untrusted(prompt) == (shown[:2] if protocol.questions[question].dimensions == ("alone",) else shown)
     assert trusted(prompt) == trusted(harmless)
     assert [span.text for span in prompt.raw or () if not span.trusted] == untrusted(prompt)
 
@@ -757,11 +762,13 @@ def test_any_text_survives_unchanged_and_changes_nothing_else(
 @settings(deadline=None)
 @given(some_pair, every_ask)
 def test_swapping_exchanges_exactly_the_two_outputs(pair: Pair, at: tuple[str, int]) -> None:
-    name, ask = at
+    name, question = at
     protocol = Protocol.load(name)
     mirrored = Pair(pair.instruction, pair.output_2, pair.output_1)
-    answers = ["tie"] * ask
-    assert protocol.prompt(pair, "swapped", ask, answers) == protocol.prompt(mirrored, "forward", ask, answers)
+    answers = ["tie"] * question
+    assert protocol.prompt(pair, "swapped", question, answers) == protocol.prompt(
+        mirrored, "forward", question, answers
+    )
 
 
 def test_an_empty_text_leaves_no_span() -> None:

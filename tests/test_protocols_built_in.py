@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from evenhand.markup import CHATML, render
-from evenhand.pairs import DIMENSIONS, Pair
-from evenhand.protocol import BUILT_IN, ORDERS, Piece, Protocol, Slot, TemplateTurn, built_in_names
+from evenhand.core.markup import CHATML, render
+from evenhand.core.pair import DIMENSIONS, Pair
+from evenhand.core.protocol import BUILT_IN, ORDERS, Piece, Protocol, Slot, TemplateTurn, built_in_names
 
 NAMES = [name for name in built_in_names() if name != "weighed"]  # which holds another one, word for word
 ASKS: dict[str, list[tuple[str, ...]]] = {
@@ -38,8 +38,8 @@ def test_the_built_in_protocols_are_these() -> None:
 
 def test_weighed_asks_about_a_response_alone_and_then_what_chained_asks() -> None:
     weighed, chained = Protocol.load("weighed"), Protocol.load("chained")
-    assert [ask.dimensions for ask in weighed.asks] == [("alone",), *ASKS["chained"]]
-    assert [ask.conversation for ask in weighed.asks] == [0, 1, 1, 1, 1]
+    assert [question.dimensions for question in weighed.questions] == [("alone",), *ASKS["chained"]]
+    assert [question.conversation for question in weighed.questions] == [0, 1, 1, 1, 1]
     pair, said = Pair("Name a colour.", "Red.", "Blue."), ["A", "B", "tie"]
     for order in ORDERS:
         alone = weighed.prompt(pair, order)
@@ -59,7 +59,7 @@ def test_weighed_has_its_name_and_a_clean_file() -> None:
 
 @each_protocol
 def test_it_asks_what_its_name_says(name: str) -> None:
-    assert [ask.dimensions for ask in Protocol.load(name).asks] == ASKS[name]
+    assert [question.dimensions for question in Protocol.load(name).questions] == ASKS[name]
 
 
 @each_protocol
@@ -90,7 +90,7 @@ def slots(turn: TemplateTurn) -> list[str]:
 
 
 def pair_turn(protocol: Protocol) -> TemplateTurn:
-    return protocol.turns[protocol.asks[0].turns - 1]
+    return protocol.turns[protocol.questions[0].turns - 1]
 
 
 def literal(piece: Piece) -> str:
@@ -123,8 +123,8 @@ def test_everything_before_the_pair_is_the_same_for_every_pair(name: str) -> Non
 def test_the_question_is_last_and_short(name: str) -> None:
     protocol = Protocol.load(name)
     assert literal(pair_turn(protocol).pieces[-1]).strip().count("\n") == 0
-    for ask in protocol.asks[1:]:
-        (question,) = protocol.turns[ask.turns - 1].pieces
+    for question in protocol.questions[1:]:
+        (question,) = protocol.turns[question.turns - 1].pieces
         assert "\n" not in literal(question)
 
 
@@ -158,7 +158,7 @@ class Example:
 
 def before_the_pair(protocol: Protocol) -> str:
     """All that is shown before the pair, whether worked examples are turns of their own or text in one turn."""
-    shown = protocol.turns[: protocol.asks[0].turns - 1]
+    shown = protocol.turns[: protocol.questions[0].turns - 1]
     whole = ["".join(literal(piece) for piece in turn.pieces) for turn in shown]
     return "\n".join([*whole, literal(pair_turn(protocol).pieces[0])])
 
@@ -211,7 +211,7 @@ def test_every_worked_example_is_answered_as_the_judge_should_answer(name: str) 
 @each_protocol
 def test_every_assistant_turn_before_the_pair_is_labels(name: str) -> None:
     protocol = Protocol.load(name)
-    turns = [turn for turn in protocol.turns[: protocol.asks[0].turns] if turn.role == "assistant"]
+    turns = [turn for turn in protocol.turns[: protocol.questions[0].turns] if turn.role == "assistant"]
     said = ["".join(literal(piece) for piece in turn.pieces) for turn in turns]
     assert all(set(answer.split(",")) <= set(LABELS) for answer in said)
     assert said in ([], [example.answer for example in EXAMPLES if example.protocol == name])
@@ -231,7 +231,10 @@ def test_every_worked_pair_is_asked_the_same_and_what_is_really_asked_is_among_i
 @each_protocol
 def test_worked_questions_are_worded_like_the_real_one(name: str) -> None:
     protocol = Protocol.load(name)
-    real = {ask.dimensions: literal(protocol.turns[ask.turns - 1].pieces[-1]).strip() for ask in protocol.asks}
+    real = {
+        question.dimensions: literal(protocol.turns[question.turns - 1].pieces[-1]).strip()
+        for question in protocol.questions
+    }
     for example in EXAMPLES:
         if example.protocol == name and example.dimensions in real:
             assert example.question == real[example.dimensions]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evenhand.stats import agreement, bias
+from evenhand.core.stats import agreement, bias
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 pytestmark = [

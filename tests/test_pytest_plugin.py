@@ -178,7 +178,7 @@ def test_settings_come_from_the_file_and_the_command_line(suite: pytest.Pytester
             better("good", than="bad", instruction="q", on="format")
     """)
     suite.runpytest().assert_outcomes(passed=1)
-    assert asked(suite) == 8  # a chain of four asks, in both orders
+    assert asked(suite) == 8  # a chain of four questions, in both orders
     assert (suite.path / "kept" / "verdicts.db").exists()
     suite.runpytest("--evenhand-protocol", "format", "--evenhand-db", "other.db").assert_outcomes(passed=1)
     assert asked(suite) == 10

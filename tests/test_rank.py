@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from evenhand import Judge, Pair, ScriptedEngine
-from evenhand.columns import blocks_of
-from evenhand.errors import InputError
-from evenhand.judge import Hearing, Judgment
+from evenhand.core.columns import blocks_of
+from evenhand.core.errors import InputError
+from evenhand.core.judge import Conversation, Judgment
+from evenhand.core.verdict import Verdict, invalid, pool
 from evenhand.results.plain import plain
 from evenhand.results.ranking import matches_of
-from evenhand.verdict import Verdict, invalid, pool
 
 MODELS = ("ant", "bee", "[red]cat\x1b[31m", "<b>dog</b>")
 INSTRUCTIONS = 30
@@ -69,24 +69,24 @@ def evenhand(*words: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def facts(db: Path) -> dict[str, Any]:
+def fields(db: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(evenhand("rank", "--db", db, "--json").stdout)
     return found
 
 
-def test_the_json_holds_the_whole_ranking(facts: dict[str, Any]) -> None:
-    assert facts["models"][0]["model"] == "ant"
-    assert (facts["n"], facts["instructions"], facts["invalid"], facts["unnamed"]) == (180, INSTRUCTIONS, 1, 2)
-    assert (facts["judge"], facts["protocol"], facts["dimension"], facts["reading"]) == (
+def test_the_json_holds_the_whole_ranking(fields: dict[str, Any]) -> None:
+    assert fields["models"][0]["model"] == "ant"
+    assert (fields["n"], fields["instructions"], fields["invalid"], fields["unnamed"]) == (180, INSTRUCTIONS, 1, 2)
+    assert (fields["judge"], fields["protocol"], fields["dimension"], fields["reading"]) == (
         "script",
         "overall",
         "overall",
         "hard",
     )
-    assert len(facts["contrasts"]) == 6
-    assert facts["win_matrix"]["models"] == [model["model"] for model in facts["models"]]
-    assert facts["judges"] == [{key: value for key, value in facts.items() if key != "judges"}]
-    for model in facts["models"]:
+    assert len(fields["contrasts"]) == 6
+    assert fields["win_matrix"]["models"] == [model["model"] for model in fields["models"]]
+    assert fields["judges"] == [{key: value for key, value in fields.items() if key != "judges"}]
+    for model in fields["models"]:
         assert model["low"] < model["strength"] < model["high"]
         assert model["clusters"] == INSTRUCTIONS
 
@@ -103,15 +103,15 @@ def test_the_same_database_gives_the_same_bytes(db: Path) -> None:
     assert evenhand("rank", "--db", db, "--json").stdout == evenhand("rank", "--db", db, "--json").stdout
 
 
-def test_probabilities_can_be_the_weights(db: Path, facts: dict[str, Any]) -> None:
+def test_probabilities_can_be_the_weights(db: Path, fields: dict[str, Any]) -> None:
     soft = json.loads(evenhand("rank", "--db", db, "--json", "--expected").stdout)
     assert soft["reading"] == "expected"
-    assert soft["n"] == facts["n"]
+    assert soft["n"] == fields["n"]
     strengths = {model["model"]: model["strength"] for model in soft["models"]}
-    assert strengths != {model["model"]: model["strength"] for model in facts["models"]}
+    assert strengths != {model["model"]: model["strength"] for model in fields["models"]}
     wins = sum(model["wins"] for model in soft["models"])
     ties = sum(model["ties"] for model in soft["models"]) / 2
-    assert wins + ties == pytest.approx(facts["n"])
+    assert wins + ties == pytest.approx(fields["n"])
 
 
 def test_elo_with_an_anchor(db: Path) -> None:
@@ -166,7 +166,7 @@ def test_two_judges_are_two_rankings_and_one_picture_needs_one(db: Path, tmp_pat
 def judged(one: str, two: str, label: str | None, instruction: str = "Hi") -> Judgment:
     verdict = Verdict("overall", label) if label else invalid(["overall"], "unreadable")[0]  # type: ignore[arg-type]
     pair = Pair(instruction, "x", "y", model_1=one, model_2=two)
-    return Judgment.of(pair, {"forward": Hearing({"overall": verdict})})
+    return Judgment.of(pair, {"forward": Conversation({"overall": verdict})})
 
 
 def test_an_order_that_is_invalid_makes_no_half_win() -> None:
@@ -196,5 +196,5 @@ def test_why_nothing_can_be_ranked() -> None:
 
 def test_facts_are_json_also_where_nothing_is_known() -> None:
     matches = matches_of(blocks_of([judged("a", "b", "A")]), "overall")
-    facts = json.loads(json.dumps(plain(matches.ranking()), allow_nan=False))
-    assert [model["strength"] for model in facts["models"]] == pytest.approx([math.log(3) / 2, -math.log(3) / 2])
+    fields = json.loads(json.dumps(plain(matches.ranking()), allow_nan=False))
+    assert [model["strength"] for model in fields["models"]] == pytest.approx([math.log(3) / 2, -math.log(3) / 2])

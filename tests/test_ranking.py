@@ -16,14 +16,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 
-from evenhand.stats import davidson
-from evenhand.stats.comparisons import Comparisons, gather, matrices, read_outcomes
-from evenhand.stats.graph import finite_parts, firm_parts
-from evenhand.stats.groups import holm, letters, rank_ranges
-from evenhand.stats.jackknife import covariance
-from evenhand.stats.parts import split
-from evenhand.stats.ranking import Ranking, rank, rank_models
-from evenhand.stats.separated import decided_wins, equal_p
+from evenhand.core.stats import davidson
+from evenhand.core.stats.comparisons import Comparisons, gather, matrices, read_outcomes
+from evenhand.core.stats.graph import finite_parts, firm_parts
+from evenhand.core.stats.groups import holm, letters, rank_ranges
+from evenhand.core.stats.jackknife import covariance
+from evenhand.core.stats.parts import split
+from evenhand.core.stats.ranking import Ranking, rank, rank_models
+from evenhand.core.stats.separated import decided_wins, equal_p
 
 Bout = tuple[str, str, str | None, int]
 OTHER = {"1": "2", "2": "1", "tie": "tie", None: None}
@@ -705,7 +705,7 @@ def test_firm_parts_are_those_of_leaving_out_each_cluster(bouts: list[Bout]) -> 
 
 def test_intervals_hold_the_truth() -> None:
     """The benchmark measures 2,000 repetitions of several designs; this is a look at one."""
-    held = told = 0
+    held = given = 0
     for seed in range(150):
         lead = next(c for c in ranked(simulated(2, 60, 2, seed=seed, ties=0.0)).contrasts)
         sign = 1 if lead.model_1 == "a" else -1
@@ -713,8 +713,8 @@ def test_intervals_hold_the_truth() -> None:
         assert lead.high is not None
         truth = sign * 0.3460  # 0.4 seen through an effect of 0.6 on each side
         held += lead.low <= truth <= lead.high
-        told += 1
-    assert held / told >= 0.9
+        given += 1
+    assert held / given >= 0.9
 
 
 def test_covariance_of_a_part_is_not_touched_by_another_part() -> None:

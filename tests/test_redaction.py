@@ -14,14 +14,15 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand import Judge, Pair, console
+from evenhand import Judge, Pair
+from evenhand.core.errors import EngineError, SpecError
+from evenhand.core.markup import Span, Turn
+from evenhand.core.protocol import Prompt
 from evenhand.engines.endpoint import EndpointEngine, EndpointSettings
 from evenhand.engines.http import JsonClient
 from evenhand.engines.redaction import Redaction, printable
-from evenhand.errors import EngineError, SpecError
-from evenhand.markup import Span, Turn
-from evenhand.pace import Limits
-from evenhand.protocol import Prompt
+from evenhand.running.pace import Limits
+from evenhand.views import console
 from misbehaving_server import Behaviour, Body, Server, fails, in_turn, says, sends
 
 KEY = "sk-very-secret-0123456789"

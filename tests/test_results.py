@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 
 from evenhand import Judge, Pair, ScriptedEngine
-from evenhand.columns import blocks_of
-from evenhand.errors import InputError
-from evenhand.judge import Judgment
-from evenhand.pairs import Side
-from evenhand.people import People
+from evenhand.core.columns import blocks_of
+from evenhand.core.errors import InputError
+from evenhand.core.judge import Judgment
+from evenhand.core.pair import Side
+from evenhand.core.stats.ppi import powered_rate
+from evenhand.core.stats.winrate import mean_rate, paired_difference
 from evenhand.results.comparison import compare, values_of
 from evenhand.results.evidence import gather
 from evenhand.results.groups import group_by
 from evenhand.results.human import human_rate
-from evenhand.stats.ppi import powered_rate
-from evenhand.stats.winrate import mean_rate, paired_difference
+from evenhand.results.people import People
 from evenhand.store import HumanLabel, JudgeRow, Store
 
 HOSTILE = "\x1b[31m[red]"
@@ -96,9 +96,9 @@ def run(database: Path, *words: str, code: int = 0) -> str:
     return done.stdout if code == 0 else done.stderr
 
 
-def facts_of(database: Path, *words: str) -> dict[str, Any]:
-    facts: dict[str, Any] = json.loads(run(database, "--protocol", "overall", "--json", *words))
-    return facts
+def fields_of(database: Path, *words: str) -> dict[str, Any]:
+    fields: dict[str, Any] = json.loads(run(database, "--protocol", "overall", "--json", *words))
+    return fields
 
 
 def value(judgment: Judgment) -> float:
@@ -118,17 +118,17 @@ def test_the_rate_is_that_of_the_judgments_in_clusters(database: Path) -> None:
     valid = [j for j in judgments(database) if j["overall"].side]
     assert 0 < len(valid) < COUNT
     rate = mean_rate([value(j) for j in valid], [j.pair.instruction for j in valid])
-    facts = facts_of(database)["dimensions"]["overall"]
-    assert (facts["win_rate_1"], facts["ci"]) == (rate.value, [rate.low, rate.high])
-    assert facts["clusters"] == 30
-    assert facts["invalid_bounds"][0] < rate.value < facts["invalid_bounds"][1]
+    fields = fields_of(database)["dimensions"]["overall"]
+    assert (fields["win_rate_1"], fields["ci"]) == (rate.value, [rate.low, rate.high])
+    assert fields["clusters"] == 30
+    assert fields["invalid_bounds"][0] < rate.value < fields["invalid_bounds"][1]
 
 
 # -- groups ------------------------------------------------------------------------------------------------------
 
 
 def test_groups_are_those_of_the_field(database: Path) -> None:
-    groups = facts_of(database, "--by", "topic")["by"]["groups"]
+    groups = fields_of(database, "--by", "topic")["by"]["groups"]
     assert [group["value"] for group in groups] == [HOSTILE, "sums"]
     assert sum(group["pairs"] for group in groups) == COUNT
     sums = [j for j in judgments(database) if j.pair.metadata["topic"] == "sums"]
@@ -142,8 +142,8 @@ def test_a_name_from_outside_cannot_steer_the_terminal(database: Path) -> None:
 
 
 def test_groups_by_model_and_by_what_is_no_text(database: Path) -> None:
-    assert [g["value"] for g in facts_of(database, "--by", "model_1")["by"]["groups"]] == ["left"]
-    assert [g["value"] for g in facts_of(database, "--by", "hard")["by"]["groups"]] == ["false", "true"]
+    assert [g["value"] for g in fields_of(database, "--by", "model_1")["by"]["groups"]] == ["left"]
+    assert [g["value"] for g in fields_of(database, "--by", "hard")["by"]["groups"]] == ["false", "true"]
 
 
 def test_a_field_that_no_pair_has_is_refused_with_those_that_there_are(database: Path) -> None:
@@ -167,28 +167,28 @@ def test_pairs_without_the_field_stand_last() -> None:
 
 
 def test_the_difference_to_another_protocol_is_paired(database: Path) -> None:
-    [facts] = facts_of(database, "--against", "chained")["against"]
+    [fields] = fields_of(database, "--against", "chained")["against"]
     other = {j.pair.id: j for j in judgments(database, "chained") if j["overall"].side}
     both = [j for j in judgments(database) if j["overall"].side and j.pair.id in other]
     expected = paired_difference(
         [value(j) for j in both], [value(other[j.pair.id]) for j in both], [j.pair.instruction for j in both]
     )
-    assert (facts["dimension"], facts["n"]) == ("overall", len(both))
-    assert (facts["difference"], facts["ci"]) == (expected.value, [expected.low, expected.high])
+    assert (fields["dimension"], fields["n"]) == ("overall", len(both))
+    assert (fields["difference"], fields["ci"]) == (expected.value, [expected.low, expected.high])
 
 
 def test_the_difference_to_another_database(database: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     with Judge(ScriptedEngine(script), "overall", db=other) as judge:
         list(judge.judge(make_pairs()[:40]))
-    [facts] = facts_of(database, "--against", str(other))["against"]
-    assert (facts["difference"], facts["decided"], facts["db"]) == (0.0, False, str(other))
-    assert 30 <= facts["n"] <= 40
+    [fields] = fields_of(database, "--against", str(other))["against"]
+    assert (fields["difference"], fields["decided"], fields["db"]) == (0.0, False, str(other))
+    assert 30 <= fields["n"] <= 40
 
 
 def test_two_dimensions_of_one_judge(database: Path) -> None:
-    facts = json.loads(run(database, "--protocol", "chained", "--between", "precision,format", "--json"))
-    [found] = facts["between"]
+    fields = json.loads(run(database, "--protocol", "chained", "--between", "precision,format", "--json"))
+    [found] = fields["between"]
     values = values_of(blocks_of(judgments(database, "chained")))
     expected = compare(values["precision"], values["format"], "precision", "format")
     assert (found["difference"], found["n"]) == (expected.difference, COUNT)
@@ -214,15 +214,15 @@ def test_what_cannot_be_compared_is_refused(database: Path, words: list[str], sa
 
 
 def test_people_and_judge_together(database: Path) -> None:
-    facts = facts_of(database, "--human", "--width", "0.3")["human"]["overall"]
+    fields = fields_of(database, "--human", "--width", "0.3")["human"]["overall"]
     found = judgments(database)
     labels = [{"1": 1.0, "2": 0.0}.get(j.pair.labels.get("overall", ""), np.nan) for j in found]
     verdicts = [0.5 if j["overall"].p is None else j["overall"].p["1"] + j["overall"].p["tie"] / 2 for j in found]
     expected = powered_rate(labels, verdicts, [j.pair.instruction for j in found])
-    assert facts["win_rate_1"] == pytest.approx(expected.value)
-    assert facts["ci"] == pytest.approx([expected.low, expected.high])
-    assert (facts["labelled"], facts["pairs"]) == (30, COUNT)
-    assert facts["wanted"]["width"] == 0.3
+    assert fields["win_rate_1"] == pytest.approx(expected.value)
+    assert fields["ci"] == pytest.approx([expected.low, expected.high])
+    assert (fields["labelled"], fields["pairs"]) == (30, COUNT)
+    assert fields["wanted"]["width"] == 0.3
     shown = run(database, "--protocol", "overall", "--human", "--width", "0.3")
     assert "30 of 90" in shown
     assert "whatever the judge's bias" in shown
@@ -241,8 +241,8 @@ def test_labels_of_several_people_are_averaged() -> None:
 
 
 def test_without_labels_it_says_so(database: Path) -> None:
-    facts = json.loads(run(database, "--protocol", "chained", "--human", "--json"))["human"]["format"]
-    assert (facts["win_rate_1"], facts["reason"]) == (None, "no pair has a label")
+    fields = json.loads(run(database, "--protocol", "chained", "--human", "--json"))["human"]["format"]
+    assert (fields["win_rate_1"], fields["reason"]) == (None, "no pair has a label")
     assert "no pair has a label" in run(database, "--protocol", "chained", "--human")
 
 

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from command import evenhand
-from evenhand.api import Judge
+from evenhand.core.judge import Judgment
+from evenhand.core.pair import Pair
+from evenhand.core.protocol import Prompt
 from evenhand.engines.scripted import ScriptedEngine
-from evenhand.judge import Judgment
-from evenhand.pairs import Pair, join_outputs
-from evenhand.protocol import Prompt
+from evenhand.io.pairs import join_outputs
 from evenhand.store import Store
+from evenhand.views.api import Judge
 
 GOOD, BAD = "a fine answer", "rubbish"
 
@@ -56,10 +57,10 @@ def test_a_worse_candidate_fails_on_either_side(outputs: tuple[Path, Path], db: 
     judge_into(db, list(join_outputs(old, new, candidate_side="2")))  # the same roles, on the other sides
     found = json.loads(evenhand("gate", "--db", db, "--json", code=1).stdout)
     assert (found["pairs"], found["win_rate_2"]) == (120, 0.0)
-    facts = json.loads(evenhand("results", "--db", db, "--json").stdout)
-    assert facts["roles"] == {"1": "candidate", "2": "baseline"}
-    assert facts["sides"] == {"1": "old", "2": "new"}
-    assert facts["dimensions"]["overall"]["wins_2"] == 120
+    fields = json.loads(evenhand("results", "--db", db, "--json").stdout)
+    assert fields["roles"] == {"1": "candidate", "2": "baseline"}
+    assert fields["sides"] == {"1": "old", "2": "new"}
+    assert fields["dimensions"]["overall"]["wins_2"] == 120
 
 
 def test_results_name_the_roles(outputs: tuple[Path, Path], db: Path) -> None:

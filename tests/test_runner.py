@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.engines.base import Answer
+from evenhand.core.engine import Answer
+from evenhand.core.errors import EngineError, StoreError
+from evenhand.core.judge import Judgment, Orders, Setup
+from evenhand.core.pair import Pair
+from evenhand.core.protocol import Prompt, Protocol
 from evenhand.engines.scripted import Script, ScriptedEngine
-from evenhand.errors import EngineError, StoreError
-from evenhand.judge import Judgment, Orders, Setup
-from evenhand.pairs import Pair
-from evenhand.protocol import Prompt, Protocol
-from evenhand.runner import Run
+from evenhand.running.runner import Run
 from evenhand.store import Entry, Store
 
 
@@ -107,7 +107,7 @@ def test_both_orders_are_heard_one_after_the_other() -> None:
         ("Question 0", "one 0", "two 0"),
         ("Question 0", "two 0", "one 0"),
     ]
-    assert (judgment["overall"].heard("forward"), judgment["overall"].heard("swapped")) == ("1", "2")
+    assert (judgment["overall"].side_in("forward"), judgment["overall"].side_in("swapped")) == ("1", "2")
     assert judgment["overall"].inconsistent
     assert judgment.asked == 2
 
@@ -127,10 +127,10 @@ def orders_heard(seed: int) -> list[str]:
 
 
 def test_random_orders_are_one_each_and_follow_from_the_seed() -> None:
-    heard = orders_heard(seed=1)
-    assert len(heard) == 40
-    assert 10 < heard.count("forward") < 30
-    assert heard == orders_heard(seed=1) != orders_heard(seed=2)
+    judged = orders_heard(seed=1)
+    assert len(judged) == 40
+    assert 10 < judged.count("forward") < 30
+    assert judged == orders_heard(seed=1) != orders_heard(seed=2)
 
 
 def test_a_random_order_does_not_depend_on_the_other_pairs() -> None:
@@ -508,8 +508,8 @@ def test_what_is_kept_is_told_again_as_it_was_told_first(db: Path, protocol: str
     before = judged(Scribe(unreadable_now_and_then()), pairs(40), db, protocol=protocol)
     with Store(db) as store:
         (row,) = store.judges()
-        asks = [ask.dimensions for ask in Protocol.load(protocol).asks]
-        kept = store.kept(row.id, asks, [(j.pair, ("forward", "swapped")) for j in before])
+        questions = [question.dimensions for question in Protocol.load(protocol).questions]
+        kept = store.kept(row.id, questions, [(j.pair, ("forward", "swapped")) for j in before])
     assert [Judgment.of(j.pair, k).outcomes for j, k in zip(before, kept, strict=True) if k] == [
         j.outcomes for j in before
     ]
@@ -617,7 +617,7 @@ def test_a_pair_that_another_process_finishes_is_taken_from_it(db: Path) -> None
     began = time.monotonic()
     asked, found = asyncio.run(run())
     assert asked == 0
-    assert found[0]["overall"].heard("forward") == "1"
+    assert found[0]["overall"].side_in("forward") == "1"
     assert time.monotonic() - began < 5
 
 

@@ -1,4 +1,4 @@
-"""Judging on many machines, without the machines: tasks, the keeper of limits, and a worker on its own."""
+"""Judging on many machines, without the machines: tasks, the coordinator of limits, and a worker on its own."""
 
 from __future__ import annotations
 
@@ -23,20 +23,29 @@ from hypothesis import strategies as st
 
 from command import evenhand
 from evenhand import Pair, Protocol, ScriptedEngine
-from evenhand.engines.base import Engine, Usage
-from evenhand.errors import EngineError, InputError, PairError
-from evenhand.judge import Setup
-from evenhand.pace import Limits
-from evenhand.prices import Price
-from evenhand.protocol import Prompt
-from evenhand.runner import Run
-from evenhand.scaleout import Bench, Keeper, Progress, Recipe, Work, connect, local_work, parquet_work
-from evenhand.scaleout.cluster import share_cores
-from evenhand.scaleout.driver import begun_in
-from evenhand.scaleout.keeper import ATTEMPTS, Fault
-from evenhand.scaleout.slices import check, find_parquet, pairs_of, refuse_twins, task_rows
-from evenhand.shards import Place, Row, begin_shards, keys_in, open_shards
+from evenhand.core.engine import Engine, Usage
+from evenhand.core.errors import EngineError, InputError, PairError
+from evenhand.core.judge import Setup
+from evenhand.core.protocol import Prompt
+from evenhand.running.cluster import (
+    Bench,
+    ClusterProgress,
+    Coordinator,
+    Recipe,
+    Work,
+    connect,
+    local_work,
+    parquet_work,
+)
+from evenhand.running.cluster.cluster import share_cores
+from evenhand.running.cluster.coordinator import ATTEMPTS, Fault
+from evenhand.running.cluster.driver import begun_in
+from evenhand.running.cluster.slices import check, find_parquet, pairs_of, refuse_twins, task_rows
+from evenhand.running.pace import Limits
+from evenhand.running.prices import Price
+from evenhand.running.runner import Run
 from evenhand.store import Store
+from evenhand.store.shards import Place, ShardRow, begin_shards, keys_in, open_shards
 
 PROTOCOL = Protocol.load("chained")
 
@@ -156,15 +165,15 @@ def test_tasks_are_many_for_each_worker_and_never_too_many() -> None:
     assert 10**9 / task_rows(10**9, 1000, 64) <= 50_000
 
 
-# -- the keeper --------------------------------------------------------------------------------------------------
+# -- the coordinator --------------------------------------------------------------------------------------------------
 
 
 def test_rates_are_kept_for_all_workers_together() -> None:
-    keeper = Keeper(Limits(requests_per_minute=600))
-    waits = [keeper.take(10, 0.0) for _ in range(11)]
+    coordinator = Coordinator(Limits(requests_per_minute=600))
+    waits = [coordinator.take(10, 0.0) for _ in range(11)]
     assert waits[0] == 0
     assert waits[-1] == pytest.approx(1.0, abs=0.05), "ten a second, whoever asks"
-    tokens = Keeper(Limits(tokens_per_minute=6000))
+    tokens = Coordinator(Limits(tokens_per_minute=6000))
     assert [tokens.take(100, 0.0) for _ in range(3)] == pytest.approx([0, 1, 2], abs=0.05)
     tokens.settle(0.0, 0.0, 100)
     assert tokens.take(100, 0.0) == pytest.approx(4, abs=0.05), "it was more than thought"
@@ -172,44 +181,44 @@ def test_rates_are_kept_for_all_workers_together() -> None:
 
 @given(st.lists(st.floats(0.01, 1.0), max_size=30), st.floats(0.5, 5.0))
 def test_a_budget_is_never_overdrawn_whoever_is_lost(costs: list[float], budget: float) -> None:
-    keeper = Keeper(Limits(max_cost=budget))
-    granted = [cost for cost in costs if keeper.take(1, cost) == 0.0]  # never settled: their workers are lost
+    coordinator = Coordinator(Limits(max_cost=budget))
+    granted = [cost for cost in costs if coordinator.take(1, cost) == 0.0]  # never settled: their workers are lost
     assert sum(granted) <= budget + 1e-9
 
 
 def test_what_is_settled_makes_room() -> None:
-    keeper = Keeper(Limits(max_cost=1.0))
-    assert keeper.take(1, 0.9) == 0.0
-    assert isinstance(keeper.take(1, 0.9), str)
-    keeper.settle(0.9, 0.05, 0)
-    assert keeper.take(1, 0.9) == 0.0
-    assert keeper.standing().stopped.startswith("the budget of 1 is used up")
+    coordinator = Coordinator(Limits(max_cost=1.0))
+    assert coordinator.take(1, 0.9) == 0.0
+    assert isinstance(coordinator.take(1, 0.9), str)
+    coordinator.settle(0.9, 0.05, 0)
+    assert coordinator.take(1, 0.9) == 0.0
+    assert coordinator.standing().stopped.startswith("the budget of 1 is used up")
 
 
 def test_a_worker_that_was_lost_between_two_tasks_is_known_by_the_one_in_its_place() -> None:
-    keeper = Keeper(Limits())
-    keeper.report("host 1", "a", "a-1", Progress())
-    assert keeper.standing().lost == 0
+    coordinator = Coordinator(Limits())
+    coordinator.report("host 1", "a", "a-1", ClusterProgress())
+    assert coordinator.standing().lost == 0
     for _ in range(2):
-        keeper.report("host 2", "b", "b-1", Progress(), True)
-    assert keeper.standing().lost == 1
+        coordinator.report("host 2", "b", "b-1", ClusterProgress(), True)
+    assert coordinator.standing().lost == 1
 
 
 def test_a_task_that_is_begun_anew_counts_its_pairs_once_and_its_cost_twice() -> None:
-    keeper = Keeper(Limits())
-    keeper.report("one", "0", "0-a", Progress(5, 1, 10, Usage(100)))
-    keeper.report("two", "1", "1-a", Progress(2, 0, 4, Usage(40)))
-    keeper.report("two", "0", "0-b", Progress(3, 0, 6, Usage(60)))
-    standing = keeper.standing()
-    assert standing.progress == Progress(5, 0, 20, Usage(200))
+    coordinator = Coordinator(Limits())
+    coordinator.report("one", "0", "0-a", ClusterProgress(5, 1, 10, Usage(100)))
+    coordinator.report("two", "1", "1-a", ClusterProgress(2, 0, 4, Usage(40)))
+    coordinator.report("two", "0", "0-b", ClusterProgress(3, 0, 6, Usage(60)))
+    standing = coordinator.standing()
+    assert standing.progress == ClusterProgress(5, 0, 20, Usage(200))
     assert (standing.workers, standing.attempts, standing.lost) == (2, 3, 1)
 
 
 def test_pairs_that_kill_every_worker_do_not_keep_the_run_from_its_end() -> None:
-    keeper = Keeper(Limits())
-    told = [keeper.report("w", "7", f"7-{attempt}", Progress()) for attempt in range(ATTEMPTS + 1)]
-    assert told == [False] * ATTEMPTS + [True]
-    fault = keeper.standing().fault
+    coordinator = Coordinator(Limits())
+    given = [coordinator.report("w", "7", f"7-{attempt}", ClusterProgress()) for attempt in range(ATTEMPTS + 1)]
+    assert given == [False] * ATTEMPTS + [True]
+    fault = coordinator.standing().fault
     assert fault is not None
     assert "task 7" in fault.error().message
 
@@ -229,11 +238,11 @@ class Counted(ScriptedEngine):
     """Says A of what has an even hash, and counts what it was asked."""
 
     def __init__(self, fails: Callable[[str], Exception | None] = lambda text: None) -> None:
-        super().__init__(self._say, name="counted", concurrency=4)
+        super().__init__(self._print, name="counted", concurrency=4)
         self.prompts: Counter[str] = Counter()
         self._fails = fails
 
-    def _say(self, prompt: Prompt) -> dict[str, float]:
+    def _print(self, prompt: Prompt) -> dict[str, float]:
         text = "".join(turn.text for turn in prompt.turns)
         if error := self._fails(text):
             raise error
@@ -243,16 +252,16 @@ class Counted(ScriptedEngine):
 
 
 class Stage:
-    """A folder, a judge, a keeper, and workers on it."""
+    """A folder, a judge, a coordinator, and workers on it."""
 
     def __init__(self, folder: Path, engine: Engine | None = None, limits: Limits | None = None) -> None:
         self.engine = engine or Counted()
         self.setup = Setup(self.engine, PROTOCOL)
         self.place = begin_shards(folder, self.setup)
-        self.keeper = Keeper(limits or Limits())
+        self.coordinator = Coordinator(limits or Limits())
 
     async def call(self, name: str, *arguments: Any) -> Any:
-        return getattr(self.keeper, name)(*arguments)
+        return getattr(self.coordinator, name)(*arguments)
 
     def bench(self, *, again: bool = False, **recipe: Any) -> Bench:
         made = Recipe(lambda: self.engine, PROTOCOL, self.place, self.setup.fingerprint, run="r", **recipe)
@@ -264,9 +273,9 @@ class Stage:
         with closing(bench or self.bench(**recipe)) as worker:
             worker(pa.Table.from_pylist(list(work.tasks)))
 
-    def rows(self) -> dict[str, Row]:
+    def rows(self) -> dict[str, ShardRow]:
         with open_shards(self.place) as shards:
-            found = list(shards.heard())
+            found = list(shards.records())
         assert len({row.pair.id for row in found}) == len(found), "each pair once"
         return {row.pair.id: row for row in found}
 
@@ -281,10 +290,10 @@ def local_rows(pairs: Sequence[Pair], path: Path) -> dict[str, dict[str, tuple[A
     with Store(path) as store:
         asyncio.run(work(store))
         rows = store._db.execute(
-            'SELECT p.name, d."order", h.key, (SELECT json_group_array(text) FROM answers WHERE hearing = h.id),'
+            'SELECT p.name, d."order", h.key, (SELECT json_group_array(text) FROM answers WHERE conversation = h.id),'
             " (SELECT json_group_object(dimension, json_array(label, p_a, p_b, p_tie, mass)) FROM verdicts"
-            " WHERE hearing = h.id AND invalid IS NULL), (SELECT reason FROM failures WHERE hearing = h.id)"
-            " FROM docket d JOIN pairs p ON p.id = d.pair JOIN hearings h ON h.id = d.hearing"
+            " WHERE conversation = h.id AND invalid IS NULL), (SELECT reason FROM failures WHERE conversation = h.id)"
+            " FROM queue d JOIN pairs p ON p.id = d.pair JOIN conversations h ON h.id = d.conversation"
         )
         found: dict[str, dict[str, tuple[Any, ...]]] = {}
         for name, order, key, answers, verdicts, reason in rows:
@@ -298,27 +307,27 @@ def rounded(numbers: Sequence[float | None]) -> list[float]:
     return [round(number or 0.0, 12) for number in numbers]
 
 
-def shard_rows(rows: dict[str, Row]) -> dict[str, dict[str, tuple[Any, ...]]]:
+def shard_rows(rows: dict[str, ShardRow]) -> dict[str, dict[str, tuple[Any, ...]]]:
     return {
         name: {
             order: (
-                heard.key,
-                [answer.text for answer in heard.answers],
+                record.key,
+                [answer.text for answer in record.answers],
                 {
                     v.dimension: [v.label, *rounded([*(v.p[label] for label in ("A", "B", "tie")), v.mass])]
-                    for v in heard.verdicts.values()
+                    for v in record.verdicts.values()
                     if v.invalid is None and v.p
                 },
-                heard.failure.reason if heard.failure else None,
+                record.failure.reason if record.failure else None,
             )
-            for order, heard in row.orders.items()
+            for order, record in row.orders.items()
         }
         for name, row in rows.items()
     }
 
 
 def fails_sometimes(text: str) -> EngineError | None:
-    """At the third of four asks, on one pair."""
+    """At the third of four questions, on one pair."""
     third = "Question 3" in text and text.endswith("Best on format: A, B, or tie?")
     return EngineError("too much", reason="refused") if third else None
 
@@ -346,7 +355,7 @@ def test_what_is_there_is_not_judged_again_and_failures_are_with_what_they_had(t
     assert all(row.finished for row in stage.rows().values())
     stage.judge(pairs)
     assert engine.prompts.total() == 8 * 2 * 4
-    assert stage.keeper.standing().progress.pairs == 8
+    assert stage.coordinator.standing().progress.pairs == 8
 
 
 def test_a_budget_ends_the_run_and_nothing_that_was_answered_is_asked_again(tmp_path: Path) -> None:
@@ -354,10 +363,10 @@ def test_a_budget_ends_the_run_and_nothing_that_was_answered_is_asked_again(tmp_
     stage = Stage(tmp_path, engine, Limits(max_requests=21))
     stage.judge(pairs, metered=True)
     assert engine.prompts.total() == 21
-    assert stage.keeper.standing().stopped == "the budget of 21 requests is used up"
-    kept = sum(len(heard.answers) for row in stage.rows().values() for heard in row.orders.values())
+    assert stage.coordinator.standing().stopped == "the budget of 21 requests is used up"
+    kept = sum(len(record.answers) for row in stage.rows().values() for record in row.orders.values())
     assert kept == 21, "every answer that was paid for is kept"
-    stage.keeper = Keeper(Limits())
+    stage.coordinator = Coordinator(Limits())
     stage.judge(pairs)
     assert engine.prompts.total() == 6 * 2 * 4
     assert max(engine.prompts.values()) == 1
@@ -368,15 +377,15 @@ def test_costs_are_kept_over_all_workers(tmp_path: Path) -> None:
     price = Price(1e-3, 1e-3, 1e-3, "USD", "2026-11-16")
     stage = Stage(tmp_path, limits=Limits(max_cost=50.0))
     stage.judge(pairs_made(30), metered=True, price=price)
-    spent = price.of(stage.keeper.standing().progress.usage)
+    spent = price.of(stage.coordinator.standing().progress.usage)
     assert 40.0 < spent <= 50.0, "what a prompt costs is guessed by its length before it is sent"
-    assert "the budget of 50 is used up" in stage.keeper.standing().stopped
+    assert "the budget of 50 is used up" in stage.coordinator.standing().stopped
 
 
 def test_a_second_attempt_skips_what_the_lost_worker_had_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evenhand.scaleout.worker.GROUP", 2)
+    monkeypatch.setattr("evenhand.running.cluster.worker.GROUP", 2)
     pairs, engine = pairs_made(8), Counted()
     stage = Stage(tmp_path, engine)
     work = local_work(pairs, 8, workers=1, at_once=100)
@@ -394,11 +403,11 @@ def test_a_second_attempt_skips_what_the_lost_worker_had_written(
     assert len(stage.rows()) == 8
     first_two = [count for text, count in engine.prompts.items() if "Question 0" in text or "Question 1" in text]
     assert set(first_two) == {1}
-    assert stage.keeper.standing().progress.pairs == 8
+    assert stage.coordinator.standing().progress.pairs == 8
 
 
 def test_what_is_done_is_written_within_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evenhand.scaleout.worker.WRITE_SECONDS", 0.0)
+    monkeypatch.setattr("evenhand.running.cluster.worker.WRITE_SECONDS", 0.0)
     stage = Stage(tmp_path)
     stage.judge(pairs_made(3), bench=stage.bench())
     assert len(stage.place.names("part-")) == 3
@@ -406,7 +415,7 @@ def test_what_is_done_is_written_within_the_time(tmp_path: Path, monkeypatch: py
 
 def test_a_stop_ends_what_is_under_way_and_begins_nothing(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    stage.keeper.stop()
+    stage.coordinator.stop()
     stage.judge(pairs_made(3))
     assert stage.place.names("part-") == []
 
@@ -415,14 +424,14 @@ def test_a_fault_that_no_other_pair_would_escape_is_told(tmp_path: Path) -> None
     refusal = EngineError("no such key", reason="unauthorized", fatal=True, hint="set KEY")
     stage = Stage(tmp_path, Counted(lambda text: refusal))
     stage.judge(pairs_made(3))
-    fault = stage.keeper.standing().fault
+    fault = stage.coordinator.standing().fault
     assert fault is not None
     assert (fault.message, fault.hint, fault.reason) == ("no such key", "set KEY", "unauthorized")
     other = Stage(tmp_path)
     bench = other.bench()
     object.__setattr__(bench.recipe, "fingerprint", "another")
     other.judge(pairs_made(3), bench=bench)
-    assert other.keeper.standing().fault is not None
+    assert other.coordinator.standing().fault is not None
 
 
 # -- the cluster -------------------------------------------------------------------------------------------------

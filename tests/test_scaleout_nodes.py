@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from counting_server import label_of
-from evenhand.shards import open_shards
+from evenhand.store.shards import open_shards
 from test_kill_endpoint import Counting
 
 pytestmark = pytest.mark.ray
@@ -132,16 +132,16 @@ def test_a_node_is_killed_in_the_middle_of_a_run_and_every_pair_is_there_once(
         wait_until(lambda: server.asked().total() >= PAIRS // 2, process, "the workers do not get on")
         assert nodes.workers() == [1, 1]
         nodes.kill_second()
-        said, told = process.communicate(timeout=TIME_LIMIT)
+        said, given = process.communicate(timeout=TIME_LIMIT)
     finally:
         process.kill()
-    assert process.returncode == 0, told
-    assert "a worker was lost" in told
+    assert process.returncode == 0, given
+    assert "a worker was lost" in given
     found = json.loads(said)
     assert (found["pairs"], found["workers"], found["dimensions"]["overall"]["invalid"]) == (PAIRS, 2, 0)
     with open_shards(tmp_path / "out") as shards:
         [judge] = shards.judges()
-        kept = list(shards.heard())
+        kept = list(shards.records())
         assert sum(len(block) for block in shards.blocks(judge)) == PAIRS
     assert sorted(row.pair.id for row in kept) == sorted(names)
     assert all(row.finished and row.ended for row in kept)
@@ -149,5 +149,5 @@ def test_a_node_is_killed_in_the_middle_of_a_run_and_every_pair_is_there_once(
     asked = server.asked()
     assert len(asked) == 2 * PAIRS
     assert 0 <= asked.total() - 2 * PAIRS <= 2 * 100
-    answers = Counter(a.text for row in kept for heard in row.orders.values() for a in heard.answers)
+    answers = Counter(a.text for row in kept for record in row.orders.values() for a in record.answers)
     assert answers == Counter(map(label_of, asked))

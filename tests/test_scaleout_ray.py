@@ -24,11 +24,11 @@ import pytest
 from command import evenhand
 from conftest import SMOLLM
 from counting_server import label_of
+from evenhand.core.errors import InputError
 from evenhand.engines.catalog import ModelFile
-from evenhand.errors import InputError
-from evenhand.scaleout.cluster import probe
-from evenhand.shards import Row, open_shards
+from evenhand.running.cluster.cluster import probe
 from evenhand.store import Store
+from evenhand.store.shards import ShardRow, open_shards
 from test_kill_endpoint import Counting
 
 pytestmark = pytest.mark.ray
@@ -134,20 +134,20 @@ class Work:
         )
 
     def finish(self, process: subprocess.Popen[str], code: int = 0) -> dict[str, Any]:
-        said, told = process.communicate(timeout=TIME_LIMIT)
-        assert process.returncode == code, told
-        facts: dict[str, Any] = json.loads(said)
-        return facts
+        said, given = process.communicate(timeout=TIME_LIMIT)
+        assert process.returncode == code, given
+        fields: dict[str, Any] = json.loads(said)
+        return fields
 
-    def rows(self) -> dict[str, Row]:
+    def rows(self) -> dict[str, ShardRow]:
         """What counts; each pair stands there once, whoever was killed."""
         with open_shards(self.out) as shards:
-            found = list(shards.heard())
+            found = list(shards.records())
         assert len({row.pair.id for row in found}) == len(found)
         return {row.pair.id: row for row in found}
 
     def answered(self) -> int:
-        return sum(len(heard.answers) for row in self.rows().values() for heard in row.orders.values())
+        return sum(len(record.answers) for row in self.rows().values() for record in row.orders.values())
 
 
 def wait_for(server: Counting, asked: int, process: subprocess.Popen[str]) -> None:
@@ -158,15 +158,15 @@ def wait_for(server: Counting, asked: int, process: subprocess.Popen[str]) -> No
         time.sleep(0.01)
 
 
-def facts_of(rows: dict[str, Row]) -> dict[tuple[str, str], tuple[Any, ...]]:
+def fields_of(rows: dict[str, ShardRow]) -> dict[tuple[str, str], tuple[Any, ...]]:
     return {
         (name, order): (
-            heard.key,
-            [a.text for a in heard.answers],
-            {d: (v.label, v.p) for d, v in heard.verdicts.items()},
+            record.key,
+            [a.text for a in record.answers],
+            {d: (v.label, v.p) for d, v in record.verdicts.items()},
         )
         for name, row in rows.items()
-        for order, heard in row.orders.items()
+        for order, record in row.orders.items()
     }
 
 
@@ -179,12 +179,12 @@ def local_facts(db: Path) -> dict[tuple[str, str], tuple[Any, ...]]:
             for name in judge.dimensions:
                 for order, verdict in judgment[name].orders.items():
                     key = (judgment.pair.id, order)
-                    hearing, text = store._db.execute(
-                        "SELECT h.id, h.key FROM docket d JOIN pairs p ON p.id = d.pair JOIN hearings h"
-                        ' ON h.id = d.hearing WHERE p.name = ? AND d."order" = ?',
+                    conversation, text = store._db.execute(
+                        "SELECT h.id, h.key FROM queue d JOIN pairs p ON p.id = d.pair JOIN conversations h"
+                        ' ON h.id = d.conversation WHERE p.name = ? AND d."order" = ?',
                         key,
                     ).fetchone()
-                    answers = [answer.text for answer in store.answers(hearing)]
+                    answers = [answer.text for answer in store.answers(conversation)]
                     found.setdefault(key, (text, answers, {}))[2][name] = (verdict.label, verdict.p)
     return found
 
@@ -197,22 +197,22 @@ def test_a_worker_is_killed_and_every_pair_is_there_once_as_the_local_runner_has
     wait_for(server, 200, process)
     first, _ = cluster.workers()
     os.kill(first, signal.SIGKILL)
-    said, told = process.communicate(timeout=TIME_LIMIT)
-    assert "a worker was lost" in told
-    facts = json.loads(said)
-    assert (facts["pairs"], facts["workers"], facts["dimensions"]["overall"]["invalid"]) == (400, 2, 0)
-    assert facts["attempts"] >= facts["tasks"]  # more, unless it was lost between two tasks
+    said, given = process.communicate(timeout=TIME_LIMIT)
+    assert "a worker was lost" in given
+    fields = json.loads(said)
+    assert (fields["pairs"], fields["workers"], fields["dimensions"]["overall"]["invalid"]) == (400, 2, 0)
+    assert fields["attempts"] >= fields["tasks"]  # more, unless it was lost between two tasks
     rows = work.rows()
     assert len(rows) == 400
     assert all(row.finished for row in rows.values())
     lost = server.asked().total() - 800
     # What a task held that was not written: no more than its pairs.
-    assert 0 <= lost <= 2 * (400 // facts["tasks"] + 1)
+    assert 0 <= lost <= 2 * (400 // fields["tasks"] + 1)
     assert Counter(a.text for row in rows.values() for h in row.orders.values() for a in h.answers) == Counter(
         map(label_of, server.asked())
     )
     evenhand(*work.judge, "--db", db, "--concurrency", "8")
-    assert facts_of(rows) == local_facts(db)
+    assert fields_of(rows) == local_facts(db)
     again = work.finish(work.start("--workers", "2"))
     assert (again["asked"], again["pairs"]) == (0, 400)
 
@@ -234,29 +234,29 @@ def test_the_command_is_killed_and_goes_on_then_ctrl_c_and_goes_on(
     process = work.start("--workers", "2", "--concurrency", "4")
     wait_for(server, asked + 150, process)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=TIME_LIMIT)
-    assert process.returncode == 130, told
-    assert "the same command goes on from here" in told
+    _, given = process.communicate(timeout=TIME_LIMIT)
+    assert process.returncode == 130, given
+    assert "the same command goes on from here" in given
     assert kept < len(work.rows()) < 120
     answered, asked = work.answered(), server.asked().total()
-    facts = work.finish(work.start("--workers", "2", "--concurrency", "4"))
-    assert facts["pairs"] == len(work.rows()) == 120
+    fields = work.finish(work.start("--workers", "2", "--concurrency", "4"))
+    assert fields["pairs"] == len(work.rows()) == 120
     assert all(row.finished for row in work.rows().values())
     assert work.answered() == 960
-    assert facts["asked"] == server.asked().total() - asked == 960 - answered, "what is kept is not asked again"
+    assert fields["asked"] == server.asked().total() - asked == 960 - answered, "what is kept is not asked again"
 
 
 def test_limits_hold_for_all_workers_together(cluster: Cluster, server: Counting, tmp_path: Path) -> None:
     work = Work(tmp_path, 60, f"{server.url}#m", "overall", cluster.address)
-    facts = work.finish(
+    fields = work.finish(
         work.start("--workers", "2", "--max-requests", "50", "--requests-per-minute", "1200"), code=3
     )
-    assert server.asked().total() == facts["asked"] == 50
-    assert facts["stopped"] == "the budget of 50 requests is used up"
+    assert server.asked().total() == fields["asked"] == 50
+    assert fields["stopped"] == "the budget of 50 requests is used up"
     arrivals = sorted(when for kind, when, _ in server._events if kind == "+")
     assert arrivals[-1] - arrivals[0] >= 0.9 * 49 / 20, "twenty a second, not forty"
-    facts = work.finish(work.start("--workers", "2"))
-    assert (facts["pairs"], server.asked().total()) == (60, 120)
+    fields = work.finish(work.start("--workers", "2"))
+    assert (fields["pairs"], server.asked().total()) == (60, 120)
 
 
 def test_a_large_file_is_checked_by_the_workers_too(cluster: Cluster, server: Counting, tmp_path: Path) -> None:
@@ -265,23 +265,25 @@ def test_a_large_file_is_checked_by_the_workers_too(cluster: Cluster, server: Co
     rows[3]["output_2"] = None
     pq.write_table(pa.Table.from_pylist(rows), work.file, row_group_size=6)
     # Any file is large now.
-    script = "import evenhand.scaleout.driver as d; d._FEW_ROWS = 0; from evenhand.cli import main; main()"
+    script = (
+        "import evenhand.running.cluster.driver as d; d._FEW_ROWS = 0; from evenhand.views.cli import main; main()"
+    )
     command = [sys.executable, "-c", script, *work.words, "--skip-bad", "--limit", "10"]
     env = {**os.environ, **QUIET, **TOKEN}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TIME_LIMIT, check=False)
     assert done.returncode == 3, done.stderr
     assert "row 4: field 'output_2' is null" in " ".join(done.stderr.split())
-    facts = json.loads(done.stdout)
-    assert (facts["pairs"], facts["skipped"], facts["asked"]) == (10, 1, 20)
+    fields = json.loads(done.stdout)
+    assert (fields["pairs"], fields["skipped"], fields["asked"]) == (10, 1, 20)
     assert set(work.rows()) == {f"p{n}" for n in range(11) if n != 3}
 
 
 def test_a_judge_that_refuses_all_ends_the_run_with_its_own_words(cluster: Cluster, tmp_path: Path) -> None:
     work = Work(tmp_path, 20, "http://127.0.0.1:9/v1#m", "overall", cluster.address)
     process = work.start("--set", "key_env=EVENHAND_NO_SUCH_KEY")
-    _, told = process.communicate(timeout=TIME_LIMIT)
-    assert process.returncode in (1, 2), told
-    assert "EVENHAND_NO_SUCH_KEY" in told
+    _, given = process.communicate(timeout=TIME_LIMIT)
+    assert process.returncode in (1, 2), given
+    assert "EVENHAND_NO_SUCH_KEY" in given
 
 
 def test_a_cluster_that_asks_for_a_token_says_so(
@@ -289,10 +291,10 @@ def test_a_cluster_that_asks_for_a_token_says_so(
 ) -> None:
     monkeypatch.setitem(TOKEN, "RAY_AUTH_TOKEN", secrets.token_hex(32))
     process = Work(tmp_path, 2, "http://127.0.0.1:9/v1#m", "overall", cluster.address).start()
-    _, told = process.communicate(timeout=TIME_LIMIT)
+    _, given = process.communicate(timeout=TIME_LIMIT)
     assert process.returncode == 2
-    assert "asks for a token" in told
-    assert "RAY_AUTH_TOKEN" in told
+    assert "asks for a token" in given
+    assert "RAY_AUTH_TOKEN" in given
 
 
 @pytest.mark.engine
@@ -300,10 +302,10 @@ def test_an_embedded_model_gives_the_same_verdicts_on_a_cluster_that_the_command
     smollm: ModelFile, tmp_path: Path, db: Path
 ) -> None:
     work = Work(tmp_path, 4, SMOLLM, "overall", "local")
-    facts = work.finish(work.start("--workers", "2", "--context", "2048"))
-    assert (facts["pairs"], facts["workers"]) == (4, 2)
+    fields = work.finish(work.start("--workers", "2", "--context", "2048"))
+    assert (fields["pairs"], fields["workers"]) == (4, 2)
     evenhand(*work.judge, "--db", db, "--context", "2048", "--threads", "1")
-    mine, theirs = facts_of(work.rows()), local_facts(db)
+    mine, theirs = fields_of(work.rows()), local_facts(db)
     assert mine.keys() == theirs.keys()
     for name, (key, answers, verdicts) in mine.items():
         assert (key, answers) == theirs[name][:2]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.stats.sequence import Bounds, ConfidenceSequence
+from evenhand.core.stats.sequence import Bounds, ConfidenceSequence
 
 verdicts = st.lists(st.sampled_from([0.0, 0.5, 1.0]), max_size=14)
 values = st.lists(st.floats(0, 1), max_size=30)

@@ -11,18 +11,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evenhand.engines.base import Answer, Token, Usage
+from evenhand.core.engine import Answer, Token, Usage
+from evenhand.core.errors import InputError
+from evenhand.core.judge import Setup
+from evenhand.core.pair import Pair
+from evenhand.core.protocol import Protocol
+from evenhand.core.verdict import Label, Verdict, invalid
 from evenhand.engines.scripted import ScriptedEngine
-from evenhand.errors import InputError
-from evenhand.judge import Setup
-from evenhand.pairs import Pair
-from evenhand.protocol import Protocol
-from evenhand.shards import (
+from evenhand.store.shards import (
     Failure,
-    Heard,
+    OrderRecord,
     Place,
-    Row,
     RunNote,
+    ShardRow,
     begin_shards,
     keys_in,
     note_run,
@@ -31,7 +32,6 @@ from evenhand.shards import (
     table_of,
     write_shard,
 )
-from evenhand.verdict import Label, Verdict, invalid
 
 SETUP = Setup(ScriptedEngine(lambda prompt: "A"), Protocol.load("overall"))
 
@@ -42,7 +42,7 @@ def verdict(label: Label, p: float = 0.7) -> Verdict:
     return Verdict("overall", label, shares | {label: p}, 0.9)
 
 
-def row(number: int, *, label: Label = "A", failed: bool = False, judged: float = 1.0) -> Row:
+def row(number: int, *, label: Label = "A", failed: bool = False, judged: float = 1.0) -> ShardRow:
     pair = Pair(
         f"Question {number}",
         "yes" * number,
@@ -54,14 +54,14 @@ def row(number: int, *, label: Label = "A", failed: bool = False, judged: float 
         {"topic": "ü", "x": [1]},
     )
     answer = Answer(label, (Token(label, ((label, -0.1), ("tie", -3.0))),), Usage(10, 5, 1), notes=("broken",))
-    good = Heard(SETUP.key(pair, "forward"), {"overall": verdict(label)}, [answer])
-    bad = Heard(
+    good = OrderRecord(SETUP.key(pair, "forward"), {"overall": verdict(label)}, [answer])
+    bad = OrderRecord(
         SETUP.key(pair, "swapped"),
         {v.dimension: v for v in invalid(["overall"], "timeout", "too slow")},
         failure=Failure(0, "timeout", "too slow"),
     )
-    other = Heard(SETUP.key(pair, "swapped"), {"overall": verdict("B")}, [answer])
-    return Row(pair, {"forward": good, "swapped": bad if failed else other}, judged)
+    other = OrderRecord(SETUP.key(pair, "swapped"), {"overall": verdict("B")}, [answer])
+    return ShardRow(pair, {"forward": good, "swapped": bad if failed else other}, judged)
 
 
 @pytest.fixture
@@ -70,19 +70,19 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def write(folder: Path, name: str, rows: Sequence[Row]) -> None:
+def write(folder: Path, name: str, rows: Sequence[ShardRow]) -> None:
     write_shard(folder, name, rows, fingerprint=SETUP.fingerprint)
 
 
-def plain(row: Row) -> Row:
+def plain(row: ShardRow) -> ShardRow:
     """Without what the columns do not hold: the text that a verdict was read off stands with the answers."""
     orders = {
         order: replace(
-            heard,
-            answers=tuple(heard.answers),
-            verdicts={name: replace(verdict, raw="") for name, verdict in heard.verdicts.items()},
+            record,
+            answers=tuple(record.answers),
+            verdicts={name: replace(verdict, raw="") for name, verdict in record.verdicts.items()},
         )
-        for order, heard in row.orders.items()
+        for order, record in row.orders.items()
     }
     return replace(row, orders=orders)
 
@@ -92,7 +92,7 @@ def test_rows_come_back_as_they_went(folder: Path) -> None:
     write(folder, "a", rows[:2])
     write(folder, "b", rows[2:])
     with open_shards(folder) as shards:
-        assert list(shards.heard()) == [plain(one) for one in rows]
+        assert list(shards.records()) == [plain(one) for one in rows]
         [judge] = shards.judges()
         assert (judge.fingerprint, judge.model, judge.dimensions, judge.pairs) == (
             SETUP.fingerprint,
@@ -117,8 +117,8 @@ def test_a_failure_is_not_finished_and_a_later_success_stands_for_it(folder: Pat
     assert [row(n).pair in keys_in(folder) for n in (1, 2, 3, 4)] == [True, True, True, False]
     assert len(keys_in(folder)) == 3
     with open_shards(folder) as shards:
-        assert [one.pair.id for one in shards.heard()] == ["p1", "p2", "p3"]
-        assert all(one.finished for one in shards.heard())
+        assert [one.pair.id for one in shards.records()] == ["p1", "p2", "p3"]
+        assert all(one.finished for one in shards.records())
 
 
 @pytest.mark.parametrize("newest", [0, 1, 2])
@@ -128,7 +128,7 @@ def test_the_newest_finished_row_counts_whichever_file_it_is_in(folder: Path, ne
         write(folder, str(number), [row(1, label=label, judged=9.0 if number == newest else 1.0 + number)])
     write(folder, "3", [row(1, failed=True, judged=99.0)])
     with open_shards(folder) as shards:
-        [one] = shards.heard()
+        [one] = shards.records()
         assert one.orders["forward"].verdicts["overall"].label == "A"
         assert shards.judges()[0].pairs == 1
         assert shards.number("p1", one.pair.key) == newest + 1
@@ -138,7 +138,7 @@ def test_pairs_with_the_same_texts_and_other_names_are_two(folder: Path) -> None
     one = row(1)
     write(folder, "0", [one, replace(one, pair=replace(one.pair, id="twin"))])
     with open_shards(folder) as shards:
-        assert [row.pair.id for row in shards.heard()] == ["p1", "twin"]
+        assert [row.pair.id for row in shards.records()] == ["p1", "twin"]
         assert shards.number("twin", one.pair.key) == 2
         found = shards.pair(2)
         assert found is not None
@@ -148,8 +148,10 @@ def test_pairs_with_the_same_texts_and_other_names_are_two(folder: Path) -> None
 
 def test_equal_responses_are_one_hearing_whose_tokens_count_once() -> None:
     pair = Pair("Hi", "x", "x")
-    heard = Heard(SETUP.key(pair, "forward"), {"overall": verdict("tie")}, [Answer("tie", usage=Usage(7, 0, 1))])
-    assert Row(pair, {"forward": heard, "swapped": heard}).usage == Usage(7, 0, 1)
+    record = OrderRecord(
+        SETUP.key(pair, "forward"), {"overall": verdict("tie")}, [Answer("tie", usage=Usage(7, 0, 1))]
+    )
+    assert ShardRow(pair, {"forward": record, "swapped": record}).usage == Usage(7, 0, 1)
 
 
 def test_a_shard_is_whole_or_absent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +183,7 @@ def test_a_folder_goes_on_with_its_own_judge_alone(folder: Path) -> None:
         begin_shards(folder, replace(SETUP, raw_markup=True))
     with pytest.raises(InputError, match="other orders"):
         begin_shards(folder, SETUP, orders="forward")
-    begin_shards(folder, SETUP, seed=3)  # decides nothing where both orders are heard
+    begin_shards(folder, SETUP, seed=3)  # decides nothing where both orders are judged
 
 
 def test_a_seed_decides_random_orders(tmp_path: Path) -> None:
@@ -205,7 +207,7 @@ def test_tables_and_other_filesystems_are_taken_too(tmp_path: Path) -> None:
     assert Place.of(Path(f"file://{tmp_path}/run")) == place
     write_shard(place, "0", table_of([row(1)]), fingerprint=SETUP.fingerprint)
     with open_shards(f"file://{tmp_path}/run") as shards:
-        assert [one.pair.id for one in shards.heard()] == ["p1"]
+        assert [one.pair.id for one in shards.records()] == ["p1"]
     assert (tmp_path / "run" / "part-0.parquet").is_file()
 
 
@@ -263,8 +265,8 @@ def test_a_judge_that_cannot_be_read(folder: Path, content: str, said: str) -> N
 
 
 def test_a_newer_form(folder: Path) -> None:
-    facts = json.loads((folder / "judge.json").read_text())
-    (folder / "judge.json").write_text(json.dumps(facts | {"form": "3"}))
+    fields = json.loads((folder / "judge.json").read_text())
+    (folder / "judge.json").write_text(json.dumps(fields | {"form": "3"}))
     assert "newer evenhand" in refusal(folder)
 
 
@@ -294,7 +296,7 @@ def test_a_shard_whose_middle_is_damaged_says_so_when_it_is_read(folder: Path) -
     content[4 : len(content) // 2] = bytes(len(content) // 2 - 4)
     file.write_bytes(content)
     with open_shards(folder) as shards, pytest.raises(InputError, match=r"part-0\.parquet"):
-        list(shards.heard())
+        list(shards.records())
 
 
 def test_wrong_columns(folder: Path) -> None:

@@ -17,24 +17,24 @@ from hypothesis import strategies as st
 
 from command import evenhand
 from evenhand import Judge, Pair, ScriptedEngine
-from evenhand.columns import Block, Words
-from evenhand.errors import EngineError, InputError
-from evenhand.outcome import cluster_number
-from evenhand.pairs import Side
-from evenhand.people import People
-from evenhand.protocol import ORDERS
+from evenhand.core.columns import Block, Words
+from evenhand.core.errors import EngineError, InputError
+from evenhand.core.outcome import cluster_number
+from evenhand.core.pair import Side
+from evenhand.core.protocol import ORDERS
+from evenhand.core.verdict import LABELS, Verdict, found_on
 from evenhand.results.comparison import compare, values_of
 from evenhand.results.evidence import gather
 from evenhand.results.groups import group_by
 from evenhand.results.human import human_rates
+from evenhand.results.people import People
 from evenhand.results.plain import plain as plain_data
 from evenhand.results.ranking import matches_of
 from evenhand.results.summary import summarise
-from evenhand.shards import Failure, Heard, Row, open_shards, write_shard, writing
-from evenhand.shards.copying import copy_store, rows_of_store
-from evenhand.shards.writing import begin_folder
 from evenhand.store import JudgeRow, Records, Store
-from evenhand.verdict import LABELS, Verdict, found_on
+from evenhand.store.shards import Failure, OrderRecord, ShardRow, open_shards, write_shard, writing
+from evenhand.store.shards.copying import copy_store, rows_of_store
+from evenhand.store.shards.writing import begin_folder
 from test_shards import plain
 
 OLD = Path(__file__).parent / "fixtures" / "shards_form_1"
@@ -60,7 +60,7 @@ def make_pairs() -> list[Pair]:
         best = MODELS.index(one) < MODELS.index(two)
         words = ("good", "poor") if best else ("poor", "good")
         first, second = (f"{'so ' * rng.randint(1, 30)}{word} {number}" for word in words)
-        second = first if number % 40 == 7 else second  # one hearing in both orders
+        second = first if number % 40 == 7 else second  # one conversation in both orders
         votes = {"human": {who: rng.choice(SIDES) for who in ("x", "y", "z")}} if number % 3 == 0 else {}
         labels: dict[str, Side] = {"overall": rng.choice(SIDES), "format": "1"} if number % 2 else {}
         about = {"topic": "ä\x1b[31m" if number % 4 else "sums", "hard": number % 5 == 0, **votes}
@@ -99,7 +99,7 @@ def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return db, home
 
 
-def facts(*words: str | Path) -> Any:
+def fields(*words: str | Path) -> Any:
     return json.loads(evenhand(*words, "--json").stdout)
 
 
@@ -122,8 +122,8 @@ def facts(*words: str | Path) -> Any:
 def test_a_folder_says_what_a_database_says(kept: tuple[Path, Path], protocol: str, words: list[str]) -> None:
     db, home = kept
     chosen = [protocol] if words[0] == "card" else ["--protocol", protocol]
-    one = facts(*words, "--db", db, *chosen)
-    two = facts(*words, "--db", home / protocol, *chosen)
+    one = fields(*words, "--db", db, *chosen)
+    two = fields(*words, "--db", home / protocol, *chosen)
     for found in (one, two):
         found.pop("database", None)
     assert two == one
@@ -133,14 +133,14 @@ def test_a_folder_says_what_a_database_says(kept: tuple[Path, Path], protocol: s
 def test_dimensions_and_judges_are_compared_across_folders_and_databases(kept: tuple[Path, Path]) -> None:
     db, home = kept
     between = ["results", "--between", "format,overall", "--protocol", "chained"]
-    assert facts(*between, "--db", home / "chained") == facts(*between, "--db", db)
-    here = facts("results", "--db", db, "--protocol", "chained", "--against", "four")
-    there = facts("results", "--db", home / "chained", "--against", home / "four")
+    assert fields(*between, "--db", home / "chained") == fields(*between, "--db", db)
+    here = fields("results", "--db", db, "--protocol", "chained", "--against", "four")
+    there = fields("results", "--db", home / "chained", "--against", home / "four")
     [mine], [theirs] = here["judges"], there["judges"]
     assert [{**row, "db": None} for row in theirs["against"]] == mine["against"]
-    two = facts("card", home / "chained", home / "four", "--dimension", "overall")["comparisons"]
+    two = fields("card", home / "chained", home / "four", "--dimension", "overall")["comparisons"]
     assert (
-        two[0]["pairs"] == facts("card", "chained", "four", "--db", db, "-d", "overall")["comparisons"][0]["pairs"]
+        two[0]["pairs"] == fields("card", "chained", "four", "--db", db, "-d", "overall")["comparisons"][0]["pairs"]
     )
 
 
@@ -170,7 +170,7 @@ def test_what_is_copied_comes_back(kept: tuple[Path, Path]) -> None:
     with Store(db) as store, open_shards(home / "chained") as shards:
         [row] = [row for row in store.judges() if row.protocol == "chained"]
         rows = list(rows_of_store(store, row))
-        assert list(shards.heard()) == [plain(one) for one in rows]
+        assert list(shards.records()) == [plain(one) for one in rows]
         assert {one.finished for one in rows} == {True, False}
         assert shards.runs(1) == store.archive.runs(row.id)
         assert shards.usage(row)[1] == pytest.approx(store.usage(row)[1])
@@ -200,7 +200,7 @@ def test_without_the_extra_the_pip_command_is_said(
 
 def test_an_address_is_taken(kept: tuple[Path, Path]) -> None:
     where = f"file://{kept[1] / 'overall'}"
-    assert facts("results", "--db", where) == facts("results", "--db", kept[1] / "overall")
+    assert fields("results", "--db", where) == fields("results", "--db", kept[1] / "overall")
 
 
 # -- blocks of verdicts against one pair at a time ---------------------------------------------------------------
@@ -222,12 +222,12 @@ def verdicts(draw: st.DrawFn, dimension: str) -> Verdict:
 
 
 @st.composite
-def rows(draw: st.DrawFn, dimensions: tuple[str, ...]) -> list[Row]:
+def rows(draw: st.DrawFn, dimensions: tuple[str, ...]) -> list[ShardRow]:
     found = []
     for number in range(draw(st.integers(1, 6))):
         orders = draw(st.sampled_from([ORDERS, ORDERS[:1], ORDERS[1:]]))
         said = {order: {name: draw(verdicts(name)) for name in dimensions} for order in orders}
-        heard = {order: Heard(f"{number}{order}", verdicts) for order, verdicts in said.items()}
+        record = {order: OrderRecord(f"{number}{order}", verdicts) for order, verdicts in said.items()}
         labels: dict[str, Side] = draw(st.sampled_from([{}, {"overall": "1"}, {"overall": "tie", "format": "2"}]))
         models = draw(st.sampled_from([("m", "n"), ("n", "m"), ("", "m"), ("m", "m")]))
         words = [draw(st.sampled_from(["x", "longer", ""])) for _ in "12"]
@@ -235,8 +235,8 @@ def rows(draw: st.DrawFn, dimensions: tuple[str, ...]) -> list[Row]:
         pair = Pair(f"Task {number // 2}", words[0], words[1], f"p{number}", *models, labels, about)
         ended = draw(st.integers(0, 4)) > 0
         if not ended:  # a run was stopped in the middle of it
-            heard = {order: replace(each, failure=Failure(1, "stopped")) for order, each in heard.items()}
-        found.append(Row(pair, heard, 1.0, ended))
+            record = {order: replace(each, failure=Failure(1, "stopped")) for order, each in record.items()}
+        found.append(ShardRow(pair, record, 1.0, ended))
     return found
 
 
@@ -289,7 +289,7 @@ def spelled(column: Words | None) -> list[Any]:
 
 
 def test_a_shard_without_an_outcome_on_each_dimension_is_refused(tmp_path: Path) -> None:
-    row = Row(Pair("Hi", "x", "y"), {"forward": Heard("k", {"format": Verdict("format", "A")})})
+    row = ShardRow(Pair("Hi", "x", "y"), {"forward": OrderRecord("k", {"format": Verdict("format", "A")})})
     place = begin_folder(tmp_path, {**JUDGE, "dimensions": ("format", "overall")})
     write_shard(place, "0", [row], fingerprint="f")
     with open_shards(place) as shards, pytest.raises(InputError, match="no outcome on each of format, overall"):
@@ -363,8 +363,8 @@ def test_pairs_that_were_not_brought_to_an_end_are_copied_and_not_counted(tmp_pa
             assert shards.unfinished(row) == store.unfinished(row) > 0
             assert shards.judges()[0].pairs == row.pairs == given
             assert list(shards.judgments(row)) == list(store.judgments(row))
-            every = list(shards.heard())
-            assert sum(len(heard.answers) for each in every for heard in each.orders.values()) == 11
+            every = list(shards.records())
+            assert sum(len(record.answers) for each in every for record in each.orders.values()) == 11
             assert all(each.ended or not each.finished for each in every)
 
 
@@ -376,8 +376,8 @@ def test_a_folder_of_the_old_form_counts_as_one_of_today(name: str, tmp_path: Pa
     notes: list[str] = []
     with open_shards(OLD / name, notes.append) as old:
         assert {part.form for part in old.parts} == {"1"}
-        place = begin_folder(tmp_path, {key: old.facts[key] for key in old.facts if key != "form"})
-        write_shard(place, "0", list(old.heard()), fingerprint=old.facts["fingerprint"])
+        place = begin_folder(tmp_path, {key: old.fields[key] for key in old.fields if key != "form"})
+        write_shard(place, "0", list(old.records()), fingerprint=old.fields["fingerprint"])
         with open_shards(place) as new:
             [one], [two] = old.judges(), new.judges()
             assert {part.form for part in new.parts} == {"2"}
@@ -394,19 +394,19 @@ def test_a_run_goes_on_in_a_folder_of_the_old_form(tmp_path: Path) -> None:
     shutil.copytree(OLD / "chained", tmp_path / "run")
     with open_shards(tmp_path / "run") as old:
         [judge] = old.judges()
-        [*_, last] = old.heard()
+        [*_, last] = old.records()
         assert not last.ended
         before = summarise(old.blocks(judge))
         verdicts = {name: Verdict(name, "A") for name in judge.dimensions}
-        done = {order: Heard(heard.key, verdicts) for order, heard in last.orders.items()}
-        begin_folder(tmp_path / "run", {key: old.facts[key] for key in old.facts if key != "form"})
-        write_shard(tmp_path / "run", "more", [Row(last.pair, done)], fingerprint=judge.fingerprint)
+        done = {order: OrderRecord(record.key, verdicts) for order, record in last.orders.items()}
+        begin_folder(tmp_path / "run", {key: old.fields[key] for key in old.fields if key != "form"})
+        write_shard(tmp_path / "run", "more", [ShardRow(last.pair, done)], fingerprint=judge.fingerprint)
     with open_shards(tmp_path / "run") as mixed:
         assert {part.form for part in mixed.parts} == {"1", "2"}
         after = summarise(mixed.blocks(judge))
         assert (after.pairs, mixed.unfinished(judge)) == (before.pairs + 1, 0)
         clusters = {int(c) for block in mixed.blocks(judge) for c in block.cluster}
-        assert clusters == {cluster_number(row.pair.instruction) for row in mixed.heard()}
+        assert clusters == {cluster_number(row.pair.instruction) for row in mixed.records()}
 
 
 def test_commands_read_the_old_form_and_say_so() -> None:

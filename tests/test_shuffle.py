@@ -9,8 +9,8 @@ from itertools import groupby, islice, pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.pairs import Pair
-from evenhand.shuffle import Shuffle, place_of
+from evenhand.core.pair import Pair
+from evenhand.core.shuffle import Shuffle, place_of
 
 
 def pairs_of(count: int, instructions: int) -> Iterator[Pair]:

@@ -10,13 +10,14 @@ import numpy as np
 import orjson
 import pytest
 
-from evenhand import spool as spool_module
-from evenhand.columns import Block, Outcomes, Words
-from evenhand.errors import PairError
-from evenhand.pairs import check_pairs, short_hash
+from evenhand.core.columns import Block, Outcomes, Words
+from evenhand.core.errors import PairError
+from evenhand.core.pair import short_hash
+from evenhand.io import spill_file as spool_module
+from evenhand.io.pairs import check_pairs
+from evenhand.io.spill_file import HELD, SpillFile
 from evenhand.results.plain import plain
 from evenhand.results.summary import DimensionCounter
-from evenhand.spool import HELD, Spool
 
 
 @pytest.fixture
@@ -24,11 +25,11 @@ def few_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool_module, "HELD", 100)
 
 
-def filled(rows: list[tuple[int, float]]) -> Spool:
-    spool = Spool(key="Q", value="d")
+def filled(rows: list[tuple[int, float]]) -> SpillFile:
+    spill = SpillFile(key="Q", value="d")
     for row in rows:
-        spool.append(*row)
-    return spool
+        spill.append(*row)
+    return spill
 
 
 def some_rows(n: int, keys: int, seed: int = 0) -> list[tuple[int, float]]:
@@ -40,9 +41,9 @@ def some_rows(n: int, keys: int, seed: int = 0) -> list[tuple[int, float]]:
 @pytest.mark.parametrize("n", [0, 1, 99, 100, 101, 1_000, 5_432])
 def test_all_rows_come_out_once_and_no_key_is_in_two_parts(n: int) -> None:
     rows = some_rows(n, 300)
-    spool = filled(rows)
-    parts = [list(zip(part["key"].tolist(), part["value"].tolist(), strict=True)) for part in spool.parts()]
-    assert len(spool) == n
+    spill = filled(rows)
+    parts = [list(zip(part["key"].tolist(), part["value"].tolist(), strict=True)) for part in spill.parts()]
+    assert len(spill) == n
     assert sorted(row for part in parts for row in part) == sorted(rows)
     keys = [{key for key, _ in part} for part in parts]
     assert sum(len(each) for each in keys) == len(set().union(*keys))
@@ -54,11 +55,11 @@ def test_all_rows_come_out_once_and_no_key_is_in_two_parts(n: int) -> None:
 @pytest.mark.usefixtures("few_held")
 def test_parts_can_be_read_again_and_rows_added_between() -> None:
     rows = some_rows(1_000, 50)
-    spool = filled(rows)
-    once = [part["value"].tolist() for part in spool.parts()]
-    assert [part["value"].tolist() for part in spool.parts()] == once
-    spool.extend(key=np.array([1, 2], dtype=np.uint64), value=np.array([0.25, 0.5]))
-    assert sorted(spool.all()["value"].tolist()) == sorted([*(value for _, value in rows), 0.25, 0.5])
+    spill = filled(rows)
+    once = [part["value"].tolist() for part in spill.parts()]
+    assert [part["value"].tolist() for part in spill.parts()] == once
+    spill.extend(key=np.array([1, 2], dtype=np.uint64), value=np.array([0.25, 0.5]))
+    assert sorted(spill.all()["value"].tolist()) == sorted([*(value for _, value in rows), 0.25, 0.5])
 
 
 def counter_of(rows: list[tuple[int, int, int, float]]) -> DimensionCounter:
@@ -81,7 +82,7 @@ def take(counter: DimensionCounter, cluster: Any, longer: Any, hard: Any, expect
     counter.add(block, found, np.full(n, -1, dtype=np.int8))
 
 
-def facts_of(counter: DimensionCounter) -> Any:
+def fields_of(counter: DimensionCounter) -> Any:
     return plain(counter.summary())
 
 
@@ -91,12 +92,12 @@ def verdicts(n: int, instructions: int, seed: int = 0) -> list[tuple[int, int, i
     return [(name, rng.randrange(-300, 300), rng.choice([0, 1, 2, 2]), rng.random()) for name in names]
 
 
-def numbers(facts: Any) -> list[float]:
-    if isinstance(facts, dict):
-        return [x for each in facts.values() for x in numbers(each)]
-    if isinstance(facts, list):
-        return [x for each in facts for x in numbers(each)]
-    return [float(facts)] if isinstance(facts, (int, float)) else []
+def numbers(fields: Any) -> list[float]:
+    if isinstance(fields, dict):
+        return [x for each in fields.values() for x in numbers(each)]
+    if isinstance(fields, list):
+        return [x for each in fields for x in numbers(each)]
+    return [float(fields)] if isinstance(fields, (int, float)) else []
 
 
 @pytest.mark.parametrize("instructions", [60, 500, 10**6])
@@ -104,25 +105,25 @@ def test_statistics_in_parts_are_those_of_all_rows_at_once(
     instructions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = verdicts(3_000, instructions)
-    whole = facts_of(counter_of(rows))
+    whole = fields_of(counter_of(rows))
     monkeypatch.setattr(spool_module, "HELD", 100)
     counter = counter_of(rows)
     assert len(list(counter.rows.parts())) == 32
-    facts = facts_of(counter)
-    assert facts["length_controlled"]["win_rate_1"] is not None
-    assert numbers(facts) == pytest.approx(numbers(whole), rel=1e-9)
+    fields = fields_of(counter)
+    assert fields["length_controlled"]["win_rate_1"] is not None
+    assert numbers(fields) == pytest.approx(numbers(whole), rel=1e-9)
 
 
 @pytest.mark.usefixtures("few_held")
 def test_in_parts_too_the_order_of_rows_changes_no_digit_and_exchanged_sides_mirror_all() -> None:
     rows = verdicts(2_000, 300)
-    facts = facts_of(counter_of(rows))
-    assert facts_of(counter_of(random.Random(1).sample(rows, len(rows)))) == facts
-    mirrored = facts_of(counter_of([(cluster, -longer, 2 - hard, 1 - p) for cluster, longer, hard, p in rows]))
+    fields = fields_of(counter_of(rows))
+    assert fields_of(counter_of(random.Random(1).sample(rows, len(rows)))) == fields
+    mirrored = fields_of(counter_of([(cluster, -longer, 2 - hard, 1 - p) for cluster, longer, hard, p in rows]))
     for name in ("win_rate_1", "ci"):
-        assert numbers(mirrored[name])[::-1] == pytest.approx([1 - x for x in numbers(facts[name])], abs=1e-12)
+        assert numbers(mirrored[name])[::-1] == pytest.approx([1 - x for x in numbers(fields[name])], abs=1e-12)
     assert mirrored["length_controlled"]["length_effect"] == pytest.approx(
-        facts["length_controlled"]["length_effect"], abs=1e-9
+        fields["length_controlled"]["length_effect"], abs=1e-9
     )
 
 
@@ -160,6 +161,6 @@ def test_an_id_that_stands_twice_is_found_however_far_apart(tmp_path: Path) -> N
 
 
 def test_nothing_is_written_while_memory_holds_it() -> None:
-    spool = filled(some_rows(HELD - 1, 10))
-    assert spool._file is None
-    assert math.isclose(sum(spool.all()["value"]), sum(next(iter(spool.parts()))["value"]))
+    spill = filled(some_rows(HELD - 1, 10))
+    assert spill._file is None
+    assert math.isclose(sum(spill.all()["value"]), sum(next(iter(spill.parts()))["value"]))

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from evenhand.stats.sequence import ConfidenceSequence
-from evenhand.stats.stopping import Stopped, anytime_interval
+from evenhand.core.stats.sequence import ConfidenceSequence
+from evenhand.core.stats.stopping import Stopped, anytime_interval
 
 
 def test_it_is_the_sequence_of_cluster_means() -> None:

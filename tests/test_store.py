@@ -18,16 +18,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.engines.base import Answer, Engine, Token, Usage
+from evenhand.core.engine import Answer, Engine, Token, Usage
+from evenhand.core.errors import EngineError, StoreError
+from evenhand.core.judge import Judgment, Setup
+from evenhand.core.pair import Pair
+from evenhand.core.protocol import Order, Prompt, Protocol
+from evenhand.core.verdict import Verdict, invalid
 from evenhand.engines.scripted import ScriptedEngine
-from evenhand.errors import EngineError, StoreError
-from evenhand.judge import Judgment, Setup
-from evenhand.pairs import Pair
-from evenhand.protocol import Order, Prompt, Protocol
-from evenhand.store import Case, JudgeRow, Store
+from evenhand.store import Job, JudgeRow, Store
 from evenhand.store.opening import APPLICATION_ID
 from evenhand.store.schema import MIGRATIONS
-from evenhand.verdict import Verdict, invalid
 
 ODD_TEXTS = {
     "nul": "before\x00after",
@@ -47,11 +47,11 @@ def setup_with(protocol: str = "overall", name: str = "script") -> Setup:
     return Setup(ScriptedEngine(lambda _: "A", name=name), Protocol.load(protocol))
 
 
-def enter(store: Store, pair: Pair = PAIR, setup: Setup | None = None) -> Case:
+def enter(store: Store, pair: Pair = PAIR, setup: Setup | None = None) -> Job:
     setup = setup or setup_with()
     keys = {order: setup.key(pair, order) for order in BOTH}
-    (case,) = store.enter(store.judge(setup), len(setup.protocol.asks), [(pair, keys)])
-    return case
+    (job,) = store.enter(store.judge(setup), len(setup.protocol.questions), [(pair, keys)])
+    return job
 
 
 def only_judge(store: Store) -> JudgeRow:
@@ -81,10 +81,10 @@ def test_an_answer_comes_back_as_it_was(db: Path, text: str) -> None:
     tokens = (Token(text, ((text, -0.25), ("B", -1.5))), Token(",", ()))
     answer = Answer(text, tokens, Usage(3, 2, 1), "length", (text, "B"), ("note", text))
     with Store(db) as store:
-        hearing = enter(store).hearings["forward"]
-        store.record(hearing, 0, answer, invalid(["overall"], "unreadable", text))
+        conversation = enter(store).conversations["forward"]
+        store.record(conversation, 0, answer, invalid(["overall"], "unreadable", text))
     with Store(db) as store:
-        assert list(store.answers(hearing)) == [answer]
+        assert list(store.answers(conversation)) == [answer]
 
 
 @settings(max_examples=30, deadline=None)
@@ -100,17 +100,17 @@ def test_verdicts_come_back_in_both_orders(db: Path) -> None:
     soft = Verdict("overall", "A", {"A": 0.75, "B": 0.125, "tie": 0.125}, 0.5)
     hard = Verdict("overall", "tie")
     with Store(db) as store:
-        hearings = enter(store).hearings
-        store.record(hearings["forward"], 0, Answer("A"), [soft])
-        store.record(hearings["swapped"], 0, Answer("tie"), [hard])
+        conversations = enter(store).conversations
+        store.record(conversations["forward"], 0, Answer("A"), [soft])
+        store.record(conversations["swapped"], 0, Answer("tie"), [hard])
     with Store(db) as store:
         assert only_judgment(store)["overall"].orders == {"forward": soft, "swapped": hard}
 
 
 def test_an_invalid_verdict_comes_back_with_its_reason(db: Path) -> None:
     with Store(db) as store:
-        for hearing in enter(store).hearings.values():
-            store.record(hearing, 0, Answer("Both!"), invalid(["overall"], "unreadable"))
+        for conversation in enter(store).conversations.values():
+            store.record(conversation, 0, Answer("Both!"), invalid(["overall"], "unreadable"))
         outcome = only_judgment(store)["overall"]
     assert (outcome.side, outcome.invalid) == (None, "unreadable")
 
@@ -118,39 +118,39 @@ def test_an_invalid_verdict_comes_back_with_its_reason(db: Path) -> None:
 def test_a_failure_is_kept_with_its_detail_and_counts_attempts(db: Path) -> None:
     error = EngineError("it has 9000 tokens", reason="too_long")
     with Store(db) as store:
-        hearing = enter(store).hearings["forward"]
-        store.fail(hearing, 0, error)
-        store.fail(hearing, 0, error)
+        conversation = enter(store).conversations["forward"]
+        store.fail(conversation, 0, error)
+        store.fail(conversation, 0, error)
         assert only_judgment(store)["overall"].invalid == "too_long"
     assert rows(db, "SELECT reason, detail, attempts FROM failures") == [("too_long", "it has 9000 tokens", 2)]
 
 
 def test_an_answer_ends_a_failure(db: Path) -> None:
     with Store(db) as store:
-        hearing = enter(store).hearings["forward"]
-        store.fail(hearing, 0, EngineError("busy"))
-        store.record(hearing, 0, Answer("A"), [Verdict("overall", "A")])
+        conversation = enter(store).conversations["forward"]
+        store.fail(conversation, 0, EngineError("busy"))
+        store.record(conversation, 0, Answer("A"), [Verdict("overall", "A")])
     assert rows(db, "SELECT * FROM failures") == []
 
 
 def test_what_was_never_asked_has_no_outcome_and_is_counted(db: Path) -> None:
     with Store(db) as store:
-        hearings = enter(store).hearings
+        conversations = enter(store).conversations
         assert list(store.judgments(only_judge(store))) == []
         assert store.outcomes.unfinished(1) == 1
-        store.record(hearings["forward"], 0, Answer("A"), [Verdict("overall", "A")])
+        store.record(conversations["forward"], 0, Answer("A"), [Verdict("overall", "A")])
         assert store.outcomes.unfinished(1) == 1, "half of a pair is not a pair"
-        store.record(hearings["swapped"], 0, Answer("A"), [Verdict("overall", "A")])
+        store.record(conversations["swapped"], 0, Answer("A"), [Verdict("overall", "A")])
         assert store.outcomes.unfinished(1) == 0
 
 
 def test_the_same_answer_twice_is_kept_once(db: Path) -> None:
     """A worker that was taken for dead may still answer: the first answer stands."""
     with Store(db) as store:
-        hearing = enter(store).hearings["forward"]
-        store.record(hearing, 0, Answer("A"), [Verdict("overall", "A")])
-        store.record(hearing, 0, Answer("B"), [Verdict("overall", "B")])
-        assert [answer.text for answer in store.answers(hearing)] == ["A"]
+        conversation = enter(store).conversations["forward"]
+        store.record(conversation, 0, Answer("A"), [Verdict("overall", "A")])
+        store.record(conversation, 0, Answer("B"), [Verdict("overall", "B")])
+        assert [answer.text for answer in store.answers(conversation)] == ["A"]
     assert rows(db, "SELECT label FROM verdicts") == [("A",)]
 
 
@@ -165,9 +165,9 @@ def test_a_run_is_kept_with_what_it_used(db: Path) -> None:
 
 def test_usage_is_summed_over_a_judges_answers(db: Path) -> None:
     with Store(db) as store:
-        for hearing in enter(store).hearings.values():
-            store.record(hearing, 0, Answer("A", (), Usage(5, 4, 1)), [Verdict("overall", "A")])
-        other = enter(store, setup=setup_with(name="another")).hearings["forward"]
+        for conversation in enter(store).conversations.values():
+            store.record(conversation, 0, Answer("A", (), Usage(5, 4, 1)), [Verdict("overall", "A")])
+        other = enter(store, setup=setup_with(name="another")).conversations["forward"]
         store.record(other, 0, Answer("A", (), Usage(100, 0, 1)), [Verdict("overall", "A")])
         assert [store.usage(row)[0] for row in store.judges()] == [Usage(10, 8, 2), Usage(100, 0, 1)]
 
@@ -240,7 +240,7 @@ def test_a_key_changes_with_all_that_decides_a_verdict(other: str) -> None:
 
 def test_a_key_changes_with_how_a_template_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
     before = key()
-    monkeypatch.setattr("evenhand.protocol._trim", lambda pieces: ("Now: ", *pieces))
+    monkeypatch.setattr("evenhand.core.protocol._trim", lambda pieces: ("Now: ", *pieces))
     assert key() != before
 
 
@@ -254,16 +254,16 @@ def test_a_swapped_pair_shares_its_conversations(db: Path) -> None:
         one = enter(store, Pair("Hi", "x", "y"))
         store.release(one)
         two = enter(store, Pair("Hi", "y", "x"))
-    assert one.hearings["forward"] == two.hearings["swapped"]
-    assert one.hearings["swapped"] == two.hearings["forward"]
-    assert rows(db, "SELECT count(*) FROM hearings") == [(2,)]
+    assert one.conversations["forward"] == two.conversations["swapped"]
+    assert one.conversations["swapped"] == two.conversations["forward"]
+    assert rows(db, "SELECT count(*) FROM conversations") == [(2,)]
 
 
 def test_two_equal_responses_are_one_conversation(db: Path) -> None:
     with Store(db) as store:
-        case = enter(store, Pair("Hi", "x", "x"))
-    assert case.hearings["forward"] == case.hearings["swapped"]
-    assert not case.held
+        job = enter(store, Pair("Hi", "x", "x"))
+    assert job.conversations["forward"] == job.conversations["swapped"]
+    assert not job.held
 
 
 # -- migrations -------------------------------------------------------------------------------------------
@@ -315,9 +315,9 @@ def test_processes_that_create_the_file_at_once_all_succeed(db: Path) -> None:
 # -- claims -----------------------------------------------------------------------------------------------
 
 
-def give_to(db: Path, hearing: int, worker: str, claimed: float) -> None:
+def give_to(db: Path, conversation: int, worker: str, claimed: float) -> None:
     with closing(sqlite3.connect(db, isolation_level=None)) as base:
-        base.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (hearing, worker, claimed))
+        base.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (conversation, worker, claimed))
 
 
 def worker_of(pid: int, host: str = "") -> str:
@@ -341,7 +341,7 @@ def dead_process() -> int:
 @pytest.fixture
 def entered(db: Path) -> Mapping[Order, int]:
     with Store(db) as store:
-        return enter(store).hearings
+        return enter(store).conversations
 
 
 def claims(db: Path) -> list[tuple[object, ...]]:
@@ -368,9 +368,9 @@ def test_a_process_that_only_has_the_number_of_one_that_died_holds_nothing(
     with a_process() as pid, Store(db) as store:
         for number in (pid, os.getpid()):
             give_to(db, entered["forward"], f"{socket.gethostname()} {number} 1.5", time.time())
-            case = enter(store)
-            assert not case.held
-            store.release(case)
+            job = enter(store)
+            assert not job.held
+            store.release(job)
 
 
 def test_a_live_process_is_known_by_when_it_began(db: Path, entered: Mapping[Order, int]) -> None:
@@ -381,9 +381,9 @@ def test_a_live_process_is_known_by_when_it_began(db: Path, entered: Mapping[Ord
 
 def test_claims_are_renewed_while_a_process_is_at_work(db: Path) -> None:
     with Store(db) as store, Store(db) as other:
-        case = enter(store)
-        for hearing in case.hearings.values():
-            give_to(db, hearing, store.worker, 5.0)
+        job = enter(store)
+        for conversation in job.conversations.values():
+            give_to(db, conversation, store.worker, 5.0)
         store.renew()
         assert enter(other).held
         assert min(since for (since,) in rows(db, "SELECT claimed FROM claims")) > time.time() - 60  # type: ignore[type-var, operator]
@@ -419,16 +419,16 @@ def test_a_hearing_is_not_entered_twice_in_one_process(db: Path) -> None:
 
 def test_two_stores_of_one_process_keep_out_of_each_others_way(db: Path) -> None:
     with Store(db) as one, Store(db) as two:
-        case = enter(one)
+        job = enter(one)
         assert enter(two).held
-        one.release(case)
+        one.release(job)
         assert not enter(two).held
 
 
 def test_a_complete_hearing_is_not_held(db: Path) -> None:
     with Store(db) as one, Store(db) as two:
-        for hearing in enter(one).hearings.values():
-            one.record(hearing, 0, Answer("A"), [Verdict("overall", "A")])
+        for conversation in enter(one).conversations.values():
+            one.record(conversation, 0, Answer("A"), [Verdict("overall", "A")])
         assert not enter(two).held
 
 
@@ -471,8 +471,8 @@ def test_a_damaged_file_is_named(db: Path) -> None:
 def test_damage_found_while_reading_is_named_too(db: Path) -> None:
     with Store(db) as store:
         for number in range(200):
-            for hearing in enter(store, Pair(f"Hi {number}", "x" * 200, "y")).hearings.values():
-                store.record(hearing, 0, Answer("A"), [Verdict("overall", "A")])
+            for conversation in enter(store, Pair(f"Hi {number}", "x" * 200, "y")).conversations.values():
+                store.record(conversation, 0, Answer("A"), [Verdict("overall", "A")])
     with closing(sqlite3.connect(db)) as base:
         (page,) = base.execute("SELECT rootpage FROM sqlite_master WHERE name = 'pairs'").fetchone()
     data = bytearray(db.read_bytes())
@@ -539,8 +539,8 @@ def fill(store: Store, answered: list[Pair]) -> None:
     store._db.execute("PRAGMA max_page_count = 100")
     for number in range(1000):
         pair = Pair(f"Hi {number}", "x" * 3000, "y")
-        for hearing in enter(store, pair).hearings.values():
-            store.record(hearing, 0, Answer("A" * 3000), [Verdict("overall", "A")])
+        for conversation in enter(store, pair).conversations.values():
+            store.record(conversation, 0, Answer("A" * 3000), [Verdict("overall", "A")])
         answered.append(pair)
 
 
@@ -565,17 +565,17 @@ def test_a_full_disk_is_said_and_what_was_stored_stays(db: Path, answered: list[
 
 @pytest.mark.usefixtures("answered")
 def test_a_full_disk_leaves_no_answer_without_its_verdict(db: Path) -> None:
-    alone = "SELECT count(*) FROM answers a WHERE NOT EXISTS (SELECT 1 FROM verdicts v WHERE v.hearing = a.hearing)"
+    alone = "SELECT count(*) FROM answers a WHERE NOT EXISTS (SELECT 1 FROM verdicts v WHERE v.conversation = a.conversation)"
     assert rows(db, alone) == [(0,)]
 
 
 def test_a_step_that_fails_takes_back_only_itself(db: Path) -> None:
     with Store(db) as store:
-        hearings = enter(store).hearings
-        store.record(hearings["forward"], 0, Answer("A"), [Verdict("overall", "A")])
+        conversations = enter(store).conversations
+        store.record(conversations["forward"], 0, Answer("A"), [Verdict("overall", "A")])
         with pytest.raises(StoreError):
-            store.record(hearings["swapped"], 0, Answer("B"), [Verdict("overall", "B", mass=object())])  # type: ignore[arg-type]
-    assert rows(db, "SELECT hearing, text FROM answers") == [(hearings["forward"], "A")]
+            store.record(conversations["swapped"], 0, Answer("B"), [Verdict("overall", "B", mass=object())])  # type: ignore[arg-type]
+    assert rows(db, "SELECT conversation, text FROM answers") == [(conversations["forward"], "A")]
 
 
 def test_closing_twice_is_no_fault(db: Path) -> None:

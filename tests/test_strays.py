@@ -9,10 +9,10 @@ import random
 import pytest
 
 from evenhand import Pair, Protocol
+from evenhand.core.errors import EngineError
+from evenhand.core.judge import Setup
 from evenhand.engines.endpoint import EndpointEngine, EndpointSettings
-from evenhand.errors import EngineError
-from evenhand.judge import Setup
-from evenhand.runner import Run
+from evenhand.running.runner import Run
 from evenhand.store import Store
 from shifting_server import ShiftingServer, right
 

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand import Judge, Pair, ScriptedEngine, Store
-from evenhand.judge import Judgment
-from evenhand.pairs import Side
+from evenhand.core.judge import Judgment
+from evenhand.core.pair import Side
+from evenhand.core.verdict import Label, Verdict, pool
+from evenhand.results.suggest import Suggestion, WorthParts, _ChosenPairs, short_name, suggest, weigh
 from evenhand.store import HumanLabel
-from evenhand.suggest import Parts, Suggestion, _Chosen, short_name, suggest, weigh
-from evenhand.verdict import Label, Verdict, pool
-from test_cli import evenhand, facts_of
+from test_cli import evenhand, fields_of
 
 
 def verdict(label: Label, p: Mapping[Label, float] | None = None) -> Verdict:
@@ -32,14 +32,16 @@ def verdict(label: Label, p: Mapping[Label, float] | None = None) -> Verdict:
 @pytest.mark.parametrize(
     ("forward", "swapped", "others", "expected"),
     [
-        ("A", "B", [], Parts(0.0, 0.0, None)),  # 1 both times
-        ("A", "A", [], Parts(1.0, 1.0, None)),  # the first place both times
-        ("A", "tie", [], Parts(1.0, 0.5, None)),
-        ("tie", "tie", ["tie", "tie"], Parts(0.0, 0.0, 0.0)),
-        ("A", "B", ["2", "tie", "1", "1"], Parts(0.0, 0.0, 0.5)),
+        ("A", "B", [], WorthParts(0.0, 0.0, None)),  # 1 both times
+        ("A", "A", [], WorthParts(1.0, 1.0, None)),  # the first place both times
+        ("A", "tie", [], WorthParts(1.0, 0.5, None)),
+        ("tie", "tie", ["tie", "tie"], WorthParts(0.0, 0.0, 0.0)),
+        ("A", "B", ["2", "tie", "1", "1"], WorthParts(0.0, 0.0, 0.5)),
     ],
 )
-def test_hard_verdicts_are_weighed(forward: Label, swapped: Label, others: list[Side], expected: Parts) -> None:
+def test_hard_verdicts_are_weighed(
+    forward: Label, swapped: Label, others: list[Side], expected: WorthParts
+) -> None:
     outcome = pool("overall", {"forward": verdict(forward), "swapped": verdict(swapped)})
     assert weigh(outcome, others) == expected
 
@@ -53,16 +55,16 @@ def test_doubt_is_the_distance_between_the_two_likeliest() -> None:
 
 
 def test_the_score_is_the_mean_of_what_is_known() -> None:
-    assert Parts(0.2, 1.0, 0.6).score == pytest.approx(0.6)
-    assert Parts(None, None, None).score == 0.0
+    assert WorthParts(0.2, 1.0, 0.6).score == pytest.approx(0.6)
+    assert WorthParts(None, None, None).score == 0.0
 
 
 # -- the choice --------------------------------------------------------------------------------------------
 
 
-def naive(offers: list[tuple[Pair, Parts]], number: int) -> list[Suggestion]:
+def naive(offers: list[tuple[Pair, WorthParts]], number: int) -> list[Suggestion]:
     """All at once: places by instruction, then the most worth first."""
-    groups: dict[str, list[tuple[Pair, Parts]]] = defaultdict(list)
+    groups: dict[str, list[tuple[Pair, WorthParts]]] = defaultdict(list)
     for pair, parts in offers:
         groups[pair.instruction].append((pair, parts))
     found = []
@@ -80,11 +82,12 @@ def naive(offers: list[tuple[Pair, Parts]], number: int) -> list[Suggestion]:
 )
 def test_the_choice_is_the_naive_one_in_any_order(drawn: list[tuple[int, float]], number: int, dice: Any) -> None:
     offers = [
-        (Pair(f"Question {group}", f"{i}", "y"), Parts(score, None, None)) for i, (group, score) in enumerate(drawn)
+        (Pair(f"Question {group}", f"{i}", "y"), WorthParts(score, None, None))
+        for i, (group, score) in enumerate(drawn)
     ]
     expected = naive(offers, number)
     dice.shuffle(offers)
-    chosen = _Chosen(number)
+    chosen = _ChosenPairs(number)
     for pair, parts in offers:
         chosen.offer(pair, parts)
         assert sum(map(len, chosen._by_instruction.values())) <= number
@@ -92,11 +95,11 @@ def test_the_choice_is_the_naive_one_in_any_order(drawn: list[tuple[int, float]]
 
 
 def test_many_instructions_come_before_many_pairs_of_one() -> None:
-    chosen = _Chosen(3)
+    chosen = _ChosenPairs(3)
     for i in range(10):
-        chosen.offer(Pair("The same", f"{i}", "y"), Parts(1.0, None, None))
+        chosen.offer(Pair("The same", f"{i}", "y"), WorthParts(1.0, None, None))
     for i in range(2):
-        chosen.offer(Pair(f"Another {i}", "x", "y"), Parts(0.7, None, None))
+        chosen.offer(Pair(f"Another {i}", "x", "y"), WorthParts(0.7, None, None))
     assert [s.pair.instruction for s in chosen.best()][1:] != ["The same", "The same"]
     assert {s.pair.instruction for s in chosen.best()} == {"The same", "Another 0", "Another 1"}
 
@@ -130,15 +133,15 @@ def judged(db: Path) -> Path:
 
 
 def test_what_wavers_comes_first_and_what_is_known_is_left_out(judged: Path) -> None:
-    facts = facts_of(evenhand("suggest", "--db", judged, "--number", "4", "--json"))
-    assert {pair["id"] for pair in facts["pairs"]} == {"torn0", "torn1", "torn2", "torn3"}
-    assert (facts["considered"], facts["labelled"], facts["invalid"]) == (10, 1, 1)
-    assert facts["pairs"][0]["dispute"] is None
+    fields = fields_of(evenhand("suggest", "--db", judged, "--number", "4", "--json"))
+    assert {pair["id"] for pair in fields["pairs"]} == {"torn0", "torn1", "torn2", "torn3"}
+    assert (fields["considered"], fields["labelled"], fields["invalid"]) == (10, 1, 1)
+    assert fields["pairs"][0]["dispute"] is None
     with Store(judged) as store:
         store.labels.add([HumanLabel(PAIRS[6].key, "overall", "ann", "1")])
-    facts = facts_of(evenhand("suggest", "--db", judged, "--number", "4", "--json"))
-    assert "torn0" not in {pair["id"] for pair in facts["pairs"]}
-    assert facts["labelled"] == 2
+    fields = fields_of(evenhand("suggest", "--db", judged, "--number", "4", "--json"))
+    assert "torn0" not in {pair["id"] for pair in fields["pairs"]}
+    assert fields["labelled"] == 2
 
 
 def test_other_judges_are_asked_for_their_view(judged: Path) -> None:
@@ -150,12 +153,12 @@ def test_other_judges_are_asked_for_their_view(judged: Path) -> None:
 
     with Judge(ScriptedEngine(script, name="other"), "holistic", db=judged) as judge:
         list(judge.judge(PAIRS[:6]))
-    facts = facts_of(evenhand("suggest", "--db", judged, "--judge", "script", "--json"))
-    disputes = {pair["id"]: pair["dispute"] for pair in facts["pairs"]}
-    assert facts["other_judges"] == 1
+    fields = fields_of(evenhand("suggest", "--db", judged, "--judge", "script", "--json"))
+    disputes = {pair["id"]: pair["dispute"] for pair in fields["pairs"]}
+    assert fields["other_judges"] == 1
     assert disputes["sure3"] == 1.0
     assert disputes["sure2"] == 0.0
-    assert disputes["torn1"] is None  # the other has not heard it
+    assert disputes["torn1"] is None  # the other has not judged it
 
 
 def test_the_table_shows_the_parts_and_steers_no_terminal(db: Path) -> None:
@@ -176,9 +179,9 @@ def test_the_jsonl_file_comes_back_with_labels(judged: Path, tmp_path: Path) -> 
     assert len(rows) == 2
     out.write_text("".join(json.dumps({**row, "label": "2"}) + "\n" for row in rows))
     evenhand("labels", "import", out, "--db", judged, "--annotator", "ann")
-    facts = facts_of(evenhand("suggest", "--db", judged, "--json"))
-    assert facts["labelled"] == 3
-    assert not {row["id"] for row in rows} & {pair["id"] for pair in facts["pairs"]}
+    fields = fields_of(evenhand("suggest", "--db", judged, "--json"))
+    assert fields["labelled"] == 3
+    assert not {row["id"] for row in rows} & {pair["id"] for pair in fields["pairs"]}
 
 
 def test_the_csv_file_holds_no_formula_and_comes_back_by_its_ids(judged: Path, tmp_path: Path) -> None:
@@ -193,8 +196,8 @@ def test_the_csv_file_holds_no_formula_and_comes_back_by_its_ids(judged: Path, t
         table.writeheader()
         table.writerows({**row, "label": "tie"} for row in rows)
     evenhand("labels", "import", out, "--db", judged)
-    facts = facts_of(evenhand("suggest", "--db", judged, "--json"))
-    assert (facts["labelled"], facts["considered"]) == (5, 6)
+    fields = fields_of(evenhand("suggest", "--db", judged, "--json"))
+    assert (fields["labelled"], fields["considered"]) == (5, 6)
 
 
 @pytest.mark.parametrize(
@@ -220,8 +223,8 @@ def test_nothing_left_to_label(db: Path) -> None:
 def test_a_page_may_ask_for_all_pairs_in_their_order() -> None:
     """The function alone, as a view uses it: judgments in, suggestions out."""
     with Judge(ScriptedEngine(wavering), "overall") as judge:
-        heard: list[Judgment] = list(judge.judge(PAIRS))
-    found = suggest(heard, lambda pair: bool(pair.labels), number=100)
+        judged: list[Judgment] = list(judge.judge(PAIRS))
+    found = suggest(judged, lambda pair: bool(pair.labels), number=100)
     assert len(found.pairs) == 10
     assert [s.pair.id[:4] for s in found.pairs] == ["torn"] * 4 + ["sure"] * 6
-    assert suggest(heard[::-1], lambda pair: bool(pair.labels), number=100) == found
+    assert suggest(judged[::-1], lambda pair: bool(pair.labels), number=100) == found

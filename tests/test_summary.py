@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.engines.base import Usage
-from evenhand.judge import Hearing, Judgment
-from evenhand.pairs import Pair, Side
-from evenhand.protocol import ORDERS, Order
+from evenhand.core.engine import Usage
+from evenhand.core.judge import Conversation, Judgment
+from evenhand.core.pair import Pair, Side
+from evenhand.core.protocol import ORDERS, Order
+from evenhand.core.stats.winrate import mean_rate
+from evenhand.core.verdict import LABELS, SIDES, Label, Verdict, invalid
 from evenhand.results.judged import judged_pair
 from evenhand.results.plain import plain
 from evenhand.results.summary import Counter
-from evenhand.stats.winrate import mean_rate
-from evenhand.verdict import LABELS, SIDES, Label, Verdict, invalid
 
 OTHER_SIDE: dict[str, Side] = {"1": "2", "2": "1", "tie": "tie"}
 
@@ -43,7 +43,7 @@ def judgments(draw: st.DrawFn) -> Judgment:
     labels: dict[str, Side] = {"overall": known} if known else {}
     pair = Pair(draw(st.sampled_from(["Hi", "Ho", "Hu"])), draw(st.sampled_from("xy")), "z", labels=labels)
     orders: tuple[Order, ...] = draw(st.sampled_from((ORDERS, ORDERS[:1], ORDERS[1:])))
-    return Judgment.of(pair, {order: Hearing({"overall": draw(verdicts())}) for order in orders})
+    return Judgment.of(pair, {order: Conversation({"overall": draw(verdicts())}) for order in orders})
 
 
 def count(found: list[Judgment], **wanted: Any) -> int:
@@ -54,26 +54,26 @@ def summed(found: list[Judgment]) -> dict[str, Any]:
     counter = Counter(["overall"])
     for judgment in found:
         counter.add(judgment)
-    facts: dict[str, Any] = plain(counter.summary())["dimensions"]["overall"]
-    return facts
+    fields: dict[str, Any] = plain(counter.summary())["dimensions"]["overall"]
+    return fields
 
 
 @settings(deadline=None)  # the first example may load numpy
 @given(st.lists(judgments(), max_size=20))
 def test_counts_are_those_of_naive_counting(found: list[Judgment]) -> None:
-    facts = summed(found)
+    fields = summed(found)
     valid = [j for j in found if j["overall"].side is not None]
-    assert facts["n"] == len(valid)
-    assert facts["invalid"] == len(found) - len(valid) == sum(facts["invalid_reasons"].values())
-    assert facts["wins_1"] == count(found, side="1")
-    assert facts["wins_2"] == count(found, side="2")
-    assert facts["ties"] == count(found, side="tie")
-    assert facts["inconsistent"] == count(found, inconsistent=True)
+    assert fields["n"] == len(valid)
+    assert fields["invalid"] == len(found) - len(valid) == sum(fields["invalid_reasons"].values())
+    assert fields["wins_1"] == count(found, side="1")
+    assert fields["wins_2"] == count(found, side="2")
+    assert fields["ties"] == count(found, side="tie")
+    assert fields["inconsistent"] == count(found, inconsistent=True)
     if valid:
-        assert facts["win_rate_1"] == pytest.approx((facts["wins_1"] + facts["ties"] / 2) / len(valid))
-        assert facts["ci"][0] <= facts["win_rate_1"] <= facts["ci"][1]
+        assert fields["win_rate_1"] == pytest.approx((fields["wins_1"] + fields["ties"] / 2) / len(valid))
+        assert fields["ci"][0] <= fields["win_rate_1"] <= fields["ci"][1]
     else:
-        assert facts["win_rate_1"] is facts["ci"] is None
+        assert fields["win_rate_1"] is fields["ci"] is None
 
 
 @settings(deadline=None)  # the first example may load numpy
@@ -103,17 +103,17 @@ def test_position_bias_is_first_less_second_over_pairs_heard_twice(found: list[J
 @given(st.lists(judgments(), max_size=20))
 def test_agreement_is_that_of_naive_counting(found: list[Judgment]) -> None:
     labelled = [j for j in found if j.pair.labels and j["overall"].side]
-    facts = summed(found)
+    fields = summed(found)
     if not labelled:
-        assert "agreement" not in facts
+        assert "agreement" not in fields
         return
     same = [j["overall"].side == j.pair.labels["overall"] for j in labelled]
-    assert facts["agreement"]["n"] == len(labelled)
-    assert facts["agreement"]["three_way"] == pytest.approx(sum(same) / len(same))
+    assert fields["agreement"]["n"] == len(labelled)
+    assert fields["agreement"]["three_way"] == pytest.approx(sum(same) / len(same))
     decided = [j for j in labelled if j.pair.labels["overall"] != "tie"]
-    assert facts["agreement"]["decided_n"] == len(decided)
+    assert fields["agreement"]["decided_n"] == len(decided)
     if decided:
-        assert facts["agreement"]["decided"] == pytest.approx(sum(map(credit, decided)) / len(decided))
+        assert fields["agreement"]["decided"] == pytest.approx(sum(map(credit, decided)) / len(decided))
 
 
 def credit(judgment: Judgment) -> float:
@@ -125,56 +125,56 @@ def credit(judgment: Judgment) -> float:
 
 
 def mirrored(judgment: Judgment) -> Judgment:
-    """The same hearings of the pair with its sides exchanged: what was forward is swapped."""
+    """The same conversations of the pair with its sides exchanged: what was forward is swapped."""
     orders: Mapping[Order, Order] = {"forward": "swapped", "swapped": "forward"}
     labels = {name: OTHER_SIDE[label] for name, label in judgment.pair.labels.items()}
     pair = Pair(judgment.pair.instruction, judgment.pair.output_2, judgment.pair.output_1, labels=labels)
-    hearings = {orders[o]: Hearing({"overall": v}) for o, v in judgment["overall"].orders.items()}
-    return Judgment.of(pair, hearings)
+    conversations = {orders[o]: Conversation({"overall": v}) for o, v in judgment["overall"].orders.items()}
+    return Judgment.of(pair, conversations)
 
 
 @settings(deadline=None)  # the first example may load numpy
 @given(st.lists(judgments(), max_size=20))
 def test_exchanging_the_sides_mirrors_every_fact(found: list[Judgment]) -> None:
-    facts, back = summed(found), summed([mirrored(j) for j in found])
-    assert (facts["wins_1"], facts["wins_2"]) == (back["wins_2"], back["wins_1"])
+    fields, back = summed(found), summed([mirrored(j) for j in found])
+    assert (fields["wins_1"], fields["wins_2"]) == (back["wins_2"], back["wins_1"])
     for same in ("n", "ties", "inconsistent", "invalid"):
-        assert facts[same] == back[same]
+        assert fields[same] == back[same]
     for same in ("label_mass", "position_bias"):
-        assert back[same] == (None if facts[same] is None else pytest.approx(facts[same]))
-    for reading, mirror in ((facts, back), (facts["expected"], back["expected"])):
-        if facts["n"]:
+        assert back[same] == (None if fields[same] is None else pytest.approx(fields[same]))
+    for reading, mirror in ((fields, back), (fields["expected"], back["expected"])):
+        if fields["n"]:
             assert mirror["win_rate_1"] == pytest.approx(1 - reading["win_rate_1"], abs=1e-9)
             assert mirror["ci"] == pytest.approx([1 - end for end in reversed(reading["ci"])], abs=1e-9)
-    assert (facts["clusters"], facts["small"]) == (back["clusters"], back["small"])
-    if facts["invalid_bounds"]:
-        assert back["invalid_bounds"] == pytest.approx([1 - end for end in reversed(facts["invalid_bounds"])])
-    assert back.get("agreement") == (pytest.approx(facts["agreement"]) if "agreement" in facts else None)
+    assert (fields["clusters"], fields["small"]) == (back["clusters"], back["small"])
+    if fields["invalid_bounds"]:
+        assert back["invalid_bounds"] == pytest.approx([1 - end for end in reversed(fields["invalid_bounds"])])
+    assert back.get("agreement") == (pytest.approx(fields["agreement"]) if "agreement" in fields else None)
 
 
 @given(st.lists(judgments(), max_size=20))
 def test_both_readings_are_those_of_the_plain_functions(found: list[Judgment]) -> None:
-    facts = summed(found)
+    fields = summed(found)
     valid = [j for j in found if j["overall"].side]
     instructions = [j.pair.instruction for j in valid]
     hard = mean_rate([{"1": 1.0, "tie": 0.5, "2": 0.0}[str(j["overall"].side)] for j in valid], instructions)
     shares = [j["overall"].p for j in valid]
     lean = mean_rate([p["1"] + p["tie"] / 2 for p in shares if p], instructions)
-    assert facts["win_rate_1"] == hard.value
-    assert facts["ci"] == (None if hard.low is None else [hard.low, hard.high])
-    assert facts["expected"]["win_rate_1"] == lean.value
-    assert facts["clusters"] == len(set(instructions))
+    assert fields["win_rate_1"] == hard.value
+    assert fields["ci"] == (None if hard.low is None else [hard.low, hard.high])
+    assert fields["expected"]["win_rate_1"] == lean.value
+    assert fields["clusters"] == len(set(instructions))
 
 
 @given(st.lists(judgments(), max_size=20))
 def test_invalid_findings_bound_the_rate(found: list[Judgment]) -> None:
-    facts = summed(found)
-    if not facts["invalid"]:
-        assert facts["invalid_bounds"] is None
+    fields = summed(found)
+    if not fields["invalid"]:
+        assert fields["invalid_bounds"] is None
         return
     won = sum({"1": 1.0, "tie": 0.5}.get(str(j["overall"].side), 0.0) for j in found)
-    lost_all, won_all = won / len(found), (won + facts["invalid"]) / len(found)
-    assert facts["invalid_bounds"] == pytest.approx([lost_all, won_all])
+    lost_all, won_all = won / len(found), (won + fields["invalid"]) / len(found)
+    assert fields["invalid_bounds"] == pytest.approx([lost_all, won_all])
 
 
 @given(st.lists(judgments(), max_size=12))
@@ -187,66 +187,66 @@ def test_a_twin_of_every_pair_changes_no_rate(found: list[Judgment]) -> None:
 def test_a_summary_keeps_up_with_what_is_added() -> None:
     counter = Counter()
     for count in range(1, 4):
-        counter.add(heard(forward="A"))
+        counter.add(judged(forward="A"))
         assert (counter.pairs, counter.summary().dimensions["overall"].n) == (count, count)
 
 
 def test_a_length_without_meaning_has_a_reason() -> None:
-    length = summed([heard(forward="A", swapped="B")])["length_controlled"]
+    length = summed([judged(forward="A", swapped="B")])["length_controlled"]
     assert (length["win_rate_1"], length["ci"], length["reason"]) == (None, None, "fewer than 40 instructions")
 
 
-def heard(**labels: Label) -> Judgment:
+def judged(**labels: Label) -> Judgment:
     """A judgment by hard verdicts."""
     orders: dict[str, Order] = {"forward": "forward", "swapped": "swapped"}
-    hearings = {orders[o]: Hearing({"overall": Verdict("overall", label)}) for o, label in labels.items()}
-    return Judgment.of(Pair("Hi", "x", "y", model_1="m", model_2="n"), hearings)
+    conversations = {orders[o]: Conversation({"overall": Verdict("overall", label)}) for o, label in labels.items()}
+    return Judgment.of(Pair("Hi", "x", "y", model_1="m", model_2="n"), conversations)
 
 
 def test_a_judge_that_always_says_a_has_a_lift_of_one_and_no_winner() -> None:
-    facts = summed([heard(forward="A", swapped="A")] * 3)
-    assert facts["position_bias"] == 1
-    assert (facts["ties"], facts["inconsistent"]) == (3, 3)
+    fields = summed([judged(forward="A", swapped="A")] * 3)
+    assert fields["position_bias"] == 1
+    assert (fields["ties"], fields["inconsistent"]) == (3, 3)
 
 
 def test_a_judge_that_follows_the_content_has_no_lift() -> None:
-    facts = summed([heard(forward="A", swapped="B")] * 3)
-    assert facts["position_bias"] == 0
-    assert (facts["wins_1"], facts["inconsistent"]) == (3, 0)
+    fields = summed([judged(forward="A", swapped="B")] * 3)
+    assert fields["position_bias"] == 0
+    assert (fields["wins_1"], fields["inconsistent"]) == (3, 0)
 
 
 def test_one_order_alone_tells_nothing_of_the_position() -> None:
-    assert summed([heard(forward="A")])["position_bias"] is None
+    assert summed([judged(forward="A")])["position_bias"] is None
 
 
 def test_sides_are_named_after_the_models_where_all_pairs_have_the_same_two() -> None:
     counter = Counter(["overall"])
     assert counter.summary().sides == ("1", "2")
-    counter.add(heard(forward="A"))
+    counter.add(judged(forward="A"))
     assert counter.summary().sides == ("m", "n")
-    counter.add(Judgment.of(Pair("Hi", "x", "y"), {"forward": Hearing({"overall": Verdict("overall", "A")})}))
+    counter.add(Judgment.of(Pair("Hi", "x", "y"), {"forward": Conversation({"overall": Verdict("overall", "A")})}))
     assert counter.summary().sides == ("1", "2")
 
 
 def test_a_label_on_a_dimension_that_was_not_asked_is_left_alone() -> None:
     counter = Counter()
     pair = Pair("Hi", "x", "y", labels={"overall": "1"})
-    counter.add(Judgment.of(pair, {"forward": Hearing({"format": Verdict("format", "A")})}))
+    counter.add(Judgment.of(pair, {"forward": Conversation({"format": Verdict("format", "A")})}))
     assert counter.summary().dimensions["format"].agreement is None
 
 
 def test_judgment_facts_speak_of_sides_whatever_the_order() -> None:
     forward = Verdict("overall", "A", {"A": 0.7, "B": 0.2, "tie": 0.1}, 0.9)
     swapped = Verdict("overall", "B", {"A": 0.1, "B": 0.6, "tie": 0.3}, 0.8)
-    hearings: dict[Order, Hearing] = {
-        "forward": Hearing({"overall": forward}, Usage(10, 5, 1), 1),
-        "swapped": Hearing({"overall": swapped}, Usage(3, 12, 1), 1, frozenset({"a note"})),
+    conversations: dict[Order, Conversation] = {
+        "forward": Conversation({"overall": forward}, Usage(10, 5, 1), 1),
+        "swapped": Conversation({"overall": swapped}, Usage(3, 12, 1), 1, frozenset({"a note"})),
     }
-    facts = plain(judged_pair(Judgment.of(Pair("Hi", "x", "y", id="p1"), hearings)))
-    assert facts["id"] == "p1"
-    assert facts["notes"] == ["a note"]
-    assert facts["tokens"] == {"computed": 13, "reused": 17, "generated": 2}
-    overall = facts["dimensions"]["overall"]
+    fields = plain(judged_pair(Judgment.of(Pair("Hi", "x", "y", id="p1"), conversations)))
+    assert fields["id"] == "p1"
+    assert fields["notes"] == ["a note"]
+    assert fields["tokens"] == {"computed": 13, "reused": 17, "generated": 2}
+    overall = fields["dimensions"]["overall"]
     assert (overall["verdict"], overall["inconsistent"]) == ("1", False)
     assert sum(overall["p"].values()) == pytest.approx(1)
     orders = overall["orders"]
@@ -263,11 +263,11 @@ def test_judgment_facts_speak_of_sides_whatever_the_order() -> None:
 
 
 def test_judgment_facts_of_an_invalid_order() -> None:
-    hearings: dict[Order, Hearing] = {
-        "forward": Hearing({"overall": Verdict("overall", "A")}),
-        "swapped": Hearing({"overall": invalid(["overall"], "unreadable", "Both!")[0]}),
+    conversations: dict[Order, Conversation] = {
+        "forward": Conversation({"overall": Verdict("overall", "A")}),
+        "swapped": Conversation({"overall": invalid(["overall"], "unreadable", "Both!")[0]}),
     }
-    overall = plain(judged_pair(Judgment.of(Pair("Hi", "x", "y"), hearings)))["dimensions"]["overall"]
+    overall = plain(judged_pair(Judgment.of(Pair("Hi", "x", "y"), conversations)))["dimensions"]["overall"]
     assert (overall["verdict"], overall["p"], overall["invalid_reason"]) == ("invalid", None, "unreadable")
     assert overall["orders"]["forward"]["verdict"] == "1"
     swapped = overall["orders"]["swapped"]

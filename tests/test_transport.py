@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bare_server import CHUNKED, PLAIN, Peer
+from evenhand.core.errors import EngineError
 from evenhand.engines.http import JsonClient, Reply
 from evenhand.engines.transport import Response, Transport
 from evenhand.engines.unreached import Broken, TooLarge
-from evenhand.errors import EngineError
 from misbehaving_server import Behaviour, Server, cuts, fails, hangs, says
 
 T = TypeVar("T")

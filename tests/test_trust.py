@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evenhand.stats.trust import MARGIN, MIN_DECIDED, Measures, measure, weigh
+from evenhand.core.stats.trust import MARGIN, MIN_DECIDED, Measures, measure, weigh
 
 VOTERS = 3
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.engines.base import Answer, Token
-from evenhand.judge import Hearing, Judgment
-from evenhand.pairs import Pair, Side
-from evenhand.protocol import Order
-from evenhand.verdict import (
+from evenhand.core.engine import Answer, Token
+from evenhand.core.judge import Conversation, Judgment
+from evenhand.core.pair import Pair, Side
+from evenhand.core.protocol import Order
+from evenhand.core.verdict import (
     LABELS,
     SIDES,
     Label,
@@ -432,15 +432,15 @@ def test_soft_verdicts_may_contradict_each_other_and_still_decide() -> None:
 )
 def test_a_single_order_is_mapped_to_sides(order: Order, label: Label, side: Side) -> None:
     outcome = pool("overall", {order: hard(label)})
-    assert (outcome.side, outcome.heard(order), outcome.inconsistent) == (side, side, False)
+    assert (outcome.side, outcome.side_in(order), outcome.inconsistent) == (side, side, False)
 
 
 def test_a_single_order_keeps_its_probabilities() -> None:
     outcome = pool("overall", {"swapped": soft({"A": 0.7, "B": 0.2, "tie": 0.1})})
     expected: dict[Side, float] = {"1": 0.2, "2": 0.7, "tie": 0.1}
     assert outcome.p == pytest.approx(expected)
-    assert outcome.p_heard("swapped") == expected
-    assert (outcome.heard("forward"), outcome.p_heard("forward")) == (None, None)
+    assert outcome.p_in("swapped") == expected
+    assert (outcome.side_in("forward"), outcome.p_in("forward")) == (None, None)
 
 
 # -- the parts together ----------------------------------------------------------------------------------
@@ -535,8 +535,8 @@ def test_what_was_sampled_counts_alike() -> None:
 @given(st.floats(0.01, 0.99), st.floats(0.01, 0.99))
 def test_the_response_that_is_likelier_to_be_good_is_ahead(one: float, two: float) -> None:
     """In the forward order response 1 is asked about alone, in the swapped one response 2."""
-    heard = {"forward": of_one("alone", one, 1 - one), "swapped": of_one("alone", two, 1 - two)}
-    outcome = pool("alone", {"forward": heard["forward"], "swapped": heard["swapped"]})
+    judged = {"forward": of_one("alone", one, 1 - one), "swapped": of_one("alone", two, 1 - two)}
+    outcome = pool("alone", {"forward": judged["forward"], "swapped": judged["swapped"]})
     assert outcome.p is not None
     logit = (math.log(one / (1 - one)) - math.log(two / (1 - two))) / 2
     assert log_odds(outcome.p) == pytest.approx(logit, abs=1e-6)
@@ -571,10 +571,10 @@ def test_what_is_said_of_one_response_counts_in_both_orders_only() -> None:
 @pytest.mark.parametrize("dimensions", [["alone", "beside"], ["alone", "format"], ["beside", "format", "overall"]])
 def test_one_order_has_the_same_findings_as_both(dimensions: list[str]) -> None:
     words = {"alone": "yes", "beside": "no", "format": "B", "overall": "tie"}
-    heard = Hearing({name: read_answer(Answer(words[name]), [name])[0] for name in dimensions})
+    judged = Conversation({name: read_answer(Answer(words[name]), [name])[0] for name in dimensions})
     pair = Pair("Hi", "x", "y")
-    for hearings in ({"forward": heard}, {"forward": heard, "swapped": heard}):
-        assert tuple(Judgment.of(pair, hearings).outcomes) == found_on(dimensions)  # type: ignore[arg-type]
+    for conversations in ({"forward": judged}, {"forward": judged, "swapped": judged}):
+        assert tuple(Judgment.of(pair, conversations).outcomes) == found_on(dimensions)  # type: ignore[arg-type]
 
 
 # -- counts and hard verdicts are no surer than the votes -------------------------------------------------

@@ -291,7 +291,7 @@ def test_a_dead_connection_loses_nothing_and_labels_once(server: WebServer, plai
         else:
             route.continue_()
 
-    page.route("**/annotate/say", fail_twice)
+    page.route("**/annotate/save", fail_twice)
     page.keyboard.press("a")
     expect(page.locator("#told")).to_contain_text("Not saved yet")
     expect(page.locator("#count")).to_have_text("1 of 3", timeout=30_000)
@@ -412,8 +412,8 @@ def labelled(plain: Path, server: WebServer) -> str:
     with Store(plain) as store:
         secret = store.annotation.invite("axe", dimensions=["format", "overall"], seed=2, rubric=RUBRIC)
         store.annotation.assign("axe", count=5, shared=5)
-        store.annotation.say("axe", 1, "format", "A", note="a note")
-        store.annotation.say("axe", 1, "overall", "B")
+        store.annotation.save("axe", 1, "format", "A", note="a note")
+        store.annotation.save("axe", 1, "overall", "B")
     return f"/a/{secret}"
 
 

@@ -28,7 +28,9 @@ def filled(db: Path) -> Path:
 
 def run(*words: str, before: str = "pass") -> subprocess.CompletedProcess[str]:
     """The command; `before` is Python that runs first in the same process."""
-    code = f"import sys; sys.argv = ['evenhand', *sys.argv[1:]]; {before}; from evenhand.cli import main; main()"
+    code = (
+        f"import sys; sys.argv = ['evenhand', *sys.argv[1:]]; {before}; from evenhand.views.cli import main; main()"
+    )
     return subprocess.run(
         [sys.executable, "-c", code, *words], capture_output=True, encoding="utf-8", timeout=120, check=False
     )

@@ -17,17 +17,17 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from evenhand import Pair
-from evenhand.errors import InputError
+from evenhand.core.errors import InputError
+from evenhand.results.suggest import suggest
 from evenhand.store import HumanLabel, Store
-from evenhand.suggest import suggest
-from evenhand.web.guard import HEADERS, MOST_BYTES, form_token
-from evenhand.web.labelling import REASONS
-from evenhand.web.serving import Address, serve
+from evenhand.views.web.guard import HEADERS, MOST_BYTES, form_token
+from evenhand.views.web.labelling import REASONS
+from evenhand.views.web.serving import ServerAddress, serve
 from web_server import HOSTILE, Client, WebServer, fill, hostile_pairs, plain_pairs
 
 LOOKS = ("/", "/pairs", "/pairs/all", "/pair/1", "/pair/1/text/output_1", "/people", "/card", "/find/x")
 CHANGES = ("/people/invite", "/people/renew", "/people/more", "/leave")
-LABELLING = ("/annotate/say", "/annotate/skip", "/annotate/undo", "/annotate/again")
+LABELLING = ("/annotate/save", "/annotate/skip", "/annotate/undo", "/annotate/again")
 
 
 @pytest.fixture(scope="module")
@@ -314,7 +314,7 @@ def test_a_wrong_invitation_is_refused_and_invites_nobody(owner: Client, db: Pat
 def test_a_wrong_verdict_is_refused_and_keeps_nothing(server: WebServer, db: Path, wrong: dict[str, str]) -> None:
     name = f"wrong {sorted(wrong.items())[0]}"[:60]
     client = annotator(server, name)
-    answer = client.post("/annotate/say", {**task(client), "label": "A", **wrong}, Accept="application/json")
+    answer = client.post("/annotate/save", {**task(client), "label": "A", **wrong}, Accept="application/json")
     assert answer.status in (400, 409)
     assert answer.json["error"]
     assert not labels(db, name)
@@ -325,7 +325,7 @@ def test_a_wrong_verdict_is_refused_and_keeps_nothing(server: WebServer, db: Pat
 )
 def test_the_time_is_taken_if_it_can_be(server: WebServer, db: Path, said: str, kept: float | None) -> None:
     client = annotator(server, f"time {said}")
-    client.post("/annotate/say", {**task(client), "label": "A", "seconds": said})
+    client.post("/annotate/save", {**task(client), "label": "A", "seconds": said})
     assert [label.seconds for label in labels(db, f"time {said}")] == [kept]
 
 
@@ -348,7 +348,7 @@ def test_annotators_see_no_model_no_verdict_and_no_id(server: WebServer) -> None
         assert "spider" in page
         for word in ("alpha", "beta", "gamma", "pair-00", "zoology", "maths", "scripted", "forward", "swapped"):
             assert word not in page, word
-        client.post("/annotate/say", {**task(client), "label": "tie"})
+        client.post("/annotate/save", {**task(client), "label": "tie"})
     said = client.get("/annotate/said").text
     assert not {word for word in ("alpha", "beta", "gamma", "pair-00", "forward", "swapped") if word in said}
 
@@ -365,7 +365,7 @@ def test_an_annotators_link_may_be_used_again_until_there_is_a_new_one(server: W
 def test_a_verdict_is_in_the_file_before_the_answer(server: WebServer, db: Path) -> None:
     client = annotator(server, "durable")
     for count in range(1, 7):
-        answer = client.post("/annotate/say", {**task(client), "label": "A"}, Accept="application/json")
+        answer = client.post("/annotate/save", {**task(client), "label": "A"}, Accept="application/json")
         assert answer.json == {"saved": True, "fresh": True}
         with closing(sqlite3.connect(db)) as other:
             assert other.execute("SELECT count(*) FROM labels WHERE annotator = 'durable'").fetchone() == (count,)
@@ -380,10 +380,10 @@ def test_the_page_waits_for_the_disk(server: WebServer) -> None:
 def test_a_repeated_request_labels_once_and_another_tab_is_told(server: WebServer, db: Path) -> None:
     client = annotator(server, "tabs")
     open_now = task(client)  # both tabs show this
-    assert client.post("/annotate/say", {**open_now, "label": "A"}, Accept="application/json").json["fresh"]
-    again = client.post("/annotate/say", {**open_now, "label": "A"}, Accept="application/json")
+    assert client.post("/annotate/save", {**open_now, "label": "A"}, Accept="application/json").json["fresh"]
+    again = client.post("/annotate/save", {**open_now, "label": "A"}, Accept="application/json")
     assert again.json == {"saved": True, "fresh": False}
-    other = client.post("/annotate/say", {**open_now, "label": "B"}, Accept="application/json")
+    other = client.post("/annotate/save", {**open_now, "label": "B"}, Accept="application/json")
     assert other.status == 409
     assert "already" in other.json["error"]
     assert client.post("/annotate/skip", {**open_now, "reason": REASONS[0]}).status == 409
@@ -399,7 +399,7 @@ def test_two_annotators_at_once(server: WebServer, db: Path) -> None:
 
     def label_all(client: Client, label: str) -> None:
         for _ in range(12):
-            answer = client.post("/annotate/say", {**task(client), "label": label}, Accept="application/json")
+            answer = client.post("/annotate/save", {**task(client), "label": label}, Accept="application/json")
             if answer.status != 200:
                 faults.append(answer.text)
 
@@ -429,7 +429,7 @@ def test_undo_skip_and_again_without_a_script(server: WebServer, db: Path) -> No
     """Plain forms, as a browser without our script sends them: each answer leads back to the page."""
     client = annotator(server, "plain", asked="chained")
     first = task(client)
-    assert client.post("/annotate/say", {**first, "label": "A", "note": "why"}).headers["location"] == "/annotate"
+    assert client.post("/annotate/save", {**first, "label": "A", "note": "why"}).headers["location"] == "/annotate"
     assert task(client)["dimension"] == "correctness"
     assert client.post("/annotate/undo", first).status == 303
     assert not labels(db, "plain")
@@ -496,10 +496,10 @@ def test_a_pair_shows_the_very_conversation(owner: Client, db: Path) -> None:
     with Store(db) as store:
         judge = next(judge for judge in store.judges() if judge.protocol == "chained")
     page = owner.get(f"/pair/3?judge={judge.id}&dimension=overall&order=swapped").text
-    told = page[page.index('id="conversation"') :]
-    assert '<span class="theirs">Question number 2' in told
-    assert told.index("Six, I think") < told.index("A spider has"), "swapped: output 2 is Response A"
-    assert len(re.findall(r'<span class="answer">(?:A|B|tie)</span>', told)) == 4, (
+    given = page[page.index('id="conversation"') :]
+    assert '<span class="theirs">Question number 2' in given
+    assert given.index("Six, I think") < given.index("A spider has"), "swapped: output 2 is Response A"
+    assert len(re.findall(r'<span class="answer">(?:A|B|tie)</span>', given)) == 4, (
         "three earlier verdicts and the last"
     )
 
@@ -516,7 +516,7 @@ def test_the_card_says_how_far_people_and_judges_agree(tmp_path: Path) -> None:
         ]
         for client in people:
             for _ in range(12):
-                client.post("/annotate/say", {**task(client), "label": "tie"})
+                client.post("/annotate/save", {**task(client), "label": "tie"})
         page = owner.get("/card").text
         [among] = re.findall(r'<th scope="row">overall</th><td class="right">(\d+)</td>', page)
         assert among == "12"
@@ -632,7 +632,7 @@ def test_people_label_pairs_that_no_judge_has_seen(tmp_path: Path) -> None:
         for seed, name in enumerate(("una", "vic"), 1):
             client = annotator(server, name, count=6, shared=6, seed=seed)
             for number in range(6):
-                client.post("/annotate/say", {**task(client), "label": "A" if number else "tie"})
+                client.post("/annotate/save", {**task(client), "label": "A" if number else "tie"})
         card = owner.get("/card").text
         assert re.search(r'<th scope="row">overall</th><td class="right">6</td>', card), "two votes on each pair"
         assert "a pair that a judge has judged" in card
@@ -751,12 +751,12 @@ def test_control_characters_are_seen_and_lines_are_not_turned(hostile: WebServer
 @pytest.mark.parametrize("password", ["", "short"])
 def test_other_machines_need_a_password(db: Path, host: str, password: str) -> None:
     with pytest.raises(InputError, match="password"):
-        serve(db, Address(host, 0), password=password)
+        serve(db, ServerAddress(host, 0), password=password)
 
 
 def test_a_port_that_is_taken_is_said(server: WebServer, db: Path) -> None:
     with pytest.raises(InputError, match="cannot listen") as fault:
-        serve(db, Address("127.0.0.1", server.port))
+        serve(db, ServerAddress("127.0.0.1", server.port))
     assert "--port 0" in fault.value.hint
 
 

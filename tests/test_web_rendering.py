@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand import Pair, Protocol
-from evenhand.engines.base import Answer
-from evenhand.protocol import ORDERS, built_in_names
-from evenhand.stats.calibration import Bin, Reliability
-from evenhand.stats.clustered import Estimate
-from evenhand.web import charts
-from evenhand.web.code import highlight
-from evenhand.web.conversation import retell
-from evenhand.web.differences import MOST_WORDS, mark_differences
-from evenhand.web.labelling import rubric_of
-from evenhand.web.markdown import MARKDOWN_LIMIT, render, render_markdown
-from evenhand.web.text import visible
+from evenhand.core.engine import Answer
+from evenhand.core.protocol import ORDERS, built_in_names
+from evenhand.core.stats.calibration import Bin, Reliability
+from evenhand.core.stats.clustered import Estimate
+from evenhand.views.web import charts
+from evenhand.views.web.code import highlight
+from evenhand.views.web.conversation import conversation_view
+from evenhand.views.web.differences import MOST_WORDS, mark_differences
+from evenhand.views.web.labelling import rubric_of
+from evenhand.views.web.markdown import MARKDOWN_LIMIT, render, render_markdown
+from evenhand.views.web.text import visible
 from web_server import HOSTILE
 
 
@@ -210,30 +210,33 @@ def test_a_conversation_is_retold_word_for_word(task: str, one: str, two: str, n
     pair = Pair(task, one, two)
     protocol = Protocol.load(name)
     shown = ORDERS[0] if order == "forward" else ORDERS[1]
-    labels = ["A" if len(ask.dimensions) == 1 else ", ".join("A" for _ in ask.dimensions) for ask in protocol.asks]
-    told = retell(protocol, pair, shown, [Answer(label) for label in labels], raw=False)
+    labels = [
+        "A" if len(question.dimensions) == 1 else ", ".join("A" for _ in question.dimensions)
+        for question in protocol.questions
+    ]
+    given = conversation_view(protocol, pair, shown, [Answer(label) for label in labels], raw=False)
     prompt = protocol.prompt(pair, shown, len(labels) - 1, labels)
-    assert [turn.role for turn in told.turns[:-1]] == [turn.role for turn in prompt.turns]
-    assert ["".join(p.text for p in turn.pieces) for turn in told.turns[:-1]] == [
+    assert [turn.role for turn in given.turns[:-1]] == [turn.role for turn in prompt.turns]
+    assert ["".join(p.text for p in turn.pieces) for turn in given.turns[:-1]] == [
         turn.text for turn in prompt.turns
     ]
-    theirs = [p.text for turn in told.turns for p in turn.pieces if p.kind == "theirs"]
+    theirs = [p.text for turn in given.turns for p in turn.pieces if p.kind == "theirs"]
     assert theirs == [text for text in (task, *pair.shown(shown)) if text]
-    assert sum(p.kind == "answer" for turn in told.turns for p in turn.pieces) == len(labels)
-    assert told.turns[-1].pieces[0].text == labels[-1]
+    assert sum(p.kind == "answer" for turn in given.turns for p in turn.pieces) == len(labels)
+    assert given.turns[-1].pieces[0].text == labels[-1]
 
 
 @pytest.mark.parametrize("answered", [1, 2, 5])
 def test_each_conversation_of_a_protocol_is_told(answered: int) -> None:
     said = ["yes", "A", "tie", "B", "A"][:answered]
     protocol, pair = Protocol.load("weighed"), Pair("Hi", "Hello.", "Yo.")
-    told = retell(protocol, pair, "forward", [Answer(word) for word in said], raw=False)
-    answers = [piece.text for turn in told.turns for piece in turn.pieces if piece.kind == "answer"]
+    given = conversation_view(protocol, pair, "forward", [Answer(word) for word in said], raw=False)
+    answers = [piece.text for turn in given.turns for piece in turn.pieces if piece.kind == "answer"]
     assert answers == said
-    theirs = [piece.text for turn in told.turns for piece in turn.pieces if piece.kind == "theirs"]
+    theirs = [piece.text for turn in given.turns for piece in turn.pieces if piece.kind == "theirs"]
     assert theirs == ["Hi", "Hello."] + ["Hi", "Hello.", "Yo."] * (answered > 1)
-    assert [turn.role for turn in told.turns].count("system") == (2 if answered > 1 else 1)
-    assert [verdict.word for verdict in told.verdicts] == said
+    assert [turn.role for turn in given.turns].count("system") == (2 if answered > 1 else 1)
+    assert [verdict.word for verdict in given.verdicts] == said
 
 
 def test_people_are_not_asked_what_is_asked_of_one_response() -> None:
@@ -243,14 +246,14 @@ def test_people_are_not_asked_what_is_asked_of_one_response() -> None:
 
 
 def test_a_conversation_without_an_answer_is_told_up_to_its_question() -> None:
-    told = retell(Protocol.load("chained"), Pair("Hi", "x", "y"), "forward", [], raw=False)
-    assert told.turns[-1].role == "user"
-    assert not told.verdicts
+    given = conversation_view(Protocol.load("chained"), Pair("Hi", "x", "y"), "forward", [], raw=False)
+    assert given.turns[-1].role == "user"
+    assert not given.verdicts
 
 
 def test_a_raw_conversation_is_told_in_the_files_own_markup() -> None:
-    told = retell(Protocol.load("overall"), Pair("Hi", "x", "y"), "forward", [Answer("B")], raw=True)
-    assert told.turns[0].pieces[0].text.startswith("<|im_start|>system")
+    given = conversation_view(Protocol.load("overall"), Pair("Hi", "x", "y"), "forward", [Answer("B")], raw=True)
+    assert given.turns[0].pieces[0].text.startswith("<|im_start|>system")
 
 
 # -- charts ----------------------------------------------------------------------------------------

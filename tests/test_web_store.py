@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 
 from command import evenhand
 from evenhand import Judge, Pair, ScriptedEngine
-from evenhand.errors import InputError
-from evenhand.pairs import Side
+from evenhand.core.errors import InputError
+from evenhand.core.pair import Side
+from evenhand.core.verdict import found_on
 from evenhand.results.pair_outcome import outcomes_from, pick_outcomes
 from evenhand.results.plain import plain
 from evenhand.results.summary import summarise
 from evenhand.store import Conflict, HumanLabel, OutcomeLine, Store, View
 from evenhand.store.pages import ONLY, SORTS, Only
 from evenhand.store.words import WordIndex
-from evenhand.verdict import found_on
-from evenhand.web.outcome_view import outcome_views
-from evenhand.web.overview import models_overview, overview
+from evenhand.views.web.outcome_view import outcome_views
+from evenhand.views.web.overview import models_overview, overview
 from web_server import asks_yes_or_no, fill, plain_pairs
 
 DIMENSIONS = ["precision", "correctness", "format", "overall"]
@@ -69,12 +69,12 @@ def test_the_overview_is_the_results(store: Store) -> None:
 
 
 def test_biases_and_matches_are_those_of_the_report(filled: Path, store: Store) -> None:
-    told = {
+    given = {
         judge["fingerprint"]: judge
         for judge in json.loads(evenhand("report", "--db", str(filled), "--json").stdout)["judges"]
     }
     for item in overview(store):
-        theirs = told[item.judge.fingerprint]
+        theirs = given[item.judge.fingerprint]
         assert as_json(item.summary.dimensions) == theirs["dimensions"]
         assert as_json(item.biases) == theirs["effects"]
         found = models_overview(store, item.judge, theirs["decides"])
@@ -184,7 +184,7 @@ def test_every_outcome_is_the_pooled_one(store: Store) -> None:
             assert picked[number] == outcomes_from(store.pages.outcomes(judge.id, number))
             found = picked[number]["overall"]
             assert (found.side, found.p, found.reason) == (pooled.side, pooled.p, pooled.invalid)
-            assert (found.forward, found.swapped) == (pooled.heard("forward"), pooled.heard("swapped"))
+            assert (found.forward, found.swapped) == (pooled.side_in("forward"), pooled.side_in("swapped"))
 
 
 def test_what_a_run_writes_is_in_the_lists(db: Path) -> None:
@@ -400,7 +400,7 @@ def test_a_verdict_is_kept_in_sides_with_the_order_in_which_it_was_given(labelle
     for _ in range(30):
         task = labelled.annotation.next("ann")
         assert task is not None
-        labelled.annotation.say("ann", task.place, "overall", "A", note="because", seconds=1.5)
+        labelled.annotation.save("ann", task.place, "overall", "A", note="because", seconds=1.5)
         [label] = labelled.labels.of(task.pair)
         assert label.side == ("1" if task.order == "forward" else "2")
         assert (label.order, label.note, label.seconds, label.source) == (task.order, "because", 1.5, "page")
@@ -416,7 +416,7 @@ def test_dimensions_are_asked_in_their_order_and_close_the_pair_together(labelle
         now = labelled.annotation.next("ann")
         assert now is not None
         assert now.place == task.place
-        labelled.annotation.say("ann", task.place, dimension, "tie")
+        labelled.annotation.save("ann", task.place, dimension, "tie")
     later = labelled.annotation.next("ann")
     assert later is not None
     assert later.place != task.place
@@ -426,12 +426,12 @@ def test_a_question_is_answered_once(labelled: Store) -> None:
     seat(labelled, "ann")
     task = labelled.annotation.next("ann")
     assert task is not None
-    assert labelled.annotation.say("ann", task.place, "overall", "A").fresh
-    assert not labelled.annotation.say("ann", task.place, "overall", "A").fresh, (
+    assert labelled.annotation.save("ann", task.place, "overall", "A").fresh
+    assert not labelled.annotation.save("ann", task.place, "overall", "A").fresh, (
         "the same again is a repeated request"
     )
     with pytest.raises(Conflict, match="answered already"):
-        labelled.annotation.say("ann", task.place, "overall", "B")
+        labelled.annotation.save("ann", task.place, "overall", "B")
     with pytest.raises(Conflict, match="done already"):
         labelled.annotation.skip("ann", task.place, "other")
     assert [label.side for label in labelled.labels.of(task.pair)] == ["1" if task.order == "forward" else "2"]
@@ -441,15 +441,15 @@ def test_only_the_open_pair_takes_a_verdict(labelled: Store) -> None:
     seat(labelled, "ann")
     for place, dimension in ((2, "overall"), (99, "overall"), (1, "format")):
         with pytest.raises(Conflict):
-            labelled.annotation.say("ann", place, dimension, "A")
+            labelled.annotation.save("ann", place, dimension, "A")
     assert not labelled.labels.any()
 
 
 def test_undo_takes_back_one_answer_after_the_other(labelled: Store) -> None:
     seat(labelled, "ann", dimensions=["format", "overall"], count=3)
     for place in (1, 2):
-        labelled.annotation.say("ann", place, "format", "A")
-        labelled.annotation.say("ann", place, "overall", "B")
+        labelled.annotation.save("ann", place, "format", "A")
+        labelled.annotation.save("ann", place, "overall", "B")
     assert labelled.annotation.last("ann") is not None
     for place, left in ((2, 3), (2, 2), (1, 1), (1, 0)):
         task = labelled.annotation.undo("ann")
@@ -462,8 +462,8 @@ def test_undo_takes_back_one_answer_after_the_other(labelled: Store) -> None:
 
 def test_undo_takes_back_only_what_the_page_believes_to_be_last(labelled: Store) -> None:
     seat(labelled, "ann")
-    labelled.annotation.say("ann", 1, "overall", "A")
-    labelled.annotation.say("ann", 2, "overall", "A")
+    labelled.annotation.save("ann", 1, "overall", "A")
+    labelled.annotation.save("ann", 2, "overall", "A")
     with pytest.raises(Conflict, match="something else"):
         labelled.annotation.undo("ann", (1, "overall"))
     assert len(list(labelled.labels.all())) == 2
@@ -471,7 +471,7 @@ def test_undo_takes_back_only_what_the_page_believes_to_be_last(labelled: Store)
 
 def test_a_skip_closes_what_is_open_and_undo_opens_it(labelled: Store) -> None:
     seat(labelled, "ann", dimensions=DIMENSIONS)
-    labelled.annotation.say("ann", 1, "precision", "A")
+    labelled.annotation.save("ann", 1, "precision", "A")
     labelled.annotation.skip("ann", 1, "cannot tell")
     assert Counter(label.side is None for label in labelled.labels.all()) == {True: 3, False: 1}
     assert {label.note for label in labelled.labels.all()} == {"", "cannot tell"}
@@ -483,12 +483,12 @@ def test_a_skip_closes_what_is_open_and_undo_opens_it(labelled: Store) -> None:
 def test_a_pair_is_labelled_again_only_when_it_was_opened(labelled: Store) -> None:
     seat(labelled, "ann")
     for place in (1, 2, 3):
-        labelled.annotation.say("ann", place, "overall", "A")
+        labelled.annotation.save("ann", place, "overall", "A")
     labelled.annotation.again("ann", 1)
     task = labelled.annotation.next("ann")
     assert task is not None
     assert task.place == 1
-    labelled.annotation.say("ann", 1, "overall", "tie")
+    labelled.annotation.save("ann", 1, "overall", "tie")
     assert [t.place for t in labelled.annotation.done("ann")] == [1, 3, 2]
 
 
@@ -503,7 +503,7 @@ def test_two_at_once_label_a_pair_once(labelled: Store, db: Path) -> None:
             for place in range(1, 21):
                 gate.wait()
                 try:
-                    if store.annotation.say("ann", place, "overall", label).fresh:
+                    if store.annotation.save("ann", place, "overall", label).fresh:
                         kept.append((place, label))
                 except Conflict:
                     pass
@@ -543,7 +543,7 @@ def test_whatever_comes_the_lists_of_tasks_stay_in_order(steps: list[tuple[Any, 
         for name, *args in steps:
             try:
                 if name == "say":
-                    store.annotation.say("ann", *args)
+                    store.annotation.save("ann", *args)
                 elif name == "skip":
                     store.annotation.skip("ann", args[0], "other")
                 elif name == "undo":

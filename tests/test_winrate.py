@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evenhand.stats.clusters import gather
-from evenhand.stats.winrate import (
+from evenhand.core.stats.clusters import gather
+from evenhand.core.stats.winrate import (
     Difference,
     Rate,
     mean_rate,

@@ -18,11 +18,11 @@ from urllib.parse import urlencode, urlsplit
 import uvicorn
 
 from evenhand import Judge, Pair, ScriptedEngine
-from evenhand.pairs import sample_pairs
-from evenhand.protocol import Prompt
-from evenhand.web.app import make_app
-from evenhand.web.guard import form_token
-from evenhand.web.serving import Address, open_site
+from evenhand.core.protocol import Prompt
+from evenhand.io.pairs import sample_pairs
+from evenhand.views.web.app import make_app
+from evenhand.views.web.guard import form_token
+from evenhand.views.web.serving import ServerAddress, open_site
 
 CANARY = "fired()"
 # What a response may try; each would call fired() or ask evil.test for something, if it were let.
@@ -129,7 +129,7 @@ class WebServer:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(("127.0.0.1", port))
         self.port = listening.getsockname()[1]
-        address = Address("127.0.0.1", self.port)
+        address = ServerAddress("127.0.0.1", self.port)
         self.site = open_site(db, address, self.port, password, lambda link, _: self.said.append(link))
         self.site.patience = 60.0  # a busy machine is no reason for a page without its figures
         config = uvicorn.Config(make_app(self.site), log_level="critical", access_log=False, lifespan="on")

@@ -1,18 +1,19 @@
-"""A pairwise judge for language-model outputs: both orders heard, biases measured, every verdict kept."""
+"""A pairwise judge for language-model outputs: both orders judged, biases measured, every verdict kept."""
 
 from importlib.metadata import version
 
 __version__ = version("evenhand")
 
-from evenhand.api import Judge
-from evenhand.engines.base import Answer, Engine, Token, Usage
+from evenhand.core.engine import Answer, Engine, Token, Usage
+from evenhand.core.errors import EngineError, EvenhandError, InputError, ModelError, StoreError
+from evenhand.core.judge import Judgment
+from evenhand.core.pair import Pair
+from evenhand.core.protocol import Protocol
+from evenhand.core.verdict import Outcome, Verdict
 from evenhand.engines.scripted import ScriptedEngine
-from evenhand.errors import EngineError, EvenhandError, InputError, ModelError, StoreError
-from evenhand.judge import Judgment
-from evenhand.pairs import Pair, read_pairs
-from evenhand.protocol import Protocol
+from evenhand.io.pairs import read_pairs
 from evenhand.store import Store
-from evenhand.verdict import Outcome, Verdict
+from evenhand.views.api import Judge
 
 __all__ = [
     "Answer",

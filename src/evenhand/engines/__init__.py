@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from evenhand.engines.base import Engine
+from evenhand.core.engine import Engine
 from evenhand.engines.catalog import Progress, locate
 from evenhand.engines.endpoint import EndpointSettings, Notice, open_endpoint
 from evenhand.engines.llama import Hardware, LlamaEngine

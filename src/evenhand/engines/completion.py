@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from evenhand.engines.base import Token, Usage
+from evenhand.core.engine import Token, Usage
+from evenhand.core.errors import EngineError
 from evenhand.engines.figures import bad_response, count, log_probability
-from evenhand.errors import EngineError
 
 # DeepSeek, Qwen and most others; Kimi; Magistral; gpt-oss, where the server leaves its channels in.
 _OPENED = re.compile(r"\s*(?:<think(?:ing)?>|◁think▷|\[THINK\]|<\|channel\|>analysis)")

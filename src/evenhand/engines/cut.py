@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from evenhand.core.errors import ModelError
 from evenhand.engines.gguf import Cursor, read_header
-from evenhand.errors import ModelError
 
 _BLOCK = re.compile(rb"blk\.(\d+)\.")
 _OUTPUT = b"output.weight"

@@ -20,16 +20,16 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import orjson
 
-from evenhand.engines.base import Answer, Engine, Sampling, Usage
+from evenhand.core.engine import Answer, Engine, Sampling, Usage
+from evenhand.core.errors import EngineError, SpecError
+from evenhand.core.markup import CHATML, DIALECTS, LLAMA3, Dialect, Span, Turn, break_up_spans, merge, render
+from evenhand.core.protocol import Prompt
 from evenhand.engines.completion import Choice, read_choices, read_usage
-from evenhand.engines.http import JsonClient, Reply, Said, dump
+from evenhand.engines.http import JsonClient, Reply, ServerReply, dump
 from evenhand.engines.llama_server import LlamaServerEngine
 from evenhand.engines.presets import ANY, PRESETS, Address, Preset
 from evenhand.engines.redaction import without_login
 from evenhand.engines.vllm import VllmTokeniser
-from evenhand.errors import EngineError, SpecError
-from evenhand.markup import CHATML, DIALECTS, LLAMA3, Dialect, Span, Turn, break_up_spans, merge, render
-from evenhand.protocol import Prompt
 
 Mode = Literal["auto", "chat", "completions"]
 Notice = Callable[[str], None]
@@ -53,7 +53,7 @@ class EndpointSettings:
 
     >>> EndpointSettings("http://127.0.0.1:8000/v1", "m", samples=0)
     Traceback (most recent call last):
-    evenhand.errors.SpecError: samples must be at least 1
+    evenhand.core.errors.SpecError: samples must be at least 1
     """
 
     base_url: str = ""
@@ -236,7 +236,7 @@ class EndpointEngine(Engine):
             refused = _refused(reply, fields)
             if refused is None:
                 break
-            self._learn(refused, fields, client.fault(reply), Said.of(reply.data).message)
+            self._learn(refused, fields, client.fault(reply), ServerReply.of(reply.data).message)
         raise client.fault(reply)
 
     async def _sampled(self, shown: _Shown, usage: Usage) -> Answer:
@@ -432,7 +432,7 @@ def _refused(reply: Reply, fields: Mapping[str, Any]) -> str | None:
     """The field that a server will not take, if that is what it says."""
     if reply.status not in _REFUSALS:
         return None
-    said = Said.of(reply.data)
+    said = ServerReply.of(reply.data)
     if said.param in fields:
         return said.param if said.param != "model" else None
     if reply.status in (403, 404) and "logprobs" not in said.message.lower():
@@ -466,11 +466,11 @@ def _root(base_url: str) -> str:
     return base_url.removesuffix("/v1")
 
 
-async def _all(asks: list[Any]) -> list[tuple[list[Choice], Usage]]:
+async def _all(questions: list[Any]) -> list[tuple[list[Choice], Usage]]:
     """All at once; the first failure stops the others."""
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(ask) for ask in asks]
+            tasks = [group.create_task(question) for question in questions]
     except BaseExceptionGroup as faults:
         raise faults.exceptions[0] from None
     return [task.result() for task in tasks]

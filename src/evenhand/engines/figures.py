@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from evenhand.errors import EngineError
+from evenhand.core.errors import EngineError
 
 # More than any context; sums of billions of them still fit a database's integers.
 MOST_TOKENS = 2**31
@@ -57,7 +57,7 @@ def sound(who: str = "the server") -> Iterator[None]:
     >>> with sound("x"):
     ...     {}["tokens"]
     Traceback (most recent call last):
-    evenhand.errors.EngineError: x answered in a form that cannot be read: KeyError('tokens')
+    evenhand.core.errors.EngineError: x answered in a form that cannot be read: KeyError('tokens')
     """
     try:
         yield

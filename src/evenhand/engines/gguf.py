@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from evenhand.errors import ModelError
+from evenhand.core.errors import ModelError
 
 Scalar = bool | int | float | str
 Value = Scalar | list[Scalar]

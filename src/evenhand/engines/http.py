@@ -23,9 +23,9 @@ from urllib.request import getproxies, proxy_bypass
 
 import orjson
 
+from evenhand.core.errors import EngineError
 from evenhand.engines.redaction import Redaction, printable, secrets_of
 from evenhand.engines.unreached import TooLarge, Unreachable
-from evenhand.errors import EngineError
 
 if TYPE_CHECKING:
     from evenhand.engines.transport import Transport
@@ -47,12 +47,12 @@ class Reply(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ServerReply:
     """What an error body says, whichever of the usual shapes it has.
 
-    >>> Said.of([{"error": {"message": "API key not valid", "code": 400}}]).message
+    >>> ServerReply.of([{"error": {"message": "API key not valid", "code": 400}}]).message
     'API key not valid'
-    >>> Said.of({"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs"}]}).message
+    >>> ServerReply.of({"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs"}]}).message
     'body.seed: Extra inputs'
     """
 
@@ -61,7 +61,7 @@ class Said:
     param: str = ""
 
     @classmethod
-    def of(cls, data: Any) -> Said:
+    def of(cls, data: Any) -> ServerReply:
         """Find the message, the code and the parameter that is at fault."""
         while isinstance(data, list) and data:
             data = data[0]
@@ -184,7 +184,7 @@ class JsonClient:
         >>> error.message, error.reason, error.retry_after, error.overloaded
         ('x asks for fewer requests: slow down', 'rate_limited', 2.0, True)
         """
-        said = Said.of(reply.data)
+        said = ServerReply.of(reply.data)
         kind = _kind(reply.status, f"{said.code} {said.message}")
         message = kind.message.format(who=self.who, said=said.message or "no reason given", status=reply.status)
         return EngineError(

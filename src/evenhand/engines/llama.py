@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from evenhand.core.engine import Answer, Engine, Sampling, State
+from evenhand.core.errors import ModelError
+from evenhand.core.protocol import Prompt
 from evenhand.engines import gguf
-from evenhand.engines.base import Answer, Engine, Sampling, State
 from evenhand.engines.catalog import ModelFile
 from evenhand.engines.llama_client import TOKENISED, TOP_TOKENS, LlamaClient
 from evenhand.engines.llama_states import StateServer
-from evenhand.errors import ModelError
-from evenhand.protocol import Prompt
 
 # Enough for two responses of several pages; a longer context only costs memory until it is asked for.
 DEFAULT_CONTEXT = 16384

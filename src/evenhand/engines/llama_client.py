@@ -14,13 +14,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from evenhand.engines.base import Answer, Sampling, State, Token, Usage
+from evenhand.core.engine import Answer, Sampling, State, Token, Usage
+from evenhand.core.errors import EngineError, TooLongError
+from evenhand.core.markup import Role, Span, Turn, merge, weave, without_system
+from evenhand.core.protocol import COMPARED, Prompt
 from evenhand.engines.control_tokens import KNOWN
 from evenhand.engines.figures import count, log_probability, sound, text_of, token_ids
 from evenhand.engines.http import JsonClient, Reply
-from evenhand.errors import EngineError, TooLongError
-from evenhand.markup import Role, Span, Turn, merge, weave, without_system
-from evenhand.protocol import COMPARED, Prompt
 
 # Goes into the fingerprint of a judge: text cut in other places is other tokens, and so another judgment.
 TOKENISED = "by turn"

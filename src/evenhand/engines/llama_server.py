@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from evenhand.engines.base import Answer, Engine, Sampling, State
+from evenhand.core.engine import Answer, Engine, Sampling, State
+from evenhand.core.protocol import Prompt
 from evenhand.engines.llama_client import TOKENISED, TOP_TOKENS, LlamaClient
-from evenhand.protocol import Prompt
 
 
 class LlamaServerEngine(Engine):

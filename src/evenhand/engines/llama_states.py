@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from evenhand.engines.base import State
+from evenhand.core.engine import State
+from evenhand.core.errors import ModelError
+from evenhand.core.protocol import Prompt
 from evenhand.engines.catalog import ModelFile, cache_folder
 from evenhand.engines.cut import cut_after
 from evenhand.engines.llama_client import LlamaClient
-from evenhand.errors import ModelError
-from evenhand.protocol import Prompt
 
 # A prompt is computed in pieces of this many tokens; larger ones are no faster and take more memory.
 _PIECE = 512

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
-from evenhand.errors import SpecError
+from evenhand.core.errors import SpecError
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from evenhand.engines.base import Answer, Engine, Sampling, State, Token, Usage
-from evenhand.errors import EngineError
-from evenhand.protocol import Prompt
+from evenhand.core.engine import Answer, Engine, Sampling, State, Token, Usage
+from evenhand.core.errors import EngineError
+from evenhand.core.protocol import Prompt
 
 Script = Callable[[Prompt], str | Mapping[str, float] | Answer]
 

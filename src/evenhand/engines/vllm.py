@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
+from evenhand.core.errors import EngineError
+from evenhand.core.markup import MARKER, Role, Span, control_places, merge, weave
+from evenhand.core.protocol import Prompt
 from evenhand.engines.control_tokens import KNOWN
 from evenhand.engines.figures import sound, text_of, token_ids
 from evenhand.engines.http import JsonClient
 from evenhand.engines.llama_client import split_frame
-from evenhand.errors import EngineError
-from evenhand.markup import MARKER, Role, Span, control_places, merge, weave
-from evenhand.protocol import Prompt
 
 _REMEMBERED = 1024
 

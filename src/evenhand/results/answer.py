@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from evenhand.pairs import COMBINED
+from evenhand.core.pair import COMBINED
 from evenhand.results.summary import DimensionSummary, Span, Summary
 
 Kind = Literal["better", "unclear", "distrust", "nothing"]
@@ -19,7 +19,7 @@ POINTS = 5  # the difference that "cannot tell yet" speaks of, in percentage poi
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AnswerSentence:
     """What a summary says, in one sentence, and what the sentence stands on."""
 
     kind: Kind
@@ -32,7 +32,7 @@ class Answer:
     more_pairs: int | None = None  # that would decide a difference of five points
 
 
-def answer_of(summary: Summary) -> Answer:
+def answer_of(summary: Summary) -> AnswerSentence:
     """The answer of a summary, by its headline dimension.
 
     >>> from evenhand.results.summary import Counter
@@ -41,16 +41,16 @@ def answer_of(summary: Summary) -> Answer:
     """
     name = headline_of(summary)
     if name is None:
-        return Answer("nothing", "no verdicts yet", None)
+        return AnswerSentence("nothing", "no verdicts yet", None)
     found = summary.dimensions[name]
     if not found.n:
-        return Answer("nothing", _nothing(found), name)
+        return AnswerSentence("nothing", _nothing(found), name)
     doubt = _doubt(found)
     if doubt:
-        return Answer(
+        return AnswerSentence(
             "distrust", f"do not trust this: {doubt}; {_least_misleading(summary, found)}", name, n=found.n
         )
-    return _told(summary, name, found)
+    return _sentence(summary, name, found)
 
 
 def headline_of(summary: Summary) -> str | None:
@@ -82,26 +82,28 @@ def _least_misleading(summary: Summary, found: DimensionSummary) -> str:
     return f"by probabilities {side_name(summary, '1')} wins {_percent(rate)}{_span(ci)}, n = {found.n:,}"
 
 
-def _told(summary: Summary, name: str, found: DimensionSummary) -> Answer:
+def _sentence(summary: Summary, name: str, found: DimensionSummary) -> AnswerSentence:
     rate, ci = found.win_rate_1, found.ci
     if rate is None or ci is None:
         one = side_name(summary, "1")
-        return Answer("unclear", f"cannot tell yet: {one} wins {_percent(rate)}, n = {found.n:,}", name, n=found.n)
+        return AnswerSentence(
+            "unclear", f"cannot tell yet: {one} wins {_percent(rate)}, n = {found.n:,}", name, n=found.n
+        )
     if ci[0] <= 0.5 <= ci[1]:
         more = pairs_wanted(found)
         wanted = "" if more is None else f"; about {more:,} more pairs would decide a {POINTS}-point difference"
         said = (
             f"cannot tell yet: {side_name(summary, '1')} wins {_percent(rate)}{_span(ci)}, n = {found.n:,}{wanted}"
         )
-        return Answer("unclear", said, name, None, rate, ci, found.n, more)
+        return AnswerSentence("unclear", said, name, None, rate, ci, found.n, more)
     if ci[0] > 0.5:
         return _better(summary, name, "1", rate, ci, found.n)
     return _better(summary, name, "2", 1 - rate, (1 - ci[1], 1 - ci[0]), found.n)
 
 
-def _better(summary: Summary, name: str, side: Literal["1", "2"], rate: float, ci: Span, n: int) -> Answer:
+def _better(summary: Summary, name: str, side: Literal["1", "2"], rate: float, ci: Span, n: int) -> AnswerSentence:
     said = f"{side_name(summary, side)} is better: it wins {_percent(rate)} of pairs{_span(ci)}, n = {n:,}"
-    return Answer("better", said, name, side, rate, ci, n)
+    return AnswerSentence("better", said, name, side, rate, ci, n)
 
 
 def side_name(summary: Summary, side: Literal["1", "2"]) -> str:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from evenhand.core.stats import bias
+from evenhand.core.stats.clustered import Estimate
 from evenhand.results.summary import DimensionSummary
-from evenhand.stats import bias
-from evenhand.stats.clustered import Estimate
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from evenhand.columns import MISSING, TIE, Block, Codes, Floats
-from evenhand.stats.calibration import Calibration
+from evenhand.core.columns import MISSING, TIE, Block, Codes, Floats
+from evenhand.core.stats.calibration import Calibration
 
 # A tie between two probabilities that differ by rounding alone.
 _ALIKE = 1e-9

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evenhand.errors import InputError
+from evenhand.core.errors import InputError
+from evenhand.core.stats.agreement import MISSING
+from evenhand.core.stats.calibration import Calibration, TooFewLabels, fit
 from evenhand.results.evidence import Evidence
-from evenhand.stats.agreement import MISSING
-from evenhand.stats.calibration import Calibration, TooFewLabels, fit
 from evenhand.store import JudgeRow
 
 
@@ -25,7 +25,7 @@ class FittedCalibration:
         """The calibration as JSON has it."""
         row = self.judge
         named = {"judge": row.model, "protocol": row.protocol, "fingerprint": row.fingerprint}
-        return {**named, "dimension": self.dimension, **self.calibration.facts()}
+        return {**named, "dimension": self.dimension, **self.calibration.plain()}
 
 
 def fit_evidence(evidence: Evidence, *, seed: int = 0) -> Calibration:

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.core.stats import agreement, bias, calibration, trust
+from evenhand.core.stats.agreement import MISSING, Ceiling, Codes, Raters
+from evenhand.core.stats.calibration import Reliability
+from evenhand.core.stats.clustered import Array, Estimate, mean
+from evenhand.core.stats.pooling import pooling_gain
 from evenhand.results.evidence import Evidence, shared_rows
-from evenhand.stats import agreement, bias, calibration, trust
-from evenhand.stats.agreement import MISSING, Ceiling, Codes, People
-from evenhand.stats.calibration import Reliability
-from evenhand.stats.clustered import Array, Estimate, mean
-from evenhand.stats.pooling import pooling_gain
 from evenhand.store import JudgeRow
 
 _SHORTEST_PREFIX = 4
@@ -41,7 +41,7 @@ class Biases:
     position_bias: Estimate
     longer_judge: Estimate  # how often the judge prefers the longer output
     longer_people: Estimate
-    length_lift: Estimate
+    length_bias: Estimate
     label_mass: Estimate
     invalid: Estimate
 
@@ -74,7 +74,7 @@ class Card:
     over_always: Estimate
     biases: Biases
     meaning: Meaning
-    people: People | None  # None where no pair has two votes
+    people: Raters | None  # None where no pair has two votes
     ceiling: Ceiling | None  # right side
     trust: trust.Word
     verdict: str
@@ -84,11 +84,11 @@ class Card:
 
     def plain(self) -> dict[str, object]:
         """The card as JSON has it."""
-        facts = asdict(self)
+        fields = asdict(self)
         if self.people is not None:
             named = [{"people": list(names), **asdict(found)} for names, found in self.people.kappas.items()]
-            facts["people"]["kappas"] = named
-        return facts
+            fields["people"]["kappas"] = named
+        return fields
 
     def curve(self) -> list[dict[str, Any]]:
         """The reliability curve as points for a plot."""
@@ -171,7 +171,7 @@ def _biases(e: Evidence, longer: Codes, level: float) -> Biases:
         bias.position_lift(e.forward, e.swapped, c, level=level),
         bias.longer_rate(lean, longer[rows], c[rows], level=level),
         bias.longer_rate(truth, longer[rows], c[rows], level=level),
-        bias.length_lift(lean, truth, longer[rows], c[rows], level=level),
+        bias.length_bias(lean, truth, longer[rows], c[rows], level=level),
         bias.label_mass(e.mass, c, level=level),
         mean(e.verdict == MISSING, c, level=level),
     )
@@ -216,7 +216,7 @@ class ContenderRow:
 
     name: str
     dimension: str
-    heard: int
+    judged: int
     decided: Estimate
     three_way: Estimate
     kappa: Estimate
@@ -301,7 +301,7 @@ def drag_of(chain: Contender, alone: Contender, *, level: float = 0.95) -> Drag 
     c = one.clusters
     turned = (one.lean != other.lean) & (one.lean != agreement.TIE) & (other.lean != agreement.TIE)
     earlier = np.where(np.isnan(one.earlier) | (one.earlier == 0), MISSING, (one.earlier < 0).astype(np.int64))
-    told = turned & (earlier != MISSING)
+    given = turned & (earlier != MISSING)
     return Drag(
         one.dimension,
         chain.name,
@@ -309,7 +309,7 @@ def drag_of(chain: Contender, alone: Contender, *, level: float = 0.95) -> Drag 
         len(one),
         mean(one.verdict != other.verdict, c, level=level),
         mean(turned, c, level=level),
-        mean((one.lean == earlier)[told], c[told], level=level),
+        mean((one.lean == earlier)[given], c[given], level=level),
         agreement.compare(_decided_scores(one, "pooled"), _decided_scores(other, "pooled"), c, level=level),
     )
 

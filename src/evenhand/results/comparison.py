@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.columns import Block
+from evenhand.core.columns import Block
+from evenhand.core.stats.winrate import Difference, paired_difference
 from evenhand.results.summary import Span, span
-from evenhand.stats.winrate import Difference, paired_difference
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evenhand.columns import MISSING, Block
-from evenhand.judge import Judgment
-from evenhand.pairs import Pair
-from evenhand.shuffle import mixed
-from evenhand.stats.sequence import Bounds, ConfidenceSequence
-from evenhand.verdict import Outcome
+from evenhand.core.columns import MISSING, Block
+from evenhand.core.judge import Judgment
+from evenhand.core.pair import Pair
+from evenhand.core.shuffle import mixed
+from evenhand.core.stats.sequence import Bounds, ConfidenceSequence
+from evenhand.core.verdict import Outcome
 
 _BOTH = 3  # both orders, in the column `asked`
 _SCORES = {"1": 1.0, "tie": 0.5, "2": 0.0}
@@ -91,7 +91,7 @@ class Decider:
     Once `enough` says of what was counted that it is enough, nothing more counts: one answer may let several
     instructions in at once, and the result must not depend on which answer came last.
 
-    >>> from evenhand.api import Judge
+    >>> from evenhand.views.api import Judge
     >>> from evenhand.engines.scripted import ScriptedEngine
     >>> decider = Decider("overall")
     >>> with Judge(ScriptedEngine(lambda prompt: "tie")) as judge:

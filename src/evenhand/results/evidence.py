@@ -12,25 +12,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.columns import CODE_OF, Block, Outcomes
-from evenhand.pairs import Pair
-from evenhand.people import People
+from evenhand.core.columns import CODE_OF, Block, Outcomes
+from evenhand.core.pair import Pair
+from evenhand.core.stats.agreement import CATEGORIES, MAX_PEOPLE, MISSING, TIE, Codes
+from evenhand.core.stats.agreement import Raters as AmongPeople
+from evenhand.core.stats.agreement import people as among_people
+from evenhand.core.stats.calibration import Calibration
+from evenhand.core.stats.clustered import Array
+from evenhand.core.verdict import SIDES
+from evenhand.core.votes import Votes, majority, votes_on
 from evenhand.results.calibrated import calibrated
-from evenhand.stats.agreement import CATEGORIES, MAX_PEOPLE, MISSING, TIE, Codes
-from evenhand.stats.agreement import People as AmongPeople
-from evenhand.stats.agreement import people as among_people
-from evenhand.stats.calibration import Calibration
-from evenhand.stats.clustered import Array
+from evenhand.results.people import People
 from evenhand.store import JudgeRow, Records
-from evenhand.verdict import SIDES
-from evenhand.votes import Votes, majority, votes_on
 
 CODES = CODE_OF
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One row for each pair that the judge has heard on this dimension; codes are those of `stats.agreement`."""
+    """One row for each pair that the judge has judged on this dimension; codes are those of `stats.agreement`."""
 
     dimension: str
     keys: Codes  # the numbers of the pairs
@@ -132,8 +132,8 @@ def _mean_of(before: Sequence[Array], n: int) -> Array:
     if not before:
         return np.full(n, np.nan)
     table = np.stack(before)
-    told = ~np.isnan(table)
-    sums, counts = np.where(told, table, 0.0).sum(axis=0), told.sum(axis=0)
+    given = ~np.isnan(table)
+    sums, counts = np.where(given, table, 0.0).sum(axis=0), given.sum(axis=0)
     return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan))
 
 
@@ -157,7 +157,7 @@ def _evidence(dimension: str, parts: Sequence[Mapping[str, Array | Codes]], vote
 
 
 def people_with_each_other(pairs: Iterable[Pair], people: People) -> dict[str, AmongPeople]:
-    """How far people agree with each other, by dimension, on pairs with two votes; no judge need have heard them.
+    """How far people agree with each other, by dimension, on pairs with two votes; no judge need have judged them.
 
     >>> votes = {"human": {"ann": "A", "ben": "A"}}
     >>> from evenhand.store import Store

@@ -9,10 +9,10 @@ from typing import Literal, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.columns import CODE_OF, MISSING, ONE, TIE, TWO, Block
-from evenhand.pairs import Side
+from evenhand.core.columns import CODE_OF, MISSING, ONE, TIE, TWO, Block
+from evenhand.core.pair import Side
+from evenhand.core.shuffle import mixed
 from evenhand.results.pair_outcome import PairOutcome, pair_outcome
-from evenhand.shuffle import mixed
 
 ExampleKind = Literal["inconsistent", "invalid", "against_people", "near_tie", "clear"]
 KINDS: tuple[ExampleKind, ...] = get_args(ExampleKind)

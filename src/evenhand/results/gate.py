@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from evenhand.errors import InputError
+from evenhand.core.errors import InputError
 from evenhand.results.decision import RunningRate
 
 GateOutcome = Literal["not_worse", "worse", "undecided", "not_judged"]
@@ -43,7 +43,7 @@ class Gate:
     def outcome(self, standing: RunningRate) -> GateOutcome:
         """What the verdicts so far allow to say; an invalid one may have fallen either way.
 
-        >>> from evenhand.stats.sequence import Bounds
+        >>> from evenhand.core.stats.sequence import Bounds
         >>> Gate().outcome(RunningRate("overall", Bounds(0.3, 0.2, 0.54, 40), pairs=40, invalid=1))
         'not_worse'
         """

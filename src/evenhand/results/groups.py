@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-from evenhand.columns import MISSING, Block, Words
-from evenhand.errors import InputError
+from evenhand.core.columns import MISSING, Block, Words
+from evenhand.core.errors import InputError
 from evenhand.results.summary import Counter, Summary
 
 MODEL_FIELDS = ("model_1", "model_2")

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from evenhand.people import People
+from evenhand.core.stats.ppi import Needed, labels_needed, powered_rate
+from evenhand.core.stats.winrate import Rate
 from evenhand.results.evidence import Evidence, gather
+from evenhand.results.people import People
 from evenhand.results.summary import Span, span
-from evenhand.stats.ppi import Needed, labels_needed, powered_rate
-from evenhand.stats.winrate import Rate
 from evenhand.store import JudgeRow, Records
 
 
@@ -25,7 +25,7 @@ class RateAlone:
 
 
 @dataclass(frozen=True, slots=True)
-class LabelsWanted:
+class LabelsNeeded:
     """How many labels an interval of a width takes."""
 
     width: float
@@ -51,7 +51,7 @@ class HumanRate:
     ci_method: str
     ci_level: float
     reason: str | None
-    wanted: LabelsWanted | None
+    wanted: LabelsNeeded | None
 
 
 def human_rates(
@@ -87,5 +87,5 @@ def _alone(rate: Rate) -> RateAlone:
     return RateAlone(rate.value, span(rate.low, rate.high), rate.n)
 
 
-def _wanted(needed: Needed) -> LabelsWanted:
-    return LabelsWanted(needed.width, needed.labels, needed.more, needed.best_width)
+def _wanted(needed: Needed) -> LabelsNeeded:
+    return LabelsNeeded(needed.width, needed.labels, needed.more, needed.best_width)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from evenhand.engines.base import Usage
-from evenhand.judge import Judgment
-from evenhand.pairs import Side
-from evenhand.protocol import Order
-from evenhand.verdict import Label, Outcome
+from evenhand.core.engine import Usage
+from evenhand.core.judge import Judgment
+from evenhand.core.pair import Side
+from evenhand.core.protocol import Order
+from evenhand.core.verdict import Label, Outcome
 
 Shares = Mapping[Side, float]
 
@@ -58,8 +58,8 @@ def judged_pair(judgment: Judgment) -> JudgedPair:
 def _dimension(outcome: Outcome) -> JudgedDimension:
     orders = {
         order: JudgedOrder(
-            outcome.heard(order) or "invalid",
-            outcome.p_heard(order),
+            outcome.side_in(order) or "invalid",
+            outcome.p_in(order),
             *(verdict.mass, verdict.label, verdict.invalid, verdict.raw),
         )
         for order, verdict in outcome.orders.items()

@@ -8,10 +8,10 @@ from typing import cast
 
 import numpy as np
 
-from evenhand.columns import CODE_OF, MISSING, Block, Outcomes, outcomes_of
-from evenhand.outcome import OutcomeRow
-from evenhand.pairs import Side
-from evenhand.verdict import SIDES
+from evenhand.core.columns import CODE_OF, MISSING, Block, Outcomes, outcomes_of
+from evenhand.core.outcome import OutcomeRow
+from evenhand.core.pair import Side
+from evenhand.core.verdict import SIDES
 
 _SIDE_OF = {code: cast("Side | None", side) for side, code in CODE_OF.items()}
 

@@ -14,7 +14,7 @@ def plain(value: Any) -> Any:
     A field's metadata may say otherwise: `json=False` leaves it out, `json="name"` gives it another name, and
     `json=None` leaves it out where it is None.
 
-    >>> from evenhand.stats.winrate import win_rate
+    >>> from evenhand.core.stats.winrate import win_rate
     >>> plain({"rates": (win_rate(1, 0, 1).value,)})
     {'rates': [0.5]}
     """

@@ -9,11 +9,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.columns import MISSING, Block, Outcomes, Words
-from evenhand.errors import InputError
-from evenhand.stats.comparisons import gather_numbers
-from evenhand.stats.ranking import Contrast, Ranking, Standing, rank
-from evenhand.verdict import SIDES
+from evenhand.core.columns import MISSING, Block, Outcomes, Words
+from evenhand.core.errors import InputError
+from evenhand.core.stats.comparisons import gather_numbers
+from evenhand.core.stats.ranking import Contrast, Ranking, Standing, rank
+from evenhand.core.verdict import SIDES
 
 Reading = Literal["hard", "expected"]
 Scale = Literal["log-odds", "elo", "arena"]

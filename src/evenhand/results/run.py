@@ -7,8 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from evenhand.columns import Block
-from evenhand.engines.base import Usage
+from evenhand.core.columns import Block
+from evenhand.core.engine import Usage
+from evenhand.core.stats.calibration import Calibration
+from evenhand.core.stats.stopping import WORD
+from evenhand.core.verdict import found_on
 from evenhand.results.answer import answer_of
 from evenhand.results.calibrated import calibrated as calibrate
 from evenhand.results.comparison import Comparison
@@ -16,10 +19,7 @@ from evenhand.results.decision import Decider, replay
 from evenhand.results.groups import Group
 from evenhand.results.human import HumanRate
 from evenhand.results.summary import Span, Summary, summarise
-from evenhand.stats.calibration import Calibration
-from evenhand.stats.stopping import WORD
 from evenhand.store import JudgeRow, Records
-from evenhand.verdict import found_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Readings:
 
 def calibrations_of(store: Records, judge: JudgeRow) -> dict[str, Calibration]:
     """What brings each dimension of a judge into line with people, where that was fitted."""
-    return {name: Calibration.of(facts) for name, facts in store.calibrations.of(judge.id).items()}
+    return {name: Calibration.of(fields) for name, fields in store.calibrations.of(judge.id).items()}
 
 
 def blocks_of_judge(

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.columns import MISSING, TIE, Block, Codes, Outcomes
-from evenhand.pairs import COMBINED
-from evenhand.spool import Part, Spool
-from evenhand.stats.clusters import UNIT, Weighting, fixed_point, gather
-from evenhand.stats.length import LengthControlled, arrange, length_controlled_over
-from evenhand.stats.winrate import Rate, mean_rate, mean_rate_over, missing_bounds
+from evenhand.core.columns import MISSING, TIE, Block, Codes, Outcomes
+from evenhand.core.pair import COMBINED
+from evenhand.core.stats.clusters import UNIT, Weighting, fixed_point, gather
+from evenhand.core.stats.length import LengthControlled, arrange, length_controlled_over
+from evenhand.core.stats.winrate import Rate, mean_rate, mean_rate_over, missing_bounds
+from evenhand.io.spill_file import Part, SpillFile
 
 if TYPE_CHECKING:
-    from evenhand.judge import Judgment
+    from evenhand.core.judge import Judgment
 
 Span = tuple[float, float]
 ROLES = {"1": ("candidate", "baseline"), "2": ("baseline", "candidate")}  # of the sides, by the candidate's
@@ -147,7 +147,7 @@ class DimensionRows:
     """What statistics need of the valid outcomes of one dimension, a few bytes a pair."""
 
     def __init__(self) -> None:
-        self._rows = Spool(
+        self._rows = SpillFile(
             cluster="Q", longer="i", side="b", forward="b", swapped="b", mass="d", masses="b", expected="d"
         )
 
@@ -239,9 +239,9 @@ class DimensionCounter:
             self.reasons[found.reason.words[word] if word != MISSING else "unknown"] += int(count)
 
     def _compare(self, found: Outcomes, known: Codes) -> None:
-        told, decided = known != MISSING, (known != MISSING) & (known != TIE)
-        self.labelled += int(told.sum())
-        self.agreed += int((found.side == known)[told].sum())
+        given, decided = known != MISSING, (known != MISSING) & (known != TIE)
+        self.labelled += int(given.sum())
+        self.agreed += int((found.side == known)[given].sum())
         self.decided += int(decided.sum())
         lean = found.lean[decided]
         self.decided_right += float(np.where(lean == TIE, 0.5, lean == known[decided]).sum())
@@ -289,11 +289,11 @@ class DimensionCounter:
 class Counter:
     """Every dimension of a judge, filled block by block, or one judgment at a time.
 
-    >>> from evenhand.judge import Hearing, Judgment
-    >>> from evenhand.pairs import Pair
-    >>> from evenhand.verdict import Verdict
+    >>> from evenhand.core.judge import Conversation, Judgment
+    >>> from evenhand.io.pairs import Pair
+    >>> from evenhand.core.verdict import Verdict
     >>> counter = Counter(["overall"])
-    >>> counter.add(Judgment.of(Pair("Hi", "x", "y"), {"forward": Hearing({"overall": Verdict("overall", "A")})}))
+    >>> counter.add(Judgment.of(Pair("Hi", "x", "y"), {"forward": Conversation({"overall": Verdict("overall", "A")})}))
     >>> counter.summary().dimensions["overall"].wins_1
     1
     """

@@ -2,10 +2,10 @@
 
 judges    an engine under a protocol, by its fingerprint, with the template's text
 pairs     what was compared
-hearings  one conversation (judge, texts as shown), by the hash of all that made it
-claims    which process is at work on which hearing, now
-docket    which hearing is which pair in which order; pairs that show the same texts share a hearing
-answers   what the judge said to each ask, word for word, with the probabilities of its tokens
+conversations  one conversation (judge, texts as shown), by the hash of all that made it
+claims    which process is at work on which conversation, now
+queue    which conversation is which pair in which order; pairs that show the same texts share a conversation
+answers   what the judge said to each question, word for word, with the probabilities of its tokens
 verdicts  what was read off the answers
 failures  what could not be asked, and why; tried again in the next run
 outputs   what models wrote, to be judged; and what could not be written, and why
@@ -20,24 +20,24 @@ pair_columns, known, facets       what lists and statistics want of a pair besid
 annotators, tasks                 who labels on the web page, and which pairs are put before them
 """
 
+from evenhand.store.annotation import AnnotationTask, Annotator, Conflict
 from evenhand.store.archive import RunGroup, Transcript
 from evenhand.store.calibrations import CalibrationBook
 from evenhand.store.database import Entry, JudgeRow, Store
-from evenhand.store.desk import AnnotationTask, Annotator, Conflict
-from evenhand.store.docket import Case
 from evenhand.store.judgebook import JudgeEntry
 from evenhand.store.labels import HumanLabel, LabelBook, LabelCount
 from evenhand.store.pages import ListPosition, OutcomeLine, View
+from evenhand.store.queue import Job
 from evenhand.store.records import Records
 
 __all__ = [
     "AnnotationTask",
     "Annotator",
     "CalibrationBook",
-    "Case",
     "Conflict",
     "Entry",
     "HumanLabel",
+    "Job",
     "JudgeEntry",
     "JudgeRow",
     "LabelBook",

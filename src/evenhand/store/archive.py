@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenhand.engines.base import Answer
-from evenhand.protocol import Order
+from evenhand.core.engine import Answer
+from evenhand.core.protocol import Order
 from evenhand.store.rows import answer_from
 from evenhand.store.schema import clearly
 
@@ -30,7 +30,7 @@ class RunGroup:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """One order of a pair: the hearing's key, every answer word for word, and why it was not brought to its end."""
+    """One order of a pair: the conversation's key, every answer word for word, and why it was not brought to its end."""
 
     pair: int
     order: Order
@@ -38,7 +38,7 @@ class Transcript:
     answers: tuple[Answer, ...]
     failure: tuple[int, str, str] | None  # ask, reason, detail
     ended: float  # when the last answer or the failure came
-    shared: bool  # another pair, or the other order, had the same hearing before
+    shared: bool  # another pair, or the other order, had the same conversation before
 
 
 class Archive:
@@ -46,7 +46,7 @@ class Archive:
 
     >>> from evenhand.store import Store
     >>> with Store(":memory:") as store:
-    ...     store.archive.runs(1), store.archive.pairs_heard([1]), store.archive.number("x", "key")
+    ...     store.archive.runs(1), store.archive.pairs_judged([1]), store.archive.number("x", "key")
     ([], 0, None)
     """
 
@@ -69,30 +69,30 @@ class Archive:
         """What a judge said of each pair in each order, in the order of the pairs."""
         with clearly(self._path):
             rows = self._db.execute(
-                'SELECT d.pair, d."order", h.key, h.id, f.ask, f.reason, f.detail, f.created,'
-                " EXISTS (SELECT 1 FROM docket e WHERE e.hearing = d.hearing AND e.judge = d.judge"
-                ' AND (e.pair, e."order") < (d.pair, d."order")) FROM docket d'
-                " JOIN hearings h ON h.id = d.hearing LEFT JOIN failures f ON f.hearing = d.hearing"
+                'SELECT d.pair, d."order", h.key, h.id, f.question, f.reason, f.detail, f.created,'
+                " EXISTS (SELECT 1 FROM queue e WHERE e.conversation = d.conversation AND e.judge = d.judge"
+                ' AND (e.pair, e."order") < (d.pair, d."order")) FROM queue d'
+                " JOIN conversations h ON h.id = d.conversation LEFT JOIN failures f ON f.conversation = d.conversation"
                 ' WHERE d.judge = ? ORDER BY d.pair, d."order"',
                 (judge,),
             )
-            for pair, order, key, hearing, ask, reason, detail, failed, shared in rows:
+            for pair, order, key, conversation, question, reason, detail, failed, shared in rows:
                 said = self._db.execute(
                     "SELECT text, tokens, finish, samples, notes, computed, reused, generated, created FROM answers"
-                    " WHERE hearing = ? ORDER BY ask",
-                    (hearing,),
+                    " WHERE conversation = ? ORDER BY question",
+                    (conversation,),
                 ).fetchall()
                 answers = tuple(answer_from(*columns) for *columns, _ in said)
                 ended = max([failed or 0.0, *(created for *_, created in said)])
-                failure = None if ask is None else (ask, reason, detail)
+                failure = None if question is None else (question, reason, detail)
                 yield Transcript(pair, order, key, answers, failure, ended, bool(shared))
 
     def said(self, judge: int, pair: int) -> dict[Order, tuple[str, ...]]:
-        """What a judge answered about one pair, word for word: by order, one answer for each ask."""
+        """What a judge answered about one pair, word for word: by order, one answer for each question."""
         with clearly(self._path):
             rows = self._db.execute(
-                'SELECT d."order", a.text FROM docket d JOIN answers a ON a.hearing = d.hearing'
-                ' WHERE d.judge = ? AND d.pair = ? ORDER BY d."order", a.ask',
+                'SELECT d."order", a.text FROM queue d JOIN answers a ON a.conversation = d.conversation'
+                ' WHERE d.judge = ? AND d.pair = ? ORDER BY d."order", a.question',
                 (judge, pair),
             ).fetchall()
         found: dict[Order, tuple[str, ...]] = {}
@@ -100,12 +100,12 @@ class Archive:
             found[order] = (*found.get(order, ()), text)
         return found
 
-    def pairs_heard(self, judges: Sequence[int]) -> int:
-        """How many pairs at least one of these judges has heard."""
+    def pairs_judged(self, judges: Sequence[int]) -> int:
+        """How many pairs at least one of these judges has judged."""
         marks = ", ".join("?" * len(judges))
         with clearly(self._path):
             (count,) = self._db.execute(
-                "SELECT count(*) FROM pairs p WHERE EXISTS (SELECT 1 FROM docket d WHERE d.pair = p.id"
+                "SELECT count(*) FROM pairs p WHERE EXISTS (SELECT 1 FROM queue d WHERE d.pair = p.id"
                 f" AND d.judge IN ({marks}))",
                 tuple(judges),
             ).fetchone()

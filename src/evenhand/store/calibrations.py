@@ -22,12 +22,12 @@ class CalibrationBook:
     def __init__(self, db: sqlite3.Connection, writing: Callable[[], AbstractContextManager[None]]) -> None:
         self._db, self._writing = db, writing
 
-    def keep(self, judge: int, dimension: str, facts: Mapping[str, Any]) -> None:
+    def keep(self, judge: int, dimension: str, fields: Mapping[str, Any]) -> None:
         """Keep a calibration in the place of an earlier one."""
         with self._writing():
             self._db.execute(
                 "INSERT OR REPLACE INTO calibrations VALUES (?, ?, ?, ?)",
-                (judge, dimension, json.dumps(dict(facts)), time.time()),
+                (judge, dimension, json.dumps(dict(fields)), time.time()),
             )
 
     def of(self, judge: int) -> dict[str, dict[str, Any]]:

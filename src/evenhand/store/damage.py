@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from evenhand.pairs import digest
+from evenhand.core.pair import digest
 
 _JSON = {
     "judges": ("identity", "dimensions"),
@@ -21,13 +21,17 @@ _TEXT = {
     "failures": ("reason", "detail"),
 }
 _WORDS = {
-    ("docket", '"order"'): ("forward", "swapped"),
+    ("queue", '"order"'): ("forward", "swapped"),
     ("verdicts", "label"): ("A", "B", "tie"),
     ("labels", "side"): ("1", "2", "tie"),
     ("pairs", "candidate"): ("", "1", "2"),
 }
 _NUMBERS = {"verdicts": ("p_a", "p_b", "p_tie", "mass"), "runs": ("started", "ended"), "judges": ("created",)}
-_LINKS = (("docket", "pair", "pairs"), ("docket", "hearing", "hearings"), ("hearings", "judge", "judges"))
+_LINKS = (
+    ("queue", "pair", "pairs"),
+    ("queue", "conversation", "conversations"),
+    ("conversations", "judge", "judges"),
+)
 
 
 def damage_in(db: sqlite3.Connection) -> str:

@@ -13,28 +13,28 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from evenhand.engines.base import Answer, Usage
-from evenhand.errors import EngineError, EvenhandError, StoreError
-from evenhand.judge import Hearing, Judgment, Setup
-from evenhand.pairs import Pair
-from evenhand.protocol import Order
+from evenhand.core.engine import Answer, Usage
+from evenhand.core.errors import EngineError, EvenhandError, StoreError
+from evenhand.core.judge import Conversation, Judgment, Setup
+from evenhand.core.pair import Pair
+from evenhand.core.protocol import Order
+from evenhand.core.verdict import Verdict, read_answer
+from evenhand.store.annotation import AnnotationBook
 from evenhand.store.archive import Archive
 from evenhand.store.calibrations import CalibrationBook
 from evenhand.store.damage import damage_in
-from evenhand.store.desk import AnnotationBook
-from evenhand.store.docket import Asks, Case, Docket, holder_name, name_worker
 from evenhand.store.judgebook import JudgeBook
 from evenhand.store.labels import LabelBook
 from evenhand.store.opening import BUSY_SECONDS, MEMORY, open_to_read, open_to_write, refuse_to_migrate
 from evenhand.store.outcomes import IN_ORDER, SAID_BY_JUDGE, OutcomeTable, Progress, conversations_of, is_dirty
 from evenhand.store.outputs import OutputBook
 from evenhand.store.pages import PageBook
+from evenhand.store.queue import Job, QuestionDimensions, Queue, holder_name, name_worker
 from evenhand.store.rows import answer_from, answer_row, verdict_row
 from evenhand.store.schema import MIGRATIONS, clearly, migrate
-from evenhand.verdict import Verdict, read_answer
 
 if TYPE_CHECKING:
-    from evenhand.columns import Block
+    from evenhand.core.columns import Block
 
 # Pages that SQLite holds in memory. The keys are hashes, so that a row can fall anywhere in their indexes.
 _CACHE_KILOBYTES = 16_000
@@ -60,10 +60,10 @@ class JudgeRow:
 
 
 class Entry(NamedTuple):
-    """An answer to one ask of a hearing, with what was read off it."""
+    """An answer to one question of a conversation, with what was read off it."""
 
-    hearing: int
-    ask: int
+    conversation: int
+    question: int
     answer: Answer
     verdicts: Sequence[Verdict]
 
@@ -89,13 +89,15 @@ class Store:
     def __init__(self, path: str | Path, *, read_only: bool = False, on_progress: Progress | None = None) -> None:
         self.path = str(path)
         self.worker = name_worker()
-        self._held: dict[int, int] = {}  # hearings that this process is at work on, and their asks to come
+        self._held: dict[
+            int, int
+        ] = {}  # conversations that this process is at work on, and their questions to come
         self._claimed = self._closed = False
         with clearly(self.path):
             self._on_progress = on_progress
             self._db = self._open_to_read() if read_only and self.path != MEMORY else self._open_to_write()
         self.outcomes = OutcomeTable(self._db, self._writing)
-        self._docket = Docket(self._db, self.worker, self.outcomes)
+        self._queue = Queue(self._db, self.worker, self.outcomes)
         self.labels = LabelBook(self._db, self._writing, self.path, self.outcomes)
         self.calibrations = CalibrationBook(self._db, self._writing)
         self.judge_book = JudgeBook(self._db, self._writing, self.path, self.outcomes)
@@ -226,12 +228,12 @@ class Store:
         with self._writing():
             self._db.execute(
                 "INSERT OR REPLACE INTO finished SELECT ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM failures f"
-                " JOIN hearings h ON h.id = f.hearing WHERE h.judge = ?)",
+                " JOIN conversations h ON h.id = f.conversation WHERE h.judge = ?)",
                 (mark, judge, orders, time.time(), judge),
             )
 
     def is_finished(self, mark: str, judge: int, orders: str) -> bool:
-        """Whether nothing is left to ask about files: answers stay, and only `reread` can reopen a hearing.
+        """Whether nothing is left to ask about files: answers stay, and only `reread` can reopen a conversation.
 
         >>> with Store(":memory:") as store:
         ...     store.is_finished("x", 1, "both")
@@ -295,39 +297,44 @@ class Store:
         waiting = iter(pairs)
         while some := list(islice(waiting, _PAIRS_AT_ONCE)):
             with self._writing():
-                self._docket.enter_pairs(some)
+                self._queue.enter_pairs(some)
             given += len(some)
         return given, self.pages.totals()["pairs"] - before
 
-    def enter(self, judge: int, asks: int, cases: Iterable[tuple[Pair, Mapping[Order, str]]]) -> list[Case]:
-        """Put pairs on the docket and claim their hearings, unless another live process holds one of them.
+    def enter(self, judge: int, questions: int, jobs: Iterable[tuple[Pair, Mapping[Order, str]]]) -> list[Job]:
+        """Put pairs in the queue and claim their conversations, unless another live process holds one of them.
 
         Claims are durable before anyone is asked: that is what keeps two processes from asking twice.
         """
-        wanted = list(cases)
+        wanted = list(jobs)
         if not wanted:
             return []
         with self._writing():
-            entered, claimed = self._docket.enter(judge, asks, wanted, self._held)
+            entered, claimed = self._queue.enter(judge, questions, wanted, self._held)
         self._held |= claimed
         self._claimed = self._claimed or bool(claimed)
         return entered
 
     def kept(
-        self, judge: int, asks: Asks, cases: Sequence[tuple[Pair, Sequence[Order]]], *, words: bool = True
-    ) -> list[dict[Order, Hearing] | None]:
-        """The hearings of each pair that needs nothing more; None for the others, which are to be entered.
+        self,
+        judge: int,
+        questions: QuestionDimensions,
+        jobs: Sequence[tuple[Pair, Sequence[Order]]],
+        *,
+        words: bool = True,
+    ) -> list[dict[Order, Conversation] | None]:
+        """The conversations of each pair that needs nothing more; None for the others, which are to be entered.
 
-        `asks` are the dimensions of each ask. A finished run is repeated by this alone, which writes nothing.
+        `asks` are the dimensions of each question. A finished run is repeated by this alone, which writes nothing.
         Without `words` the verdicts come without the text that they were read off, and without notes.
         """
         with clearly(self.path):
-            return self._docket.kept(judge, asks, cases, words) if cases else []
+            return self._queue.kept(judge, questions, jobs, words) if jobs else []
 
-    def asks_left(self, keys: Iterable[str], asks: int) -> dict[str, int]:
-        """How many asks of each hearing, named by its key, are still to be answered."""
+    def questions_left(self, keys: Iterable[str], questions: int) -> dict[str, int]:
+        """How many questions of each conversation, named by its key, are still to be answered."""
         with clearly(self.path):
-            return self._docket.asks_left(keys, asks)
+            return self._queue.questions_left(keys, questions)
 
     def holders(self) -> list[tuple[str, int]]:
         """Which other processes are at work on pairs: machine and process number, and how many conversations each.
@@ -343,30 +350,34 @@ class Store:
             ).fetchall()
         return [(holder_name(worker), number) for worker, number in rows]
 
-    def release(self, case: Case) -> None:
-        """Let go of a pair's hearings; one that is complete has no claim on it any more."""
-        unfinished = [hearing for hearing in set(case.hearings.values()) if self._held.pop(hearing, 0)]
+    def release(self, job: Job) -> None:
+        """Let go of a pair's conversations; one that is complete has no claim on it any more."""
+        unfinished = [
+            conversation for conversation in set(job.conversations.values()) if self._held.pop(conversation, 0)
+        ]
         if unfinished:
             with self._writing():
                 self._let_go(unfinished)
 
-    def _let_go(self, hearings: Iterable[int]) -> None:
-        self._db.executemany("DELETE FROM claims WHERE hearing = ?", [(hearing,) for hearing in hearings])
+    def _let_go(self, conversations: Iterable[int]) -> None:
+        self._db.executemany(
+            "DELETE FROM claims WHERE conversation = ?", [(conversation,) for conversation in conversations]
+        )
 
-    # -- the ledger of a hearing -----------------------------------------------------------------
+    # -- the ledger of a conversation -----------------------------------------------------------------
 
-    def answers(self, hearing: int) -> Sequence[Answer]:
-        """The answers of a hearing, in the order of its asks."""
+    def answers(self, conversation: int) -> Sequence[Answer]:
+        """The answers of a conversation, in the order of its questions."""
         rows = self._db.execute(
             "SELECT text, tokens, finish, samples, notes, computed, reused, generated FROM answers"
-            " WHERE hearing = ? ORDER BY ask",
-            (hearing,),
+            " WHERE conversation = ? ORDER BY question",
+            (conversation,),
         )
         return [answer_from(*row) for row in rows]
 
-    def record(self, hearing: int, ask: int, answer: Answer, verdicts: Sequence[Verdict]) -> None:
+    def record(self, conversation: int, question: int, answer: Answer, verdicts: Sequence[Verdict]) -> None:
         """Keep one answer and what was read off it, durable when this returns."""
-        self.record_all([Entry(hearing, ask, answer, verdicts)])
+        self.record_all([Entry(conversation, question, answer, verdicts)])
 
     def record_all(self, entries: Sequence[Entry]) -> None:
         """Keep answers in one transaction; failures that stood in their places are forgotten.
@@ -374,67 +385,73 @@ class Store:
         An answer that is there already stays, and its verdicts with it: another worker was quicker, having taken
         this one for dead.
         """
-        left = {entry.hearing: self._held[entry.hearing] for entry in entries if entry.hearing in self._held}
+        left = {
+            entry.conversation: self._held[entry.conversation]
+            for entry in entries
+            if entry.conversation in self._held
+        }
         for entry in entries:
-            if left.get(entry.hearing):
+            if left.get(entry.conversation):
                 ended = any(verdict.label is None for verdict in entry.verdicts)
-                left[entry.hearing] = 0 if ended else left[entry.hearing] - 1
+                left[entry.conversation] = 0 if ended else left[entry.conversation] - 1
         with self._writing():
             self._db.executemany(
                 "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                [answer_row(entry.hearing, entry.ask, entry.answer) for entry in entries],
+                [answer_row(entry.conversation, entry.question, entry.answer) for entry in entries],
             )
             self._db.executemany(
                 "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                [verdict_row(entry.hearing, verdict) for entry in entries for verdict in entry.verdicts],
+                [verdict_row(entry.conversation, verdict) for entry in entries for verdict in entry.verdicts],
             )
-            hearings = {entry.hearing for entry in entries}
-            self._db.executemany("DELETE FROM failures WHERE hearing = ?", [(hearing,) for hearing in hearings])
-            self._let_go(hearing for hearing in hearings if left.get(hearing) == 0)
-            self.outcomes.refresh_conversations(hearings, {h for h in hearings if not left.get(h)})
+            conversations = {entry.conversation for entry in entries}
+            self._db.executemany(
+                "DELETE FROM failures WHERE conversation = ?", [(conversation,) for conversation in conversations]
+            )
+            self._let_go(conversation for conversation in conversations if left.get(conversation) == 0)
+            self.outcomes.refresh_conversations(conversations, {h for h in conversations if not left.get(h)})
         self._held |= left
 
-    def fail(self, hearing: int, ask: int, error: EngineError) -> None:
+    def fail(self, conversation: int, question: int, error: EngineError) -> None:
         """Keep a failure with its reason."""
         with self._writing():
             self._db.execute(
-                "INSERT INTO failures VALUES (?, ?, ?, ?, 1, ?) ON CONFLICT DO UPDATE SET ask = excluded.ask,"
+                "INSERT INTO failures VALUES (?, ?, ?, ?, 1, ?) ON CONFLICT DO UPDATE SET question = excluded.question,"
                 " reason = excluded.reason, detail = excluded.detail, attempts = attempts + 1,"
                 " created = excluded.created",
-                (hearing, ask, error.reason, str(error), time.time()),
+                (conversation, question, error.reason, str(error), time.time()),
             )
-            self.outcomes.refresh_conversations([hearing], [hearing])
+            self.outcomes.refresh_conversations([conversation], [conversation])
 
-    def reread(self, judge: JudgeRow, asks: Asks) -> tuple[int, int]:
+    def reread(self, judge: JudgeRow, questions: QuestionDimensions) -> tuple[int, int]:
         """Read every answer of a judge again with the present reader; how many verdicts, and how many changed.
 
-        An answer that the reader of its day could not read, and the present one can, reopens its hearing.
+        An answer that the reader of its day could not read, and the present one can, reopens its conversation.
         """
         seen = changed = 0
         with self._writing():
             self._db.execute("DELETE FROM finished WHERE judge = ?", (judge.id,))
-        hearings = dict(self._db.execute("SELECT hearing, pair FROM docket WHERE judge = ?", (judge.id,)))
-        for hearing, number in hearings.items():
+        conversations = dict(self._db.execute("SELECT conversation, pair FROM queue WHERE judge = ?", (judge.id,)))
+        for conversation, number in conversations.items():
             shown = self._pair(number).texts
             with self._writing():  # a run may add an answer at any moment before this one
                 fresh = [
-                    verdict_row(hearing, verdict)
-                    for answer, dimensions in zip(self.answers(hearing), asks, strict=False)
+                    verdict_row(conversation, verdict)
+                    for answer, dimensions in zip(self.answers(conversation), questions, strict=False)
                     for verdict in read_answer(answer, dimensions, shown)
                 ]
-                kept = self._db.execute("SELECT * FROM verdicts WHERE hearing = ?", (hearing,)).fetchall()
+                kept = self._db.execute("SELECT * FROM verdicts WHERE conversation = ?", (conversation,)).fetchall()
                 seen, changed = seen + len(fresh), changed + len(set(fresh) - set(kept))
-                self._db.execute("DELETE FROM verdicts WHERE hearing = ?", (hearing,))
+                self._db.execute("DELETE FROM verdicts WHERE conversation = ?", (conversation,))
                 self._db.executemany("INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", fresh)
-                self.outcomes.refresh_conversations([hearing], [hearing])
+                self.outcomes.refresh_conversations([conversation], [conversation])
         return seen, changed
 
     # -- reading ---------------------------------------------------------------------------------
 
     def judges(self, *, counted: bool = True) -> list[JudgeRow]:
-        """Every judge that has heard a pair, the newest last; uncounted, which is quicker, their `pairs` are 0."""
-        # Grouped, not DISTINCT: the docket is in this order, and DISTINCT would gather all the pairs first.
-        count = "(SELECT count(*) FROM (SELECT 1 FROM docket WHERE judge = judges.id GROUP BY pair))"
+        """Every judge that has judged a pair, the newest last; uncounted, which is quicker, their `pairs` are 0."""
+        # Grouped, not DISTINCT: the queue is in this order, and DISTINCT would gather all the pairs first.
+        count = "(SELECT count(*) FROM (SELECT 1 FROM queue WHERE judge = judges.id GROUP BY pair))"
         pairs = count if counted else "0"
         with clearly(self.path):
             rows = self._db.execute(
@@ -456,27 +473,27 @@ class Store:
         with clearly(self.path):
             return self._db.execute(
                 "SELECT DISTINCT model_1, model_2, candidate FROM pairs WHERE id IN"
-                " (SELECT pair FROM docket WHERE judge = ?) ORDER BY 1, 2, 3",
+                " (SELECT pair FROM queue WHERE judge = ?) ORDER BY 1, 2, 3",
                 (judge.id,),
             ).fetchall()
 
     def judgments(self, judge: JudgeRow) -> Iterator[Judgment]:
         """Every pair that a judge has brought to an end, with its verdicts, one after the other.
 
-        The docket is kept in this order, so that nothing has to be sorted and nothing is held in memory.
+        The queue is kept in this order, so that nothing has to be sorted and nothing is held in memory.
         """
         with clearly(self.path):
             rows = self._db.execute(SAID_BY_JUDGE + IN_ORDER, (judge.id,))
-            for number, heard in groupby(rows, key=itemgetter(0)):
-                hearings, ended = conversations_of(judge.dimensions, heard)
+            for number, judged in groupby(rows, key=itemgetter(0)):
+                conversations, ended = conversations_of(judge.dimensions, judged)
                 if ended:
-                    yield Judgment.of(self._pair(number), hearings)
+                    yield Judgment.of(self._pair(number), conversations)
 
     def judgment(self, judge: JudgeRow, number: int, pair: Pair) -> Judgment | None:
-        """One pair, by its number, with the outcomes of a judge; None, if that judge has not heard it."""
+        """One pair, by its number, with the outcomes of a judge; None, if that judge has not judged it."""
         with clearly(self.path):
-            hearings = self._hearings(judge.id, judge.dimensions, number)
-        return Judgment.of(pair, hearings) if hearings else None
+            conversations = self._conversations(judge.id, judge.dimensions, number)
+        return Judgment.of(pair, conversations) if conversations else None
 
     def blocks(self, judge: JudgeRow, *, metadata: bool = False) -> Iterator[Block]:
         """Every pair that a judge has brought to an end, as columns, some thousand at a time."""
@@ -497,7 +514,7 @@ class Store:
         """From now on wait for the disk at each commit: what a person said shall outlast a power cut, too."""
         self._db.execute("PRAGMA synchronous = FULL")
 
-    def _hearings(self, judge: int, dimensions: Sequence[str], pair: int) -> dict[Order, Hearing]:
+    def _conversations(self, judge: int, dimensions: Sequence[str], pair: int) -> dict[Order, Conversation]:
         """The verdicts of a pair by order."""
         rows = self._db.execute(f"{SAID_BY_JUDGE} AND d.pair = ?{IN_ORDER}", (judge, pair))
         return conversations_of(dimensions, rows)[0]
@@ -514,7 +531,7 @@ class Store:
         """The tokens that a judge's answers took, and the seconds that its runs took."""
         computed, reused, generated = self._db.execute(
             "SELECT coalesce(sum(computed), 0), coalesce(sum(reused), 0), coalesce(sum(generated), 0)"
-            " FROM hearings h CROSS JOIN answers a ON a.hearing = h.id WHERE h.judge = ?",
+            " FROM conversations h CROSS JOIN answers a ON a.conversation = h.id WHERE h.judge = ?",
             (judge.id,),
         ).fetchone()
         (seconds,) = self._db.execute(

@@ -14,7 +14,7 @@ from evenhand.store.schema import clearly
 
 # A run that has not ended after so long was killed.
 _LONGEST_RUN = 86_400.0
-_OF_JUDGE = "(SELECT id FROM hearings WHERE judge = ?)"
+_OF_JUDGE = "(SELECT id FROM conversations WHERE judge = ?)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class JudgeEntry:
     first: float  # when it was entered
     last: float | None  # when its last run ended
 
-    def facts(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, Any]:
         """The entry as plain data."""
         names = ("model", "protocol", "fingerprint", "pairs", "invalid", "first", "last")
         return {name: getattr(self, name) for name in names}
@@ -59,7 +59,7 @@ class JudgeBook:
         with clearly(self._path):
             rows = self._db.execute(
                 "SELECT id, model, protocol, fingerprint,"
-                " (SELECT count(DISTINCT pair) FROM docket WHERE judge = j.id),"
+                " (SELECT count(DISTINCT pair) FROM queue WHERE judge = j.id),"
                 " (SELECT count(DISTINCT pair) FROM outcomes WHERE judge = j.id AND p_1 IS NULL),"
                 " created, (SELECT max(ended) FROM runs r WHERE r.judge = j.id) FROM judges j ORDER BY id"
             ).fetchall()
@@ -94,7 +94,7 @@ class JudgeBook:
         return True
 
     def _has_answered(self, judge: int) -> bool:
-        found = "SELECT 1 FROM hearings h JOIN answers a ON a.hearing = h.id WHERE h.judge = ? LIMIT 1"
+        found = "SELECT 1 FROM conversations h JOIN answers a ON a.conversation = h.id WHERE h.judge = ? LIMIT 1"
         return self._db.execute(found, (judge,)).fetchone() is not None
 
     def _runs_elsewhere(self, judge: int, run: int) -> bool:
@@ -104,27 +104,27 @@ class JudgeBook:
 
     def _remove(self, judge: int) -> None:
         shared = self._db.execute(
-            "SELECT DISTINCT own.pair FROM docket own JOIN docket other ON other.pair = own.pair"
+            "SELECT DISTINCT own.pair FROM queue own JOIN queue other ON other.pair = own.pair"
             " WHERE own.judge = ? AND other.judge != own.judge",
             (judge,),
         ).fetchall()
         for table in ("claims", "answers", "verdicts", "failures"):
-            self._db.execute(f"DELETE FROM {table} WHERE hearing IN {_OF_JUDGE}", (judge,))
-        for table in ("docket", "hearings", "outcomes", "runs", "finished", "calibrations"):
+            self._db.execute(f"DELETE FROM {table} WHERE conversation IN {_OF_JUDGE}", (judge,))
+        for table in ("queue", "conversations", "outcomes", "runs", "finished", "calibrations"):
             self._db.execute(f"DELETE FROM {table} WHERE judge = ?", (judge,))
         self._db.execute("DELETE FROM judges WHERE id = ?", (judge,))
         # Whether judges differ on a pair is written beside the outcomes of the others.
         self._outcomes.mark_splits([pair for (pair,) in shared])
 
     def _remove_pairs(self, judge: int, last_pair: int) -> None:
-        """Pairs that came with this judge alone; the docket lets go of them first."""
+        """Pairs that came with this judge alone; the queue lets go of them first."""
         alone = (
-            "SELECT p.id FROM pairs p JOIN docket d ON d.pair = p.id WHERE d.judge = ? AND p.id > ?"
-            " AND NOT EXISTS (SELECT 1 FROM docket o WHERE o.pair = p.id AND o.judge != d.judge)"
+            "SELECT p.id FROM pairs p JOIN queue d ON d.pair = p.id WHERE d.judge = ? AND p.id > ?"
+            " AND NOT EXISTS (SELECT 1 FROM queue o WHERE o.pair = p.id AND o.judge != d.judge)"
             " AND NOT EXISTS (SELECT 1 FROM labels l WHERE l.pair = p.key)"
             " AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.pair = p.key)"
         )
         gone = sorted({(number,) for (number,) in self._db.execute(alone, (judge, last_pair))})
-        self._db.execute("DELETE FROM docket WHERE judge = ? AND pair > ?", (judge, last_pair))
+        self._db.execute("DELETE FROM queue WHERE judge = ? AND pair > ?", (judge, last_pair))
         for table, column in (("pair_columns", "pair"), ("known", "pair"), ("facets", "pair"), ("pairs", "id")):
             self._db.executemany(f"DELETE FROM {table} WHERE {column} = ?", gone)

@@ -12,8 +12,8 @@ from typing import cast
 
 import orjson
 
-from evenhand.pairs import Pair, Side
-from evenhand.protocol import Order
+from evenhand.core.pair import Pair, Side
+from evenhand.core.protocol import Order
 from evenhand.store.outcomes import OutcomeTable
 from evenhand.store.schema import clearly
 

@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
-from evenhand.errors import InputError, StoreError
+from evenhand.core.errors import InputError, StoreError
 
 APPLICATION_ID = 0x45564E48  # "EVNH"
 MEMORY = ":memory:"
@@ -23,7 +23,7 @@ BUSY_SECONDS = 30.0
 # How long another process may take from making a file to writing its first bytes.
 _BIRTH_SECONDS = 2.0
 _MAGIC = b"SQLite format 3\x00"
-_OUR_TABLES = {"judges", "pairs", "hearings", "docket", "verdicts"}
+_OUR_TABLES = {"judges", "pairs", "conversations", "queue", "verdicts"}
 _NOT_OURS = "name another file with --db; this one is left as it is"
 
 

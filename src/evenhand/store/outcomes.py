@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from evenhand.judge import Hearing, Judgment
-from evenhand.outcome import OutcomeRow, cluster_number, leading, outcome_row
-from evenhand.pairs import Pair, Side
-from evenhand.protocol import Order
+from evenhand.core.judge import Conversation, Judgment
+from evenhand.core.outcome import OutcomeRow, cluster_number, leading, outcome_row
+from evenhand.core.pair import Pair, Side
+from evenhand.core.protocol import Order
+from evenhand.core.verdict import SIDES, Verdict, found_on
+from evenhand.core.votes import known_labels
 from evenhand.store.rows import absent, verdict_from
-from evenhand.verdict import SIDES, Verdict, found_on
-from evenhand.votes import known_labels
 
 if TYPE_CHECKING:  # numpy takes a third of a second, which a run of a slow judge need not pay
-    from evenhand.columns import Block, Outcomes
+    from evenhand.core.columns import Block, Outcomes
 
 _NOTHING_KNOWN = -1.0  # in the column `uncertainty`; a NULL would not compare
 _LONGEST_VALUE = 120  # a metadata value that is longer is a text, not something to filter by
@@ -104,9 +104,9 @@ class OutcomeTable:
         A pair of which a conversation has failed has outcomes already, and what is answered later belongs in them.
         """
         rows = self._db.execute(
-            "SELECT DISTINCT d.judge, d.pair FROM docket d JOIN judges j ON j.id = d.judge"
-            " WHERE d.hearing IN (SELECT value FROM json_each(?))"
-            " AND (d.hearing IN (SELECT value FROM json_each(?))"
+            "SELECT DISTINCT d.judge, d.pair FROM queue d JOIN judges j ON j.id = d.judge"
+            " WHERE d.conversation IN (SELECT value FROM json_each(?))"
+            " AND (d.conversation IN (SELECT value FROM json_each(?))"
             " OR EXISTS (SELECT 1 FROM outcomes o WHERE o.judge = d.judge AND o.pair = d.pair"
             " AND o.dimension = json_extract(j.dimensions, '$[0]')))",
             (_json(touched), _json(ended)),
@@ -123,10 +123,10 @@ class OutcomeTable:
         )
         self.refresh(rows.fetchall())
 
-    def refresh(self, cases: Iterable[tuple[int, int]]) -> None:
+    def refresh(self, jobs: Iterable[tuple[int, int]]) -> None:
         """Make the outcomes of pairs anew: (judge, pair)."""
         by_judge: dict[int, list[int]] = {}
-        for judge, pair in cases:
+        for judge, pair in jobs:
             by_judge.setdefault(judge, []).append(pair)
         for judge, pairs in by_judge.items():
             self._refresh(judge, pairs)
@@ -136,8 +136,8 @@ class OutcomeTable:
         rows = self._db.execute(_OF_PAIRS, (judge, _json(pairs)))
         made: list[tuple[Any, ...]] = []
         unfinished: list[int] = []
-        for pair, heard in groupby(rows, key=itemgetter(0)):
-            conversations, ended = conversations_of(dimensions, heard)
+        for pair, judged in groupby(rows, key=itemgetter(0)):
+            conversations, ended = conversations_of(dimensions, judged)
             if not ended:
                 unfinished.append(pair)
                 continue
@@ -204,11 +204,11 @@ class OutcomeTable:
             f"SELECT id, {_PAIR} FROM pairs WHERE id IN (SELECT value FROM json_each(?))", (_json(pairs),)
         )
         self.enter_pairs([(number, _pair(columns)) for number, *columns in rows.fetchall()])
-        cases = self._db.execute(
-            "SELECT DISTINCT judge, pair FROM docket WHERE pair IN (SELECT value FROM json_each(?))",
+        jobs = self._db.execute(
+            "SELECT DISTINCT judge, pair FROM queue WHERE pair IN (SELECT value FROM json_each(?))",
             (_json(pairs),),
         )
-        self.refresh(cases.fetchall())
+        self.refresh(jobs.fetchall())
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -239,7 +239,7 @@ class OutcomeTable:
     def _block(self, judge: int, dimensions: Sequence[str], after: int, size: int, metadata: bool) -> Block | None:
         import numpy as np
 
-        from evenhand.columns import Block, Words
+        from evenhand.core.columns import Block, Words
 
         bounds = self._db.execute(
             "SELECT max(pair) FROM (SELECT pair FROM outcomes WHERE judge = ? AND dimension = ? AND pair > ?"
@@ -277,7 +277,7 @@ class OutcomeTable:
         """The outcomes of one dimension with the numbers of their pairs; rows with a verdict are read at once."""
         import numpy as np
 
-        from evenhand.columns import Outcomes, Words
+        from evenhand.core.columns import Outcomes, Words
 
         where = "FROM outcomes WHERE judge = ? AND dimension = ? AND pair > ? AND pair <= ?"
         values = (judge, dimension, *span)
@@ -305,7 +305,7 @@ class OutcomeTable:
         """What people said of the pairs, as JSON by dimension."""
         import numpy as np
 
-        from evenhand.columns import Words
+        from evenhand.core.columns import Words
 
         labels: dict[int, dict[str, str]] = {}
         rows = self._db.execute(
@@ -320,7 +320,7 @@ class OutcomeTable:
         return Words.of(orjson.dumps(labels.get(pair, {})).decode() for pair in numbers.tolist())
 
     def _metadata(self, numbers: Any, span: tuple[int, int]) -> Any:
-        from evenhand.columns import Words
+        from evenhand.core.columns import Words
 
         texts = dict(self._db.execute("SELECT id, metadata FROM pairs WHERE id > ? AND id <= ?", span))
         return Words.of(texts[number] for number in numbers.tolist())
@@ -334,7 +334,7 @@ class OutcomeTable:
         """How many pairs a judge was given and has not brought to an end: not asked, or asked in part."""
         dimension = self._dimensions_of(judge)[0]
         (count,) = self._db.execute(
-            "SELECT (SELECT count(*) FROM (SELECT 1 FROM docket WHERE judge = ? GROUP BY pair))"
+            "SELECT (SELECT count(*) FROM (SELECT 1 FROM queue WHERE judge = ? GROUP BY pair))"
             " - (SELECT count(*) FROM outcomes WHERE judge = ? AND dimension = ?)",
             (judge, judge, dimension),
         ).fetchone()
@@ -345,8 +345,8 @@ _PAIR = "instruction, output_1, output_2, name, model_1, model_2, labels, metada
 # What is known of the conversations of a judge, pair by pair; `conversations_of` reads the rows of one.
 SAID_BY_JUDGE = (
     'SELECT d.pair, d."order", v.dimension, v.label, v.p_a, v.p_b, v.p_tie, v.mass, v.invalid, v.counted,'
-    " f.reason, f.detail FROM docket d LEFT JOIN verdicts v ON v.hearing = d.hearing"
-    " LEFT JOIN failures f ON f.hearing = d.hearing WHERE d.judge = ?"
+    " f.reason, f.detail FROM queue d LEFT JOIN verdicts v ON v.conversation = d.conversation"
+    " LEFT JOIN failures f ON f.conversation = d.conversation WHERE d.judge = ?"
 )
 IN_ORDER = ' ORDER BY d.pair, d."order"'
 _OF_PAIRS = f"{SAID_BY_JUDGE} AND d.pair IN (SELECT value FROM json_each(?)){IN_ORDER}"
@@ -361,24 +361,26 @@ _INSERT = (
 )
 
 
-def conversations_of(dimensions: Sequence[str], rows: Iterable[Sequence[Any]]) -> tuple[dict[Order, Hearing], bool]:
+def conversations_of(
+    dimensions: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> tuple[dict[Order, Conversation], bool]:
     """The verdicts of a pair by order, and whether it has ended: all conversations have, or one has failed.
 
     What is not there is invalid, with the reason that is known.
     """
     found: dict[Order, dict[str, Verdict]] = {}
-    told: dict[Order, int] = {}
+    given: dict[Order, int] = {}
     failed = False
     ended: dict[Order, bool] = {}
     for _, order, dimension, *columns, reason, detail in rows:
         verdicts = found.setdefault(order, absent(dimensions, reason, detail))
         if dimension is not None:
             verdict = verdicts[dimension] = verdict_from(dimension, *columns)
-            told[order] = told.get(order, 0) + 1
+            given[order] = given.get(order, 0) + 1
             ended[order] = ended.get(order, False) or verdict.label is None
-        ended[order] = ended.get(order, False) or told.get(order, 0) >= len(dimensions)
+        ended[order] = ended.get(order, False) or given.get(order, 0) >= len(dimensions)
         failed = failed or reason is not None
-    return {order: Hearing(verdicts) for order, verdicts in found.items()}, failed or all(ended.values())
+    return {order: Conversation(verdicts) for order, verdicts in found.items()}, failed or all(ended.values())
 
 
 def _uncertainty(row: OutcomeRow) -> float:

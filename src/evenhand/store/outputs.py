@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from evenhand.engines.base import Answer, Usage
-from evenhand.errors import EngineError
+from evenhand.core.engine import Answer, Usage
+from evenhand.core.errors import EngineError
 from evenhand.store.schema import clearly
 
 

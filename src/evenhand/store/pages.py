@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
-from evenhand.outcome import OutcomeRow
-from evenhand.pairs import COMBINED, Pair, Side
-from evenhand.protocol import Order
+from evenhand.core.outcome import OutcomeRow
+from evenhand.core.pair import COMBINED, Pair, Side
+from evenhand.core.protocol import Order
 from evenhand.store.schema import clearly
 from evenhand.store.words import WordIndex
 
@@ -158,7 +158,7 @@ class PageBook:
             rows = self._db.execute(
                 "SELECT p.id, p.name, substr(p.instruction, 1, 240), p.model_1, p.model_2, length(p.output_1),"
                 " length(p.output_2), (SELECT count(DISTINCT l.annotator) FROM labels l WHERE l.pair = p.key"
-                " AND l.side IS NOT NULL), EXISTS (SELECT 1 FROM docket d WHERE d.pair = p.id)"
+                " AND l.side IS NOT NULL), EXISTS (SELECT 1 FROM queue d WHERE d.pair = p.id)"
                 f" FROM {found} ORDER BY p.id LIMIT ? OFFSET ?",
                 (size, (min(max(page, 1), last) - 1) * size),
             ).fetchall()
@@ -306,7 +306,7 @@ class PageBook:
     def conversation(self, judge: int, pair: int, order: Order) -> int | None:
         """The number of the conversation on a pair in one order."""
         row = self._db.execute(
-            'SELECT hearing FROM docket WHERE judge = ? AND pair = ? AND "order" = ?', (judge, pair, order)
+            'SELECT conversation FROM queue WHERE judge = ? AND pair = ? AND "order" = ?', (judge, pair, order)
         ).fetchone()
         return None if row is None else int(row[0])
 

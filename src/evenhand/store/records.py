@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from evenhand.engines.base import Usage
-from evenhand.judge import Judgment
-from evenhand.pairs import Pair
-from evenhand.protocol import Order
+from evenhand.core.engine import Usage
+from evenhand.core.judge import Judgment
+from evenhand.core.pair import Pair
+from evenhand.core.protocol import Order
 from evenhand.store.archive import RunGroup
 from evenhand.store.labels import HumanLabel
 
 if TYPE_CHECKING:
-    from evenhand.columns import Block
+    from evenhand.core.columns import Block
     from evenhand.store.database import JudgeRow
 
 
@@ -46,8 +46,8 @@ class ArchiveReader(Protocol):
     def said(self, judge: int, pair: int) -> Mapping[Order, tuple[str, ...]]:
         """What a judge answered about one pair, word for word, by order; empty where that is not at hand."""
 
-    def pairs_heard(self, judges: Sequence[int]) -> int:
-        """How many pairs at least one of these judges has heard."""
+    def pairs_judged(self, judges: Sequence[int]) -> int:
+        """How many pairs at least one of these judges has judged."""
 
     def number(self, name: str, key: str) -> int | None:
         """The number of the pair with this id and these texts."""
@@ -86,7 +86,7 @@ class Records(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def judges(self, *, counted: bool = True) -> list[JudgeRow]:
-        """Every judge that has heard a pair."""
+        """Every judge that has judged a pair."""
 
     def judgments(self, judge: JudgeRow) -> Iterator[Judgment]:
         """Every pair that a judge has brought to an end, with its verdicts, one after the other."""

@@ -9,9 +9,9 @@ from typing import Any, Literal, cast
 
 import orjson
 
-from evenhand.engines.base import Answer, Token, Usage
-from evenhand.pairs import Pair
-from evenhand.verdict import Label, Verdict, invalid
+from evenhand.core.engine import Answer, Token, Usage
+from evenhand.core.pair import Pair
+from evenhand.core.verdict import Label, Verdict, invalid
 
 
 def pair_about(pair: Pair) -> tuple[str, str, str, str]:
@@ -25,11 +25,17 @@ def pair_about(pair: Pair) -> tuple[str, str, str, str]:
     return pair.model_1, pair.model_2, labels, metadata
 
 
-def answer_row(hearing: int, ask: int, answer: Answer) -> tuple[Any, ...]:
+def answer_row(conversation: int, question: int, answer: Answer) -> tuple[Any, ...]:
     """An answer as a row of `answers`."""
     usage = answer.usage
     return (
-        *(hearing, ask, answer.text, _json([(token.text, token.top) for token in answer.tokens]), answer.finish),
+        *(
+            conversation,
+            question,
+            answer.text,
+            _json([(token.text, token.top) for token in answer.tokens]),
+            answer.finish,
+        ),
         *(_json(answer.samples), _json(answer.notes), usage.computed, usage.reused, usage.generated, time.time()),
     )
 
@@ -41,11 +47,11 @@ def answer_from(text: str, tokens: str, finish: str, samples: str, notes: str, *
     return Answer(text, parts, Usage(*usage), ending, tuple(orjson.loads(samples)), tuple(orjson.loads(notes)))
 
 
-def verdict_row(hearing: int, verdict: Verdict) -> tuple[Any, ...]:
+def verdict_row(conversation: int, verdict: Verdict) -> tuple[Any, ...]:
     """A verdict as a row of `verdicts`."""
     p = verdict.p or {}
     return (
-        *(hearing, verdict.dimension, verdict.label, p.get("A"), p.get("B"), p.get("tie")),
+        *(conversation, verdict.dimension, verdict.label, p.get("A"), p.get("B"), p.get("tie")),
         *(verdict.mass, verdict.invalid, verdict.counted),
     )
 

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from evenhand.errors import StoreError
+from evenhand.core.errors import StoreError
 from evenhand.store.opening import APPLICATION_ID
 
 _STALE_TRIGGERS = (

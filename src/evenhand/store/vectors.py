@@ -1,4 +1,4 @@
-"""Vectors of responses in a small SQLite file of their own: what `evenhand.heads.vectors` describes, kept."""
+"""Vectors of responses in a small SQLite file of their own: what `evenhand.engines.heads.vectors` describes, kept."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evenhand.heads.vectors import Vector
+from evenhand.engines.heads.vectors import Vector
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS vectors (
@@ -21,7 +21,7 @@ _MANY = 500  # keys in one query: SQLite takes 999 at least
 class FileVectors:
     """Vectors in a SQLite file, which may hold those of several readers; processes may share it.
 
-    >>> from evenhand.heads.vectors import to_vector
+    >>> from evenhand.engines.heads.vectors import to_vector
     >>> book = FileVectors(":memory:", "reader 1")
     >>> book.put({"k": to_vector([1, 2])}, tokens={"k": 7})
     >>> book.get(["k"])["k"].tolist(), book.tokens

@@ -1,0 +1,1 @@
+"""What evenhand is about: pairs, templates, engines, verdicts, outcomes. Imports nothing of the other folders."""

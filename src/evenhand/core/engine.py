@@ -1,0 +1,184 @@
+"""The engine contract: one method, from a prompt to an answer.
+
+Whoever implements `answer` can judge; whoever implements `write` too can make the outputs that are judged; and
+whoever implements `state` gives the vector behind a prompt, on which a head can be trained.
+Everything that an engine knows about the answer (its tokens, and what else could have stood in their places) goes
+into the Answer and into the store, so that it can be read again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
+
+from evenhand.core.errors import SpecError
+from evenhand.core.protocol import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token of the answer, and the likeliest tokens at its place with their log-probabilities."""
+
+    text: str
+    top: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of the prompt that were computed, those reused from a cache, and those generated.
+
+    >>> Usage(10, 90, 1) + Usage(20, 80, 1)
+    Usage(computed=30, reused=170, generated=2)
+    """
+
+    computed: int = 0
+    reused: int = 0
+    generated: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(self.computed + other.computed, self.reused + other.reused, self.generated + other.generated)
+
+    @classmethod
+    def total(cls, usages: Sequence[Usage]) -> Usage:
+        """The sum; of one, that one: most conversations have one answer.
+
+        >>> Usage.total([Usage(1), Usage(2, 1), Usage()])
+        Usage(computed=3, reused=1, generated=0)
+        """
+        if len(usages) == 1:
+            return usages[0]
+        return cls(
+            sum([usage.computed for usage in usages]),
+            sum([usage.reused for usage in usages]),
+            sum([usage.generated for usage in usages]),
+        )
+
+
+NOTHING = Usage()  # one for all that took none: it cannot be changed
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a judge said, word for word.
+
+    `finish` is "length" where a limit cut it off. `samples` are several answers to the same prompt, where an
+    engine that tells no probabilities was asked more than once; `text` is then the first of them. `notes` say
+    what was done to the prompt on its way, such as "control_tokens_broken".
+    """
+
+    text: str
+    tokens: tuple[Token, ...] = ()
+    usage: Usage = NOTHING
+    finish: Literal["stop", "length"] = "stop"
+    samples: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How free text is drawn; all of it decides what comes out.
+
+    >>> Sampling(temperature=0.0).identity
+    {'temperature': '0', 'top_p': '1', 'max_tokens': '1024', 'seed': '0'}
+    """
+
+    temperature: float = 0.7
+    top_p: float = 1.0
+    max_tokens: int = 1024
+    seed: int = 0
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """The settings as names and values."""
+        return {
+            "temperature": f"{self.temperature:g}",
+            "top_p": f"{self.top_p:g}",
+            "max_tokens": str(self.max_tokens),
+            "seed": str(self.seed),
+        }
+
+
+class Engine(ABC):
+    """Something that answers prompts.
+
+    `identity` holds what decides the answers (model, settings) and nothing else: it is part of a verdict's key.
+    `concurrency` is how many prompts it takes at once.
+    """
+
+    concurrency: int = 1
+
+    @property
+    @abstractmethod
+    def identity(self) -> Mapping[str, str]:
+        """What decides the answers, as names and values; "model" is always among them."""
+
+    @abstractmethod
+    async def answer(self, prompt: Prompt) -> Answer:
+        """Answer one prompt, or raise EngineError."""
+
+    async def close(self) -> None:  # noqa: B027 - most engines have nothing to close
+        """Give back what the engine holds; it may be asked again afterwards."""
+
+
+@runtime_checkable
+class Writer(Protocol):
+    """An engine that also writes free text: nothing holds its answer to the labels."""
+
+    async def write(self, prompt: Prompt, sampling: Sampling) -> Answer:
+        """Write one answer, or raise EngineError."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The hidden state of a model at the last token of a prompt, and what it took."""
+
+    vector: tuple[float, ...]
+    usage: Usage = NOTHING
+
+
+@runtime_checkable
+class StateReader(Protocol):
+    """An engine that also gives the state in which a prompt leaves its model, before a word is said."""
+
+    def state_identity(self, blocks: int | None = None) -> Mapping[str, str]:
+        """What decides the states besides the prompt, as names and values; "model" is always among them."""
+
+    async def state(self, prompt: Prompt, blocks: int | None = None) -> State:
+        """The state after so many blocks of the model (None: after all of them), or raise EngineError."""
+
+
+class Writing(Engine):
+    """A writer under one sampling, as an engine: what asks engines with patience asks this one too.
+
+    >>> import asyncio
+    >>> from evenhand.engines.scripted import ScriptedEngine
+    >>> engine = Writing(ScriptedEngine(lambda prompt: "Hello."), Sampling(seed=3))
+    >>> asyncio.run(engine.answer(Prompt(()))).text, engine.identity["seed"]
+    ('Hello.', '3')
+    """
+
+    def __init__(self, engine: Engine, sampling: Sampling) -> None:
+        if not isinstance(engine, Writer):
+            raise SpecError(f"{engine.identity['model']} can judge, but writes no free text")
+        self._engine, self._writer, self.sampling = engine, engine, sampling
+        self.concurrency = engine.concurrency
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """The engine's, with the sampling's in the place of its own."""
+        own = {name: value for name, value in self._engine.identity.items() if name not in _JUDGING}
+        return {**own, **self.sampling.identity}
+
+    async def answer(self, prompt: Prompt) -> Answer:
+        """Write one answer."""
+        return await self._writer.write(prompt, self.sampling)
+
+    async def close(self) -> None:
+        """Close the engine."""
+        await self._engine.close()
+
+
+# What decides how a verdict is read, and has no part in free text.
+_JUDGING = ("top_tokens", "samples")

@@ -1,0 +1,287 @@
+"""The win rate at equal length: what is left of a win rate when the longer response has no longer an advantage."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evenhand.core.stats.clusters import Floats, Ints, ordered_sum, places, shape_of, t_quantile
+
+METHOD = "fractional logit on tanh(length difference), bias-reduced, cluster-robust with the fit"
+# With fewer clusters the error of the fit is itself too uncertain to be told (docs/statistics.md).
+FEWEST = 40
+# With a smaller share of pairs, or fewer, on the other side of equal length, the sides do not overlap in length.
+_OVERLAP = 0.05
+_FEWEST_OVERLAP = 3
+_STEPS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class LengthControlled:
+    """The win rate at equal length and the effect of length; None with a reason where it has no meaning."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    effect: float | None  # what being longer by `typical` adds to the log-odds of winning
+    effect_low: float | None
+    effect_high: float | None
+    typical: float | None  # the root mean square of the differences in length
+    n: int
+    clusters: int
+    level: float = 0.95
+    method: str = METHOD
+    reason: str = ""
+
+
+def length_controlled(
+    values: ArrayLike, differences: ArrayLike, clusters: ArrayLike | None = None, *, level: float = 0.95
+) -> LengthControlled:
+    """The win rate of side 1 at equal length, and what length adds; `differences` are length 1 less length 2.
+
+    After Dubois, Galambosi, Liang & Hashimoto (2024), "Length-Controlled AlpacaEval": a logistic regression of the
+    verdicts on tanh(difference / its spread), of which the value at difference 0 is told. What is different here:
+    the fit is to the user's own pairs, with no term for the instructions, which would come from other data; the
+    spread is the root mean square, so that the sides may be exchanged; and the error is that of the whole fit, by
+    the delta method from the estimating equations of both coefficients and the spread (Liang & Zeger 1986,
+    "Longitudinal data analysis using generalized linear models"; Papke & Wooldridge 1996 for values between 0 and
+    1). The original tells the spread of its fitted values and takes the fit for known.
+
+    >>> rng = np.random.default_rng(0)
+    >>> longer = rng.normal(100, 80, 400)
+    >>> won = rng.random(400) < 1 / (1 + np.exp(-longer / 100))
+    >>> found = length_controlled(won, longer)
+    >>> bool(won.mean() > 0.65), found.low < 0.5 < found.high, found.effect_low > 0
+    (True, True, True)
+    >>> length_controlled([1, 0, 1], [5, -5, 2]).reason
+    'fewer than 40 instructions'
+    """
+    rows = arrange(values, differences, clusters)
+    return length_controlled_over(lambda: [rows], level=level)
+
+
+@dataclass(frozen=True, slots=True)
+class LengthRows:
+    """Some clusters with all their pairs: the value and the difference in length of each, and its cluster."""
+
+    y: Floats
+    d: Floats
+    place: Ints
+
+
+def arrange(values: ArrayLike, differences: ArrayLike, clusters: ArrayLike | None = None) -> LengthRows:
+    """Rows in an order of their own, so that the one in which they come cannot change a digit.
+
+    >>> arrange([1, 0], [5, -5], ["a", "b"]).d.tolist()
+    [-5.0, 5.0]
+    """
+    y, d = np.asarray(values, dtype=np.float64), np.asarray(differences, dtype=np.float64)
+    place = np.arange(len(y)) if clusters is None else places(clusters)
+    order = np.lexsort((y, d))
+    return LengthRows(y[order], d[order], place[order])
+
+
+def length_controlled_over(parts: Callable[[], Iterable[LengthRows]], *, level: float = 0.95) -> LengthControlled:
+    """The same of clusters that come in parts, gone through twice; no more than a part is in memory at once.
+
+    >>> halves = [arrange([1, 0], [5, -5]), arrange([1, 1], [2, 3])]
+    >>> length_controlled_over(lambda: halves).clusters
+    4
+    """
+    cells, sizes = _count(parts())
+    n, count = int(cells.n.sum()), sum(sizes.values())
+    reason = _obstacle(cells, count)
+    if not reason:
+        return _fit(parts, cells, sizes, level)
+    return LengthControlled(None, None, None, None, None, None, None, n, count, level, METHOD, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """Pairs counted by value and difference in length: many are alike in both, and the fit sees nothing else."""
+
+    y: Floats
+    d: Floats
+    n: Floats
+
+
+def _count(parts: Iterable[LengthRows]) -> tuple[_Cells, Counter[int]]:
+    """The cells of all parts, and how many clusters there are of each size."""
+    cells: list[NDArray[Any]] = [np.empty((0, 3))]
+    sizes: Counter[int] = Counter()
+    for rows in parts:
+        each, counts = np.unique(np.bincount(rows.place), return_counts=True)
+        sizes.update(dict(zip(each.tolist(), counts.tolist(), strict=True)))
+        here = np.column_stack([rows.d, rows.y, np.ones(len(rows.y))])
+        cells = [_merged(np.concatenate([*cells, here]))]
+    d, y, n = cells[0].T
+    return _Cells(y, d, n), sizes
+
+
+def _merged(cells: NDArray[Any]) -> NDArray[Any]:
+    """One row for each value and difference, in order, with the numbers of those that are alike added up."""
+    cells = cells[np.lexsort((cells[:, 1], cells[:, 0]))]
+    new = np.ones(len(cells), dtype=bool)
+    new[1:] = (cells[1:, :2] != cells[:-1, :2]).any(axis=1)
+    begins = np.flatnonzero(new)
+    merged = cells[begins]
+    merged[:, 2] = np.add.reduceat(cells[:, 2], begins) if len(cells) else []
+    return merged
+
+
+def _obstacle(cells: _Cells, clusters: int) -> str:
+    y, d = cells.y, cells.d
+    if clusters < FEWEST:
+        return f"fewer than {FEWEST} instructions"
+    if np.all(y == y[0]):
+        return "all verdicts are the same"
+    if np.all(d == d[0]):
+        return "the lengths differ by nothing" if d[0] == 0 else "the lengths differ by the same in all pairs"
+    return no_overlap(d, cells.n)
+
+
+def no_overlap(differences: Floats, counts: Floats | None = None) -> str:
+    """Why there is nothing to be said about equal length: one side is nearly always the longer one; or nothing.
+
+    Then no pair is near equal length, or so few that the fit is drawn on beyond the data: of AlpacaEval's published
+    models, gpt4_gamed is the longer one in 4% of the pairs, and its win rate of 4% would become one of 40%.
+
+    >>> no_overlap(np.array([1.0, 2.0, 3.0, 4.0]))
+    'side 1 is longer in all pairs: nothing is known of equal length'
+    >>> no_overlap(np.array([-1.0, 2.0] * 10))
+    ''
+    """
+    n = np.ones(len(differences)) if counts is None else counts
+    total = n.sum()
+    up, down = n[differences >= 0].sum(), n[differences <= 0].sum()
+    if min(up, down) >= max(_OVERLAP * total, _FEWEST_OVERLAP):
+        return ""
+    word = "longer" if up > down else "shorter"
+    share = max(n[differences > 0].sum(), n[differences < 0].sum()) / total
+    often = "all pairs" if share == 1 else f"{100 * share:.0f}% of the pairs"
+    return f"side 1 is {word} in {often}: nothing is known of equal length"
+
+
+def _fit(
+    parts: Callable[[], Iterable[LengthRows]], cells: _Cells, sizes: Mapping[int, int], level: float
+) -> LengthControlled:
+    n = int(cells.n.sum())
+    typical = math.sqrt(ordered_sum(cells.n * cells.d**2) / n)
+    shape = shape_of(np.array(list(sizes)), np.array(list(sizes.values())))
+    coefficients = _newton(cells, _design(cells.d, typical), n / shape.kish)
+    at_zero, slope = (float(c) for c in coefficients)
+    most = shape.freedom - 1
+    error, tilt = (_reach(*sums, most, level) for sums in _squares(parts, cells, coefficients, typical))
+    unit = math.tanh(1.0)  # what x is for a pair that differs by the typical length
+    value, low, high = (_logistic(at_zero + sign * error) for sign in (0, -1, 1))
+    effect, weakest, strongest = (unit * (slope + sign * tilt) for sign in (0, -1, 1))
+    return LengthControlled(value, low, high, effect, weakest, strongest, typical, n, shape.clusters, level)
+
+
+def _design(d: Floats, typical: float) -> Floats:
+    return np.column_stack([np.ones(len(d)), np.tanh(d / typical)])
+
+
+def _newton(cells: _Cells, x: Floats, repeats: float) -> Floats:
+    """Firth's fit (1993, "Bias reduction of maximum likelihood estimates", Biometrika 80, 27-38): its coefficients.
+
+    Verdicts are drawn to one half by their leverage, which keeps the fit finite where length decides every
+    verdict, and unbiased where there are few. `repeats` is how many pairs there are for each cluster of equal
+    weight: a pair that is there twice shall not count for more. A step that would make the fit worse is halved
+    until it does not, so that it comes to rest at the best fit whatever the data.
+    """
+    b: Floats = np.zeros(2)
+    best = _penalised(cells, x, b, repeats)
+    for _ in range(_STEPS):
+        mean, weight, bread = _state(cells, x, b)
+        drawn = repeats * _leverage(x, weight, bread) * (0.5 - mean)
+        step = bread @ (x.T @ (cells.n * (cells.y - mean + drawn)))
+        step = step * min(1.0, 3.0 / max(float(np.abs(step).max()), 1e-300))
+        there = _penalised(cells, x, b + step, repeats)
+        while there < best - 1e-9 * abs(best) and np.abs(step).max() > 1e-10:
+            step = step / 2
+            there = _penalised(cells, x, b + step, repeats)
+        b, best = b + step, there
+        if np.abs(step).max() < 1e-10:
+            break
+    return b
+
+
+def _penalised(cells: _Cells, x: Floats, b: Floats, repeats: float) -> float:
+    """The log-likelihood and half the logarithm of the information's determinant."""
+    odds = x @ b
+    mean = _logistic_array(odds)
+    information = (x * (cells.n * mean * (1 - mean))[:, None]).T @ x
+    sign, size = np.linalg.slogdet(information)
+    if sign <= 0:
+        return -math.inf
+    return float((cells.n * (cells.y * odds - np.logaddexp(0.0, odds))).sum() + repeats / 2 * size)
+
+
+def _state(cells: _Cells, x: Floats, b: Floats) -> tuple[Floats, Floats, NDArray[Any]]:
+    """Of a fit: the mean and the weight of a pair of each cell, and the inverse of the information of all."""
+    mean = _logistic_array(x @ b)
+    weight = mean * (1 - mean)
+    return mean, weight, np.linalg.inv((x * (cells.n * weight)[:, None]).T @ x)
+
+
+def _leverage(x: Floats, weight: Floats, bread: NDArray[Any]) -> Floats:
+    return np.asarray(weight * np.einsum("ij,jk,ik->i", x, bread, x), dtype=np.float64)
+
+
+def _reach(total: float, fourth: float, most: float, level: float) -> float:
+    """How far an interval reaches to either side, from what clusters add to a coefficient.
+
+    `total` and `fourth` are the sums of the squares and of the fourth powers of what they add. A variance to which
+    few clusters add nearly all is known as badly as one from so few clusters. Their number is that of Satterthwaite
+    (1946), with what they did add in place of what they might.
+    """
+    freedom = total**2 / fourth if total > 0 else most
+    return t_quantile(min(most, freedom), level) * math.sqrt(total)
+
+
+def _squares(
+    parts: Callable[[], Iterable[LengthRows]], cells: _Cells, b: Floats, typical: float
+) -> list[tuple[float, float]]:
+    """For either coefficient, the squares and fourth powers of what clusters add, the error of the spread included.
+
+    A cluster's part is divided by 1 - its leverage, as in the jackknife (CR3 of Bell & McCaffrey 2002).
+    """
+    x = _design(cells.d, typical)
+    mean, weight, bread = _state(cells, x, b)
+    slope_of_x = _slope_of_x(x, cells.d, typical)
+    drift = -(x * (cells.n * weight * b[1] * slope_of_x)[:, None]).sum(axis=0)
+    drift[1] += (cells.n * (cells.y - mean) * slope_of_x).sum()
+    n = cells.n.sum()
+    found: list[list[tuple[float, float]]] = [[], []]
+    for rows in parts():
+        x = _design(rows.d, typical)
+        mean = _logistic_array(x @ b)
+        spread = (rows.d**2 - typical**2) / (2 * typical * n)
+        influence = (x * (rows.y - mean)[:, None] + np.outer(spread, drift)) @ bread
+        free = 1 - np.clip(np.bincount(rows.place, _leverage(x, mean * (1 - mean), bread)), 0, 0.9)
+        for column, sums in enumerate(found):
+            squares = (np.bincount(rows.place, influence[:, column]) / free) ** 2
+            sums.append((ordered_sum(squares), ordered_sum(squares**2)))
+    return [(math.fsum(a for a, _ in sums), math.fsum(b for _, b in sums)) for sums in found]
+
+
+def _slope_of_x(x: Floats, d: Floats, typical: float) -> Floats:
+    """How x moves with the spread."""
+    return np.asarray(-(1 - x[:, 1] ** 2) * d / typical**2, dtype=np.float64)
+
+
+def _logistic(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
+def _logistic_array(x: Floats) -> Floats:
+    from scipy.special import expit
+
+    return np.asarray(expit(x), dtype=np.float64)

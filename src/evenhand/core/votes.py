@@ -1,0 +1,177 @@
+"""The votes of people on a pair: who said what, what most of them say, and the votes in the pairs' own file."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evenhand.core.pair import Pair, Side, read_label
+from evenhand.core.protocol import Order
+
+# Who speaks where a file gives a label and does not say whose it is.
+FILE = "file"
+OVERALL = "overall"
+# A dimension that evenhand makes out of others has no labels of its own: people were asked for the whole.
+_ASKED_AS = {"combined": OVERALL}
+SHOWN: dict[str, Order] = {
+    **dict.fromkeys(("forward", "1 shown first"), "forward"),
+    **dict.fromkeys(("swapped", "2 shown first"), "swapped"),
+}
+
+_OTHER_SIDE: dict[Side | None, Side] = {"1": "2", "2": "1", "tie": "tie"}
+_OTHER_ORDER: dict[Order | None, Order] = {"forward": "swapped", "swapped": "forward"}
+
+
+@dataclass(frozen=True, slots=True)
+class NamedVote:
+    """One vote as a file gives it: of a pair that is named by its texts or only by its id."""
+
+    key: str  # of the texts; empty where the file has only an id
+    id: str
+    dimension: str
+    annotator: str
+    side: Side | None
+    order: Order | None = None
+    note: str = ""
+    seconds: float | None = None
+    flipped: str = ""  # the key of the same texts with their sides exchanged
+
+    def exchanged(self) -> NamedVote:
+        """The same vote on the pair whose sides stand the other way round."""
+        side, order = _OTHER_SIDE.get(self.side), _OTHER_ORDER.get(self.order)
+        return replace(self, key=self.flipped, flipped=self.key, side=side, order=order)
+
+
+Votes = Mapping[str, Mapping[str, Side]]
+
+
+def votes_on(votes: Votes, dimension: str) -> Mapping[str, Side]:
+    """The votes that speak of a dimension; for `combined` those on overall.
+
+    >>> votes_on({"overall": {"ann": "1"}}, "combined")
+    {'ann': '1'}
+    """
+    return votes.get(dimension) or votes.get(_ASKED_AS.get(dimension, dimension), {})
+
+
+def label_of(votes: Votes, dimension: str) -> Side | None:
+    """What most people said of a dimension; None without a strict majority.
+
+    >>> label_of({"overall": {"ann": "1", "ben": "2"}}, "overall") is None
+    True
+    """
+    return majority(votes_on(votes, dimension).values())
+
+
+def majority(sides: Iterable[Side]) -> Side | None:
+    """What more than half of them say; None where no side has so many.
+
+    >>> majority(["1", "tie", "1"]), majority(["1", "2"]), majority([])
+    ('1', None, None)
+    """
+    counts = Counter(sides)
+    if not counts:
+        return None
+    side, most = counts.most_common(1)[0]
+    return side if 2 * most > counts.total() else None
+
+
+def own_votes(pair: Pair) -> list[NamedVote]:
+    """The votes that stand in the pairs' own file; raises ValueError where a field of votes holds something else.
+
+    >>> [(v.annotator, v.side) for v in own_votes(Pair("Hi", "x", "y", labels={"overall": "tie"}))]
+    [('file', 'tie')]
+    """
+    found = list(row_votes(pair.metadata, pair.key, pair.id))
+    voted = {vote.dimension for vote in found}
+    found += [NamedVote(pair.key, pair.id, d, FILE, side) for d, side in pair.labels.items() if d not in voted]
+    return found
+
+
+def row_votes(row: Mapping[str, Any], key: str, name: str) -> Iterator[NamedVote]:
+    """`human` and `dims` of a row; `shown` says in which order each person saw the pair."""
+    shown = [SHOWN.get(str(word)) for word in parsed(row.get("shown")) or ()]
+    group = str(row.get("source") or "annotator")
+    asked = {OVERALL: row.get("human"), **_by_dimension(parsed(row.get("dims")))}
+    for dimension, given in asked.items():
+        votes = parsed(given)
+        if votes is None:
+            continue
+        for place, (who, said) in enumerate(_named(votes, group, dimension)):
+            order = shown[place] if place < len(shown) and isinstance(votes, list) else None
+            yield NamedVote(key, name, dimension, who, side_of(said, dimension), order)
+
+
+def _by_dimension(dims: object) -> dict[str, Any]:
+    if dims is None:
+        return {}
+    if not isinstance(dims, Mapping):
+        raise ValueError("field 'dims' is not an object of dimension: votes")
+    return {str(name): _votes_of(part) for name, part in dims.items()}
+
+
+def _votes_of(part: object) -> object:
+    """Votes by themselves, or beside the label that they come to: {"human": [...], "label": ...}."""
+    if not isinstance(part, Mapping) or not {"human", "label"} & part.keys():
+        return part
+    if part.get("human") is not None:
+        return part["human"]
+    return {FILE: part["label"]} if part.get("label") is not None else None
+
+
+def _named(votes: object, group: str, dimension: str) -> list[tuple[str, Any]]:
+    """Votes with who gave them; a bare list has no names, so people are told apart by their places."""
+    if isinstance(votes, Mapping):
+        return [(str(who), said) for who, said in votes.items()]
+    if isinstance(votes, list):
+        return [(f"{group} {place}", said) for place, said in enumerate(votes, 1)]
+    raise ValueError(f"the votes on {dimension} are neither a list nor an object")
+
+
+def side_of(said: object, dimension: str) -> Side | None:
+    """The side that a vote names; None where it names none."""
+    if isinstance(said, (dict, list)):
+        raise ValueError(f"a vote on {dimension} is of type {type(said).__name__}, not a label")
+    return read_label(said)
+
+
+def parsed(value: Any) -> Any:
+    """A cell of a CSV file can only hold text; a list or an object in it is JSON."""
+    if isinstance(value, str) and value.strip()[:1] in ("[", "{"):
+        return json.loads(value)  # a JSONDecodeError is a ValueError
+    return None if value == "" else value
+
+
+def known_labels(pair: Pair, kept: Iterable[tuple[str, str, Side | None]] = ()) -> dict[str, Side | None]:
+    """What most people say of a pair, by dimension: votes of its own file, and those that are kept beside it.
+
+    `kept` are (dimension, annotator, side), and have the last word where both places speak. None where there are
+    votes and no side has a majority.
+
+    >>> pair = Pair("Hi", "x", "y", labels={"overall": "1"})
+    >>> known_labels(pair), known_labels(pair, [("format", "ann", "2"), ("overall", "ann", "2")])
+    ({'overall': '1'}, {'overall': None, 'format': '2'})
+    """
+    votes = gather_votes(pair, kept)[0]
+    return {dimension: majority(said.values()) for dimension, said in votes.items()}
+
+
+def gather_votes(
+    pair: Pair, kept: Iterable[tuple[str, str, Side | None]], rename: Mapping[str, str] | None = None
+) -> tuple[dict[str, dict[str, Side]], bool]:
+    """The votes on a pair, by dimension and person; and whether a field of votes could not be read."""
+    found: dict[str, dict[str, Side]] = {}
+    readable = True
+    given: list[tuple[str, str, Side | None]] = []
+    if pair.labels or pair.metadata:
+        try:
+            given = [(vote.dimension, vote.annotator, vote.side) for vote in own_votes(pair)]
+        except ValueError:
+            readable = False
+    for dimension, who, side in (*given, *kept):
+        if side is not None:
+            found.setdefault((rename or {}).get(dimension, dimension), {})[who] = side
+    return found, readable

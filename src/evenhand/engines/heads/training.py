@@ -1,0 +1,199 @@
+"""From labelled pairs to a head: read the responses, fit each dimension, and say what came of it."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.core.engine import StateReader
+from evenhand.core.errors import InputError
+from evenhand.core.pair import DIMENSIONS, Pair
+from evenhand.core.stats.clustered import Estimate
+from evenhand.engines.heads.fitting import Array, Labels
+from evenhand.engines.heads.head import LENGTH, Head, HeldOutFigure, TrainedOn, log_length_ratio
+from evenhand.engines.heads.learning import CannotLearnError, Learned, accuracy, learn, refuse
+from evenhand.engines.heads.reading import Eyes, StateReading
+from evenhand.engines.heads.vectors import content_key
+
+_TRUTH = {"1": 1.0, "2": 0.0, "tie": 0.5}
+MORE = 200  # labels that the forecast is about
+
+
+@dataclass(frozen=True)
+class TrainingSource:
+    """Labelled pairs of one kind: where they come from, and how much each label counts."""
+
+    name: str
+    pairs: Sequence[Pair]
+    licence: str = ""
+    weight: float = 1.0
+
+    @property
+    def trained_on(self) -> TrainedOn:
+        """What the head's file says of it; the hash is of the pairs' texts, in any order."""
+        keys = "".join(sorted(pair.key for pair in self.pairs))
+        return TrainedOn(self.name, len(self.pairs), self.licence, hashlib.sha256(keys.encode()).hexdigest())
+
+
+@dataclass(frozen=True)
+class TrainingTable:
+    """States of responses, a row each, found by content."""
+
+    states: Array
+    rows: Mapping[str, int]
+
+    @classmethod
+    async def read(
+        cls, pairs: Sequence[Pair], eyes: Eyes, on_read: Callable[[int, int], None] | None = None
+    ) -> TrainingTable:
+        """Read what is not known yet."""
+        texts = dict.fromkeys((p.instruction, text) for p in pairs for text in (p.output_1, p.output_2))
+        states = []
+        for done, (instruction, response) in enumerate(texts, start=1):
+            states.append(np.asarray((await eyes.read(instruction, response))[0], dtype=float))
+            if on_read:
+                on_read(done, len(texts))
+        rows = {content_key(*text): row for row, text in enumerate(texts)}
+        return cls(np.array(states), rows)
+
+    def labels(self, sources: Sequence[TrainingSource], dimension: str) -> Labels:
+        """The labels of a dimension; pairs of one instruction are one cluster, whatever their source."""
+        found = [(n, s.weight, p) for n, s in enumerate(sources) for p in s.pairs if dimension in p.labels]
+        names = {p.instruction: number for number, p in enumerate(p for _, _, p in found)}
+        return Labels(
+            np.array([self.rows[content_key(p.instruction, p.output_1)] for _, _, p in found], dtype=np.int64),
+            np.array([self.rows[content_key(p.instruction, p.output_2)] for _, _, p in found], dtype=np.int64),
+            np.array([_TRUTH[p.labels[dimension]] for _, _, p in found], dtype=float),
+            np.array([names[p.instruction] for _, _, p in found], dtype=np.int64),
+            np.array([[log_length_ratio(p.output_1, p.output_2)] for _, _, p in found], dtype=float).reshape(-1, 1),
+            (LENGTH,),
+            np.array([n for n, _, _ in found], dtype=np.int64),
+            np.array([weight for _, weight, _ in found], dtype=float),
+        )
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A head, what is known of each dimension, and why others could not be learned."""
+
+    head: Head
+    learned: Mapping[str, Learned]
+    longer: Mapping[str, Estimate]  # how good it is to take the longer response, on the same pairs
+    refused: Mapping[str, str]
+
+    def sentence(self, dimension: str) -> str:
+        """What to expect, in one sentence."""
+        found = self.learned[dimension]
+        gain = found.gain(MORE)
+        text = (
+            f"{dimension}: with your {found.labels:,} labels {_percent(found.held_out.accuracy)} held out; "
+            f"taking the longer response {_percent(self.longer[dimension])}"
+        )
+        return text if gain is None else f"{text}; about {MORE} more labels would add {_points(gain)}"
+
+
+def check(sources: Sequence[TrainingSource]) -> None:
+    """Refuse labels of which no dimension can be learned, before any response is read."""
+    nowhere = TrainingTable(np.zeros((0, 0)), defaultdict(int))
+    reasons = {}
+    dimensions = _dimensions(sources)
+    for dimension in dimensions:
+        try:
+            refuse(nowhere.labels(sources, dimension))
+        except CannotLearnError as error:
+            reasons[dimension] = str(error)
+    if not dimensions:
+        raise InputError("none of these pairs has a label", hint='a label is written "labels": {"overall": "1"}')
+    if len(reasons) == len(dimensions):
+        raise CannotLearnError("; ".join(f"{dimension}: {why}" for dimension, why in reasons.items()))
+
+
+def train(
+    name: str,
+    reader: StateReader,
+    table: TrainingTable,
+    sources: Sequence[TrainingSource],
+    *,
+    blocks: int | None = None,
+    reading: StateReading | None = None,
+    by_source: bool = False,
+    length: float | None = None,
+    seed: int = 0,
+) -> Trained:
+    """Fit a head to all dimensions that have labels; CannotLearnError where none of them can be learned.
+
+    `length` is the taste for length at use; None: what the labels show.
+    """
+    check(sources)
+    learned: dict[str, Learned] = {}
+    longer: dict[str, Estimate] = {}
+    refused: dict[str, str] = {}
+    for dimension in _dimensions(sources):
+        labels = table.labels(sources, dimension)
+        try:
+            learned[dimension] = learn(table.states, labels, by_source=by_source, seed=seed)
+        except CannotLearnError as error:
+            refused[dimension] = str(error)
+            continue
+        longer[dimension] = accuracy(labels.features[:, 0], labels)
+    identity = reader.state_identity(blocks)
+    head = Head(
+        name,
+        identity["model"],
+        identity.get("sha256", ""),
+        blocks,
+        {dimension: found.weights for dimension, found in learned.items()},
+        reading or StateReading(),
+        tuple(source.trained_on for source in sources),
+        tuple(_figure(dimension, found) for dimension, found in learned.items()),
+        _longest(sources),
+        datetime.date.today().isoformat(),
+    )
+    return Trained(head if length is None else head.with_length(length), learned, longer, refused)
+
+
+def _dimensions(sources: Sequence[TrainingSource]) -> list[str]:
+    present = {dimension for source in sources for pair in source.pairs for dimension in pair.labels}
+    return sorted(present, key=_rank)
+
+
+def _rank(dimension: str) -> tuple[int, str]:
+    return (DIMENSIONS.index(dimension) if dimension in DIMENSIONS else len(DIMENSIONS), dimension)
+
+
+def _figure(dimension: str, found: Learned) -> HeldOutFigure:
+    held = found.held_out
+    value, share = held.accuracy.value, held.three_way.value
+    return HeldOutFigure(
+        "its own labels, whole instructions held out",
+        dimension,
+        found.labels,
+        round(value, 4) if value is not None else 0.0,
+        held.accuracy.low,
+        held.accuracy.high,
+        share,
+    )
+
+
+def _longest(sources: Sequence[TrainingSource]) -> int:
+    """The length in words below which 95% of the responses are: of longer ones little is known."""
+    words = [len(t.split()) for s in sources for p in s.pairs for t in (p.output_1, p.output_2)]
+    return int(np.quantile(words, 0.95)) if words else 0
+
+
+def _percent(found: Estimate) -> str:
+    if found.value is None:
+        return "cannot be told"
+    if found.low is None or found.high is None:
+        return f"{found.value:.0%}"
+    return f"{found.value:.0%} ({found.low:.0%} to {found.high:.0%})"
+
+
+def _points(gain: float) -> str:
+    points = round(100 * gain)
+    return "less than a point" if not points else f"{points} point{'s' * (points > 1)}"

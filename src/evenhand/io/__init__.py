@@ -1,0 +1,1 @@
+"""Files in: pairs, outputs, instructions, labels, in the forms that people bring."""

@@ -1,0 +1,167 @@
+"""Rows out of files, one at a time; a row that cannot be read comes out as the fault that says why."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, TextIO
+
+import orjson
+
+from evenhand.core.errors import PairError
+from evenhand.core.faults import RowFault
+from evenhand.io.files.arrow import read_arrow, read_parquet
+from evenhand.io.files.finding import Table
+from evenhand.io.files.packing import open_bytes
+
+Row = dict[str, Any]
+Rows = Iterator[tuple[int, "Row | RowFault"]]
+_UTF8 = "write the file in UTF-8, such as with: iconv -f latin1 -t utf-8"
+_WHOLE = "a .json file is one list of objects; write it again if it broke off; one object a line is called .jsonl"
+_MARK = b"\xef\xbb\xbf"
+# No pair comes near this. A packed file of a megabyte may hold a line of a gigabyte, and parsing it takes five.
+MOST_LINE = 64 * 2**20
+_MOST_FILE = 2**30
+_TOO_LONG = f"longer than {MOST_LINE // 2**20} MB"
+
+
+def read_rows(table: Table) -> Rows:
+    """Every row of a file with its place; a fault of the whole file raises PairError.
+
+    >>> from pathlib import Path
+    >>> sample = Path(__file__).parents[1] / "sample.jsonl"
+    >>> where, row = next(read_rows(Table(sample, "sample.jsonl", ".jsonl")))
+    >>> where, "instruction" in row
+    (1, True)
+    """
+    readers: dict[str, Callable[[Table], Rows]] = {
+        ".jsonl": _jsonl,
+        ".json": _json,
+        ".csv": _csv,
+        ".parquet": read_parquet,
+        ".arrow": read_arrow,
+    }
+    yield from readers[table.kind](table)
+
+
+def parse_object(line: bytes) -> Row | RowFault:
+    """One JSON object, or why it is none.
+
+    >>> parse_object(b'{"a": 1}'), parse_object(b"[1]")
+    ({'a': 1}, RowFault('the line is not a JSON object'))
+    """
+    try:
+        row = parse(line)
+    except (ValueError, RecursionError) as fault:
+        return _no_json(fault)
+    return row if isinstance(row, dict) else RowFault("the line is not a JSON object")
+
+
+def parse(data: bytes) -> Any:
+    """JSON by the quick parser where both read the same; json's word counts, in what it takes and in its faults."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return json.loads(data)
+    return value if _is_exact(value) else json.loads(data)
+
+
+def _is_exact(value: Any) -> bool:
+    """Whether no number here can have been an integer that was too long for orjson, which makes it a float."""
+    if isinstance(value, float):
+        return abs(value) < 2**53
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return all(_is_exact(item) for item in items if item.__class__ is not str)  # nearly all of them are text
+
+
+def _jsonl(table: Table) -> Rows:
+    with open_bytes(table) as file:
+        for number, line in enumerate(_lines(file), 1):
+            if len(line) > MOST_LINE:
+                yield number, RowFault(f"the line is {_TOO_LONG}", hint="one JSON object a line")
+            elif not line.isspace():
+                yield number, parse_object(line.removeprefix(_MARK) if number == 1 else line)
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file; of one that is too long only so much that this can be seen."""
+    while line := file.readline(MOST_LINE + 1):
+        rest = line
+        while len(rest) > MOST_LINE and not rest.endswith(b"\n"):
+            rest = file.readline(MOST_LINE + 1)
+        yield line
+
+
+def _json(table: Table) -> Rows:
+    with open_bytes(table) as file:
+        raw = file.read(_MOST_FILE + 1).removeprefix(_MARK)
+    if len(raw) > _MOST_FILE:
+        raise table.error(
+            None, f"the file has more than {_MOST_FILE // 2**30} GB", hint="write one object a line, as .jsonl"
+        )
+    try:
+        data = parse(raw)
+    except (ValueError, RecursionError) as fault:
+        if not raw.strip():
+            raise table.error(None, "not JSON: the file is empty", hint=_WHOLE) from None
+        given = _no_json(fault)
+        where = getattr(fault, "lineno", None)
+        hint = given.hint if isinstance(fault, UnicodeDecodeError) else _WHOLE
+        raise PairError(table.name, where, str(given), hint=hint) from None
+    if not isinstance(data, list):
+        raise table.error(None, "the file is not a list of objects", hint="one object a line is called .jsonl")
+    for number, item in enumerate(data, 1):
+        yield number, item if isinstance(item, dict) else RowFault("the item is not an object")
+
+
+def _csv(table: Table) -> Rows:
+    csv.field_size_limit(MOST_LINE)
+    begin = 1  # a row may take several lines
+    try:
+        with open_bytes(table) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(_texts(file), strict=True)
+            header = next(reader, [])
+            begin = reader.line_num + 1
+            for cells in reader:
+                if cells:
+                    yield begin, _csv_row(header, cells)
+                begin = reader.line_num + 1
+    except UnicodeDecodeError:
+        raise _not_utf8(table) from None
+    except csv.Error as fault:
+        raise table.error(begin, f"not CSV: {fault}", hint="close every quote; double one inside a cell") from None
+
+
+def _texts(file: TextIO) -> Iterator[str]:
+    while line := file.readline(MOST_LINE + 1):
+        if len(line) > MOST_LINE:
+            raise csv.Error(f"a line is {_TOO_LONG}")
+        yield line
+
+
+def _csv_row(header: list[str], cells: list[str]) -> Row | RowFault:
+    if len(cells) != len(header):
+        more = "more" if len(cells) > len(header) else "fewer"
+        return RowFault(f"{more} cells than the header has fields", hint="quote cells that hold commas")
+    return dict(zip(header, cells, strict=True))
+
+
+def _not_utf8(table: Table) -> PairError:
+    """The first line that is not UTF-8, and what is wrong with it; the file is known to have one."""
+    with open_bytes(table) as file:
+        for number, line in enumerate(_lines(file), 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as fault:
+                return table.error(number, str(_no_json(fault)), hint=_UTF8)
+    raise AssertionError(f"{table.name} is UTF-8")
+
+
+def _no_json(fault: Exception) -> RowFault:
+    if isinstance(fault, UnicodeDecodeError):
+        return RowFault(f"not UTF-8 at byte {fault.start}", hint=_UTF8)
+    # The parser's own line is one inside this row; its column is what helps to find the place.
+    said = f"{fault.msg} at column {fault.colno}" if isinstance(fault, json.JSONDecodeError) else str(fault)
+    return RowFault(f"not JSON: {said}", hint="one whole JSON object a line; --skip-bad leaves such rows out")

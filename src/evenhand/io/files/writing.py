@@ -1,0 +1,200 @@
+"""Rows into files: written beside the place and moved there when they are whole."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import importlib
+import io
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import orjson
+
+from evenhand.core.errors import InputError
+from evenhand.io.files.arrow import pyarrow
+
+WRITES = (".jsonl", ".json", ".csv", ".parquet")
+# A spreadsheet takes a cell that begins so for a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_BATCH = 1024
+Columns = Mapping[str, str]  # name -> type, in the words of _TYPES
+_TYPES = ("text", "number", "integer", "truth", "messages")
+
+
+def write_rows(path: str | Path, rows: Iterable[Mapping[str, Any]], columns: Columns | None = None) -> int:
+    """Write rows to a file whose suffix names the form; how many there were.
+
+    The file appears when it is whole, so that a run that is stopped leaves the old one or none. `columns` gives the
+    names and types; it is needed for CSV and Parquet, which have a header.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "a.csv")
+    ...     write_rows(file, [{"a": "=1+1", "b": 2}], {"a": "text", "b": "integer"}), file.read_text().split()
+    (1, ['a,b', "'=1+1,2"])
+    """
+    file = Path(path)
+    check_writes(file)
+    kind, packing = _kind(file)
+    writers: dict[str, Callable[[BinaryIO, Iterable[Mapping[str, Any]], Columns], int]] = {
+        ".jsonl": _jsonl,
+        ".json": _json,
+        ".csv": _csv,
+        ".parquet": _parquet,
+    }
+    with _beside(file) as raw, _packed(raw, packing) as out:
+        return writers[kind](out, rows, columns or {})
+
+
+def harmless(value: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula: an apostrophe goes before its first character.
+
+    Numbers stay numbers. An apostrophe of the text's own is doubled, so that taking one off is always right.
+
+    >>> [harmless(cell) for cell in ("=1+1", "-3", -3, "'quoted'", "plain")]
+    ["'=1+1", "'-3", -3, "''quoted'", 'plain']
+    """
+    if isinstance(value, str) and value.startswith((*_FORMULA, "'")):
+        return "'" + value
+    return value
+
+
+def check_writes(path: str | Path) -> None:
+    """Refuse a name that cannot be written to, before any work is done."""
+    file = Path(path)
+    _kind(file)
+    if not file.parent.is_dir():
+        raise InputError(f"there is no folder {file.parent} to write into", hint=f"mkdir -p {file.parent}")
+
+
+def _kind(file: Path) -> tuple[str, str]:
+    suffixes = [suffix.lower() for suffix in file.suffixes[-2:]]
+    packing = suffixes.pop() if suffixes and suffixes[-1] in (".gz", ".zst") else ""
+    kind = suffixes[-1] if suffixes else ""
+    if kind not in WRITES or (packing and kind == ".parquet"):
+        raise InputError(f"cannot write {file}", hint=f"let the name end on {', '.join(WRITES)}")
+    return kind, packing
+
+
+@contextmanager
+def _beside(file: Path) -> Iterator[BinaryIO]:
+    handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    try:
+        with os.fdopen(handle, "wb") as out:
+            yield out
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(name).chmod(0o666 & ~mask)  # as any other new file
+        Path(name).replace(file)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            Path(name).unlink()
+        raise
+
+
+@contextmanager
+def _packed(raw: BinaryIO, packing: str) -> Iterator[BinaryIO]:
+    opened: Any = raw
+    if packing == ".gz":
+        opened = gzip.GzipFile(fileobj=raw, mode="wb", mtime=0)
+    elif packing == ".zst":
+        opened = _zst(raw)
+    try:
+        yield opened
+    finally:
+        if opened is not raw:
+            opened.close()
+
+
+def _zst(raw: BinaryIO) -> Any:
+    with suppress(ImportError):
+        return importlib.import_module("compression.zstd").ZstdFile(raw, "wb")
+    try:
+        return importlib.import_module("zstandard").ZstdCompressor().stream_writer(raw, closefd=False)
+    except ImportError:
+        raise InputError(
+            "a .zst file cannot be written without zstandard", hint="pip install 'evenhand[zst]'"
+        ) from None
+
+
+def _jsonl(out: BinaryIO, rows: Iterable[Mapping[str, Any]], _: Columns) -> int:
+    count = 0
+    for row in rows:
+        out.write(dump(row) + b"\n")
+        count += 1
+    return count
+
+
+def _json(out: BinaryIO, rows: Iterable[Mapping[str, Any]], _: Columns) -> int:
+    count = 0
+    out.write(b"[")
+    for row in rows:
+        out.write((b",\n" if count else b"\n") + dump(row))
+        count += 1
+    out.write(b"\n]\n")
+    return count
+
+
+def dump(value: Any) -> bytes:
+    """JSON of anything that came out of a file: what has no form of its own there (a date) becomes text."""
+    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
+
+
+def _csv(out: BinaryIO, rows: Iterable[Mapping[str, Any]], columns: Columns) -> int:
+    count = 0
+    text = io.TextIOWrapper(out, encoding="utf-8", newline="", write_through=True)
+    writer = csv.writer(text)  # its line ends, CR LF, are those of RFC 4180; with others it would not quote a CR
+    writer.writerow([harmless(name) for name in columns])
+    for row in rows:
+        writer.writerow([_cell(row.get(name)) for name in columns])
+        count += 1
+    text.detach()
+    return count
+
+
+def _cell(value: Any) -> Any:
+    if value is None or isinstance(value, int | float | str):
+        return harmless(value)
+    return dump(value).decode()
+
+
+def _parquet(out: BinaryIO, rows: Iterable[Mapping[str, Any]], columns: Columns) -> int:
+    arrow = pyarrow()
+    import pyarrow.parquet as parquet
+
+    schema = arrow.schema([(name, _type(arrow, kind)) for name, kind in columns.items()])
+    count, every = 0, iter(rows)
+    with parquet.ParquetWriter(out, schema, compression="zstd") as writer:
+        while batch := list(islice(every, _BATCH)):
+            writer.write_batch(arrow.RecordBatch.from_pylist([_fit(row, columns) for row in batch], schema=schema))
+            count += len(batch)
+    return count
+
+
+def _fit(row: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
+    """A row for a typed table: what is nested and not a conversation goes in as JSON."""
+    return {
+        name: dump(row[name]).decode() if kind == "text" and _nested(row.get(name)) else row.get(name)
+        for name, kind in columns.items()
+    }
+
+
+def _nested(value: Any) -> bool:
+    return value is not None and not isinstance(value, str)
+
+
+def _type(arrow: Any, kind: str) -> Any:
+    message = arrow.struct([("role", arrow.string()), ("content", arrow.string())])
+    return {
+        "text": arrow.string(),
+        "number": arrow.float64(),
+        "integer": arrow.int64(),
+        "truth": arrow.bool_(),
+        "messages": arrow.list_(message),
+    }[kind]

@@ -1,0 +1,227 @@
+"""Pairs out of two models' outputs, joined on the instruction.
+
+Making a Joined reads and checks all of both files, so that nothing is judged by half; iterating over it gives the
+pairs. The outputs wait in temporary files, and memory does not grow with their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from evenhand.core.errors import InputError, PairError
+from evenhand.core.pair import Pair, digest
+from evenhand.io.pairs.outputs import Placed, Questions, read_outputs
+from evenhand.io.pairs.rows import named_fields
+from evenhand.io.pairs.temporary_table import TemporaryTable, key_of
+
+NAMED = 5  # how many of those that do not match are named
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """Instructions that a model has no output for, though another has: how many, and the first few."""
+
+    model: str
+    count: int
+    first: tuple[str, ...]
+
+    def plain(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return {"model": self.model, "count": self.count, "first": list(self.first)}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingOptions:
+    """How outputs are read: their questions, how far, the field on which they meet, and what of broken rows."""
+
+    questions: str | Path | None = None
+    turn: int = 1
+    join_on: str = "instruction"
+    skip_bad: bool = False
+
+
+class Joined:
+    """Two models' outputs, joined on the instruction: the pairs, and what was left over on either side."""
+
+    def __init__(
+        self,
+        candidate: str | Path,
+        baseline: str | Path,
+        reading: ReadingOptions | None = None,
+        *,
+        candidate_side: Literal["1", "2"] = "1",
+    ) -> None:
+        reading, self._side = reading or ReadingOptions(), candidate_side
+        questions = Questions(reading.questions, reading.turn)
+        self._join_on, self.bad = reading.join_on, list[PairError]()
+        sides = [self._shelved(source, questions, reading) for source in (candidate, baseline)]
+        (self._new, new), (self._old, old) = sides
+        self.candidate, self.baseline = _apart(new, old, candidate, baseline)
+        self._count = sum(key in self._old for key in self._new)
+        if not self._count:
+            raise InputError(
+                f"no instruction of {split_name(candidate)[1]} is in {split_name(baseline)[1]}",
+                hint="are these the same instructions, letter for letter? --join-on names another field",
+            )
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Pair]:
+        for key, new in self._new.items():
+            old = self._old.find(key)
+            if old is not None:
+                sides = (self.candidate, new), (self.baseline, old)
+                first, second = sides if self._side == "1" else sides[::-1]
+                yield replace(pair_of(*first, *second), candidate=self._side)
+
+    @property
+    def unmatched(self) -> list[Unmatched]:
+        """What stands in one file alone, by the model that has no output for it."""
+        found = []
+        for model, have, lack in ((self.candidate, self._old, self._new), (self.baseline, self._new, self._old)):
+            count, first = 0, list[str]()
+            for key in have:
+                if key not in lack:
+                    count += 1
+                    if count <= NAMED:
+                        first.append(named(have.get(key)))
+            if count:
+                found.append(Unmatched(model, count, tuple(first)))
+        return found
+
+    def close(self) -> None:
+        """Remove the temporary files."""
+        self._new.close()
+        self._old.close()
+
+    def _shelved(
+        self, source: str | Path, questions: Questions, reading: ReadingOptions
+    ) -> tuple[TemporaryTable, str]:
+        name, path = split_name(source)
+        shelved, models = TemporaryTable(), dict[str, None]()
+        for placed in read_outputs(path, questions, skip_bad=reading.skip_bad, skipped=self.bad):
+            models[placed.output.model] = None
+            earlier = shelved.put(key_of(joined_on(placed, reading.join_on)), placed)
+            if earlier is not None:
+                raise twice(placed, earlier, placed.output.model or name or stem(path), reading.join_on)
+        if not len(shelved) and not self.bad:
+            raise PairError(str(path), None, "no outputs in this file", hint="expected instruction and output")
+        if len(models) > 1 and not name:
+            raise InputError(
+                f"{path} holds outputs of several models: {', '.join(models)}",
+                hint="evenhand arena pairs many models; NAME=FILE takes them for one",
+            )
+        return shelved, name or next(iter(models), "") or stem(path)
+
+
+def join_outputs(
+    candidate: str | Path,
+    baseline: str | Path,
+    reading: ReadingOptions | None = None,
+    *,
+    candidate_side: Literal["1", "2"] = "1",
+) -> Joined:
+    """Pairs of two models' outputs to the same instructions, and which side is the candidate's.
+
+    >>> import tempfile, json
+    >>> folder = tempfile.mkdtemp()
+    >>> for name, said in (("new", "4"), ("old", "5")):
+    ...     row = {"instruction": "2 + 2?", "output": said}
+    ...     _ = Path(folder, f"{name}.json").write_text(json.dumps([row]))
+    >>> [pair] = join_outputs(f"{folder}/new.json", f"{folder}/old.json")
+    >>> pair.model_1, pair.output_1, pair.model_2, pair.candidate
+    ('new', '4', 'old', '1')
+    """
+    return Joined(candidate, baseline, reading, candidate_side=candidate_side)
+
+
+def pair_of(model_1: str, first: Placed, model_2: str, second: Placed) -> Pair:
+    """Two outputs as a pair; what both rows say alike of the instruction is kept as metadata."""
+    one, two = first.output, second.output
+    base = one.id if one.id == two.id and one.id else f"pair-{digest(one.instruction)[:12]}"
+    about = {name: value for name, value in one.about.items() if name in two.about and two.about[name] == value}
+    # Two models may answer alike; the names keep such pairs of one instruction apart.
+    return Pair(
+        one.instruction, one.text, two.text, f"{base}/{model_1}/{model_2}", model_1, model_2, metadata=about
+    )
+
+
+def split_name(source: str | Path) -> tuple[str, str]:
+    """NAME=FILE in its parts; a file that is called so is a file.
+
+    >>> split_name("gpt=outs/a.json"), split_name("outs/a.json")
+    (('gpt', 'outs/a.json'), ('', 'outs/a.json'))
+    """
+    text = str(source)
+    name, equals, path = text.partition("=")
+    if not equals or not name or "/" in name or Path(text).exists():
+        return "", text
+    return name, path
+
+
+def stem(path: str | Path) -> str:
+    """A file's name without its folder and suffixes; '-' is stdin.
+
+    >>> stem("outs/gpt-4.1.jsonl.gz"), stem("-")
+    ('gpt-4.1', 'stdin')
+    """
+    name = "stdin" if str(path) == "-" else Path(path).name
+    for suffix in (".gz", ".zst", ".jsonl", ".ndjson", ".json", ".csv", ".parquet", ".arrow"):
+        name = name.removesuffix(suffix)
+    return name
+
+
+def joined_on(placed: Placed, field: str) -> str:
+    """What an output is joined on: its instruction, its id, or another field of its row."""
+    output = placed.output
+    value = {"instruction": output.instruction, "id": output.id}.get(field, output.about.get(field))
+    if value in (None, ""):
+        raise placed.error(f"no field '{field}' to join on", hint=_join_hint(placed))
+    return str(value)
+
+
+def _join_hint(placed: Placed) -> str:
+    fields = {"instruction": 1, **({"id": 1} if placed.output.id else {}), **placed.output.about}
+    return f"--join-on names a field that every row has; {named_fields(fields)}"
+
+
+def twice(placed: Placed, earlier: Placed, model: str, field: str) -> PairError:
+    """Two outputs of one model to one instruction."""
+    there = "" if earlier.table == placed.table else f"{earlier.table.name}, "
+    what = "this instruction" if field == "instruction" else f"{field} '{joined_on(placed, field)}'"
+    return placed.error(
+        f"{model} has an output for {what} already, at {there}{earlier.table.place(earlier.where)}:"
+        f" {short(placed.output.instruction)!r}",
+        hint="keep one; name the files NAME=FILE if they are of two models; --join-on id keeps equal texts apart",
+    )
+
+
+def named(placed: Placed) -> str:
+    """An instruction, short enough for a message, with its id where it has one."""
+    output = placed.output
+    return f"{output.id}: {short(output.instruction)}" if output.id else short(output.instruction)
+
+
+def short(text: str, most: int = 60) -> str:
+    """The beginning of a text, on one line.
+
+    >>> short("one\\ntwo " + "x" * 100)
+    'one two xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…'
+    """
+    line = " ".join(text[: 4 * most].split())
+    return line if len(line) <= most and len(text) <= 4 * most else line[: most - 1] + "…"
+
+
+def _apart(new: str, old: str, candidate: str | Path, baseline: str | Path) -> tuple[str, str]:
+    """Names for the two sides; where the rows call both the same (two prompts, one model), the files' own."""
+    if new != old:
+        return new, old
+    by_file = stem(split_name(candidate)[1]), stem(split_name(baseline)[1])
+    if by_file[0] != by_file[1]:
+        return by_file
+    paths = split_name(candidate)[1], split_name(baseline)[1]
+    return paths if paths[0] != paths[1] else (f"{new} (candidate)", f"{old} (baseline)")

@@ -1,0 +1,333 @@
+"""What people said of the pairs: votes in the pairs' own file, votes in files of labels, and what they come to.
+
+Votes are looked for in three places, and count alike:
+
+    the pairs' own file    `human` (a list or an object of votes), `dims` (the same by dimension)
+    the table of labels    imported by `labels import`, or collected by evenhand
+    `label`, `labels`      of the pairs' file, as the one voice of FILE where it gives no votes on that dimension
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from evenhand.core.errors import InputError, PairError
+from evenhand.core.faults import RowFault
+from evenhand.core.pair import TEXT_FIELDS, Pair, Side, digest
+from evenhand.core.votes import (
+    FILE,
+    OVERALL,
+    SHOWN,
+    NamedVote,
+    gather_votes,
+    label_of,
+    own_votes,
+    parsed,
+    row_votes,
+    side_of,
+)
+from evenhand.io.label_formats import plain_row
+from evenhand.io.pairs import read_rows
+from evenhand.io.pairs.rows import named_fields
+from evenhand.store import HumanLabel, Records, Store
+
+_BATCH = 1000
+_EXAMPLES = 5
+# The words for fields in files of single votes.
+_PERSON = ("annotator", "annotator_id", "worker", "rater", "user")
+_SAID = ("label", "side", "verdict", "vote", "winner", "preference")
+
+
+class People:
+    """Who said what of a pair, over all places where votes stand.
+
+    `rename` gives dimensions of the people the names that the judge's have: {"correctness_topical": "correctness"}.
+
+    >>> pair = Pair("Hi", "x", "y", metadata={"human": ["A", "A", "tie"]})
+    >>> with Store(":memory:") as store:
+    ...     people = People(store)
+    ...     people.votes(pair), people.label(pair, "overall"), people.label(pair, "format")
+    ({'overall': {'annotator 1': '1', 'annotator 2': '1', 'annotator 3': 'tie'}}, '1', None)
+    """
+
+    def __init__(self, store: Records, *, rename: Mapping[str, str] | None = None) -> None:
+        self._book = store.labels
+        self._kept = store.labels.any()
+        self._rename = dict(rename or {})
+        self.unreadable = 0  # pairs with a field of votes that holds something else
+
+    def votes(self, pair: Pair) -> dict[str, dict[str, Side]]:
+        """The votes on a pair, by dimension and person; the table has the last word where both places speak."""
+        kept = self._book.of(pair.key) if self._kept else []
+        given = [(label.dimension, label.annotator, label.side) for label in kept]
+        found, readable = gather_votes(pair, given, self._rename)
+        self.unreadable += not readable
+        return found
+
+    def label(self, pair: Pair, dimension: str) -> Side | None:
+        """What most people said of one dimension; None without a strict majority."""
+        return label_of(self.votes(pair), dimension)
+
+
+def human_label(vote: NamedVote, key: str, source: str) -> HumanLabel:
+    """A vote as the store keeps it."""
+    return HumanLabel(key, vote.dimension, vote.annotator, vote.side, vote.order, vote.note, vote.seconds, source)
+
+
+# -- files of labels --------------------------------------------------------------------------------------
+
+
+def read_votes(row: Mapping[str, Any], annotator: str = FILE) -> list[NamedVote]:
+    """The votes in one row of a file of labels; raises ValueError that says what is missing.
+
+    Each reader knows one form of row and says None to others; the first that knows the row reads it.
+
+    >>> [(v.id, v.annotator, v.side) for v in read_votes({"id": "p1", "annotator": "ann", "label": "B"})]
+    [('p1', 'ann', '2')]
+    """
+    for reader in READERS:
+        found = reader(row, annotator)
+        if found is not None:
+            return found
+    raise RowFault(
+        "no votes in this row: neither 'label' nor 'labels', 'human' or 'dims'",
+        hint="give each row one of them; docs/labels.md lists the forms that are read",
+    )
+
+
+def _read_many(row: Mapping[str, Any], annotator: str) -> list[NamedVote] | None:
+    """A pair with the votes of several people: `human`, `dims`."""
+    if row.get("human") in (None, "") and row.get("dims") in (None, ""):
+        return None
+    key, name = _which_pair(row)
+    return list(row_votes(row, key, name))
+
+
+def _read_one(row: Mapping[str, Any], annotator: str) -> list[NamedVote] | None:
+    """One vote: annotator, dimension, label."""
+    field = next((name for name in _SAID if name in row), None)
+    if field is None:
+        return None
+    key, name = _which_pair(row)
+    dimension = str(row.get("dimension") or OVERALL)
+    who = next((str(row[name]) for name in _PERSON if row.get(name) not in (None, "")), annotator)
+    seconds = row.get("seconds")
+    return [
+        NamedVote(
+            *(key, name, dimension, who, side_of(row[field], dimension)),
+            SHOWN.get(str(row.get("order") or row.get("shown") or "")),
+            str(row.get("note") or ""),
+            None if seconds in (None, "") else float(str(seconds)),
+        )
+    ]
+
+
+def _read_labels(row: Mapping[str, Any], annotator: str) -> list[NamedVote] | None:
+    """One person's labels on several dimensions: {"labels": {"format": "1", ...}}."""
+    labels = parsed(row.get("labels"))
+    if not isinstance(labels, Mapping):
+        return None
+    key, name = _which_pair(row)
+    who = next((str(row[name]) for name in _PERSON if row.get(name) not in (None, "")), annotator)
+    return [NamedVote(key, name, str(d), who, side_of(said, str(d))) for d, said in labels.items()]
+
+
+Reader = Callable[[Mapping[str, Any], str], list[NamedVote] | None]
+READERS: tuple[Reader, ...] = (_read_many, _read_labels, _read_one)
+
+
+def _which_pair(row: Mapping[str, Any]) -> tuple[str, str]:
+    """The key of the texts, where the row has them, and the id."""
+    texts = [row.get(name) for name in TEXT_FIELDS]
+    name = "" if row.get("id") is None else str(row["id"])
+    if all(isinstance(text, str) for text in texts):
+        return digest(*map(str, texts)), name
+    if not name:
+        raise _nameless(row)
+    return "", name
+
+
+def _nameless(row: Mapping[str, Any]) -> RowFault:
+    """Why a row without an id names no pair: the first text that is missing, or is none."""
+    at_fault = next(field for field in TEXT_FIELDS if not isinstance(row.get(field), str))
+    value = row.get(at_fault)
+    kind = "null" if value is None else f"of type {type(value).__name__}"
+    said = f"field '{at_fault}' is {kind}, not text" if at_fault in row else f"no field '{at_fault}'"
+    wanted = "give 'id', or the texts 'instruction', 'output_1' and 'output_2'"
+    return RowFault(f"the row names no pair: {said}", hint=f"{wanted}; {named_fields(row)}")
+
+
+@dataclass
+class Imported:
+    """What an import came to; ids that lead to no pair, or to several, are counted and the first few named."""
+
+    labels: int = 0
+    passed: int = 0  # labels in which a person gave no verdict
+    replaced: int = 0  # labels of somebody who had spoken of the same pair and dimension before
+    unknown: int = 0
+    ambiguous: int = 0
+    pairs: set[str] = field(default_factory=set)
+    annotators: set[str] = field(default_factory=set)
+    dimensions: set[str] = field(default_factory=set)
+    unknown_ids: list[str] = field(default_factory=list)
+    ambiguous_ids: list[str] = field(default_factory=list)
+    bad: list[PairError] = field(default_factory=list)
+
+    def plain(self) -> dict[str, Any]:
+        """The import as plain data."""
+        return {
+            "labels": self.labels,
+            "pairs": len(self.pairs),
+            "annotators": sorted(self.annotators),
+            "dimensions": sorted(self.dimensions),
+            "passed": self.passed,
+            "replaced": self.replaced,
+            "unknown": {"labels": self.unknown, "ids": self.unknown_ids},
+            "ambiguous": {"labels": self.ambiguous, "ids": self.ambiguous_ids},
+            "bad_rows": [str(error) for error in self.bad],
+        }
+
+
+def import_labels(
+    store: Store,
+    path: str | Path,
+    *,
+    annotator: str = FILE,
+    rename: Mapping[str, str] | None = None,
+    skip_bad: bool = False,
+    checked: bool = False,
+) -> Imported:
+    """Read a file of labels into the store; the whole file is checked before anything is kept.
+
+    A vote on a pair that is named by its id alone needs that pair in the store. `checked` says that `check_labels`
+    has seen the file.
+    """
+    names = rename or {}
+    if not checked:
+        check_labels(path, annotator=annotator, skip_bad=skip_bad)
+    done = Imported()
+    votes = _file_votes(path, annotator, done.bad)
+    while batch := list(islice(votes, _BATCH)):
+        renamed = [replace(vote, dimension=names.get(vote.dimension, vote.dimension)) for vote in batch]
+        _keep(store, renamed, str(path), done)
+    return done
+
+
+def check_labels(path: str | Path, *, annotator: str = FILE, skip_bad: bool = False) -> None:
+    """Read a file of labels to its end; the first fault is raised, and so is a file without labels."""
+    bad: list[PairError] | None = [] if skip_bad else None
+    votes = sum(1 for _ in _file_votes(path, annotator, bad))
+    if not votes and not bad:
+        raise PairError(
+            str(path), None, "no labels in this file", hint="docs/labels.md lists the forms that are read"
+        )
+
+
+def _file_votes(path: str | Path, annotator: str, bad: list[PairError] | None) -> Iterator[NamedVote]:
+    """The votes of a file; a bad row is raised, or put into `bad` if there is such a list."""
+    for blame, row in read_rows(path, "labels"):
+        try:
+            if isinstance(row, ValueError):
+                raise row
+            yield from _placed(plain_row(row), annotator)
+        except (ValueError, InputError) as fault:
+            error = blame(fault)
+            if bad is None:
+                raise error from None
+            bad.append(error)
+
+
+def _placed(row: Mapping[str, Any], annotator: str) -> Iterator[NamedVote]:
+    """The votes of a row, with the key that its pair has where the sides stand the other way round."""
+    texts = [row.get(name) for name in TEXT_FIELDS]
+    task, one, two = map(str, texts)
+    flipped = digest(task, two, one) if all(isinstance(text, str) for text in texts) else ""
+    for vote in read_votes(row, annotator):
+        yield replace(vote, flipped=flipped)
+
+
+def _keep(store: Store, votes: Sequence[NamedVote], source: str, done: Imported) -> None:
+    """Find the pairs of some votes and keep what they say."""
+    labels: dict[tuple[str, str, str], HumanLabel] = {}
+    for given in votes:
+        vote = given
+        if vote.key and not store.labels.has_pair(vote.key) and store.labels.has_pair(vote.flipped):
+            vote = vote.exchanged()
+        key = vote.key or _key_named(store, vote.id, done)
+        if key is None:
+            continue
+        label = human_label(vote, key, source)
+        place = (key, label.dimension, label.annotator)
+        done.replaced += place in labels
+        labels[place] = label
+        done.labels += 1
+        done.passed += label.side is None
+        done.pairs.add(key)
+        done.annotators.add(label.annotator)
+        done.dimensions.add(label.dimension)
+    before = {(x.pair, x.dimension, x.annotator) for key in {k for k, _, _ in labels} for x in store.labels.of(key)}
+    done.replaced += len(before & labels.keys())
+    store.labels.add(labels.values())
+
+
+def _key_named(store: Store, name: str, done: Imported) -> str | None:
+    keys = store.labels.keys_named(name)
+    if len(keys) == 1:
+        return keys[0]
+    if keys:
+        done.ambiguous += 1
+        _mention(done.ambiguous_ids, name)
+    else:
+        done.unknown += 1
+        _mention(done.unknown_ids, name)
+    return None
+
+
+def _mention(names: list[str], name: str) -> None:
+    if len(names) < _EXAMPLES and name not in names:
+        names.append(name)
+
+
+# -- who has labelled -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRow:
+    """How often one person said what on one dimension, and where that stands."""
+
+    annotator: str
+    dimension: str
+    where: str  # "pairs", or "labels" for the table of imported and collected ones
+    wins_1: int
+    wins_2: int
+    ties: int
+    passed: int
+
+    def plain(self) -> dict[str, Any]:
+        """The row as plain data."""
+        return asdict(self)
+
+
+def label_rows(store: Store) -> tuple[list[LabelRow], int]:
+    """Who has labelled what in a database, and how many pairs have a field of votes that holds something else."""
+    counts: Counter[tuple[str, str, Side | None]] = Counter()
+    unreadable = 0
+    for pair in store.labels.pairs():
+        try:
+            counts.update((vote.annotator, vote.dimension, vote.side) for vote in own_votes(pair))
+        except ValueError:
+            unreadable += 1
+    own = [
+        LabelRow(who, dimension, "pairs", *(counts[who, dimension, side] for side in ("1", "2", "tie", None)))
+        for who, dimension in sorted({(who, dimension) for who, dimension, _ in counts})
+    ]
+    kept = [
+        LabelRow(x.annotator, x.dimension, "labels", x.wins_1, x.wins_2, x.ties, x.passed)
+        for x in store.labels.counts()
+    ]
+    return own + kept, unreadable

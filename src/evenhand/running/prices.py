@@ -1,0 +1,62 @@
+"""What tokens cost, where it is known. No price means no guess."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from evenhand.core.engine import Usage
+from evenhand.core.errors import InputError
+
+SHIPPED = Path(__file__).parent / "prices.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The price of one token of each kind, and the day on which it was looked up."""
+
+    input: float
+    cached: float
+    output: float
+    currency: str
+    date: str
+
+    def of(self, usage: Usage) -> float:
+        """What these tokens cost.
+
+        >>> Price(2e-6, 1e-6, 8e-6, "USD", "2025-06-01").of(Usage(1000, 1000, 500))
+        0.007
+        """
+        return usage.computed * self.input + usage.reused * self.cached + usage.generated * self.output
+
+
+def find_price(spec: str, table: Path | None = None) -> Price | None:
+    """The price of a judge by its name, in the user's own table or the shipped one; None where it has none.
+
+    >>> find_price("openai:gpt-4o-mini").date
+    '2026-03-21'
+    >>> find_price("openai:some-other-model") is None
+    True
+    """
+    file = table or SHIPPED
+    try:
+        data = json.loads(file.read_bytes())
+        row = data["models"].get(spec)
+        return None if row is None else _price(row, data)
+    except OSError as fault:
+        raise InputError(f"no table of prices at {file}: {fault.strerror}") from None
+    except (ValueError, TypeError, KeyError, AttributeError) as fault:
+        raise InputError(
+            f"{file} is no table of prices: {fault!r}", hint="see docs/endpoints.md for its form"
+        ) from None
+
+
+def _price(row: Mapping[str, float], data: Mapping[str, object]) -> Price:
+    per = float(str(data.get("per", 1_000_000)))
+    full = float(row["input"])
+    cached, output = float(row.get("cached", full)), float(row["output"])
+    return Price(
+        full / per, cached / per, output / per, str(data.get("currency", "USD")), str(data.get("date", "unknown"))
+    )

@@ -1,0 +1,346 @@
+"""Annotation by people: who labels, which pairs are put before them, and what may be said next.
+
+The server decides what an annotator is to label; a page only shows it. A verdict is taken for the one question that
+is open, once: another tab, a late click or a repeated request finds the question closed and changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import secrets
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import cast
+
+from evenhand.core.errors import InputError
+from evenhand.core.pair import Side
+from evenhand.core.protocol import ORDERS, Order
+from evenhand.core.verdict import SIDE_OF, Label
+from evenhand.store.outcomes import OutcomeTable
+from evenhand.store.schema import clearly
+
+SOURCE = "page"  # what `labels.source` says of a verdict that was given here
+_LONGEST_NAME = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Annotator:
+    """Somebody who labels: dimensions, the protocol whose rubric they see, and how far they are."""
+
+    name: str
+    seed: int
+    dimensions: tuple[str, ...]
+    protocol: str
+    rubric: str  # JSON: what the page shows of the protocol
+    created: float
+    tasks: int
+    done: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotationTask:
+    """A pair before an annotator: its place in their list, how it is shown, and what they said of it so far."""
+
+    place: int
+    pair: str  # Pair.key
+    order: Order
+    shared: bool
+    done: bool
+    said: dict[str, Side | None]  # by dimension; None is a question that was passed over
+
+    def shown(self, dimension: str) -> Label | None:
+        """What was said, in the letters of the page."""
+        side = self.said.get(dimension)
+        return next((label for label, which in SIDE_OF[self.order].items() if which == side), None)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedLabel:
+    """What became of a verdict: `fresh` is False where the very same was there already."""
+
+    place: int
+    dimension: str
+    fresh: bool
+
+
+class Conflict(InputError):
+    """The question is not open: it was answered in another tab, or is not this annotator's to answer."""
+
+
+class AnnotationBook:
+    """Who labels what in one store: `store.annotation`.
+
+    >>> from evenhand.store import Store
+    >>> with Store(":memory:") as store:
+    ...     secret = store.annotation.invite("ann", dimensions=["overall"], seed=7)
+    ...     store.annotation.who(secret).name, store.annotation.who("guessed")
+    ('ann', None)
+    """
+
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        writing: Callable[[], AbstractContextManager[None]],
+        path: str,
+        outcomes: OutcomeTable,
+    ) -> None:
+        self._db, self._writing, self._path, self._outcomes = db, writing, path, outcomes
+
+    # -- who labels ------------------------------------------------------------------------------
+
+    def invite(
+        self, name: str, *, dimensions: Sequence[str], seed: int = 0, protocol: str = "", rubric: str = "{}"
+    ) -> str:
+        """Enter an annotator; the secret of their link, of which only a hash is kept."""
+        if not name.strip() or len(name) > _LONGEST_NAME:
+            raise InputError("an annotator needs a name", hint=f"at most {_LONGEST_NAME} characters")
+        if not dimensions:
+            raise InputError("nothing to label", hint="choose at least one dimension")
+        secret = secrets.token_urlsafe(32)
+        row = (name, _hash(secret), seed, json.dumps(list(dimensions)), protocol, rubric, time.time())
+        with self._writing():
+            if self._db.execute("SELECT 1 FROM annotators WHERE name = ?", (name,)).fetchone():
+                raise InputError(f"there is an annotator called {name} already", hint="choose another name")
+            self._db.execute("INSERT INTO annotators VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        return secret
+
+    def renew(self, name: str) -> str:
+        """A new link for an annotator; the old one leads nowhere from now on."""
+        secret = secrets.token_urlsafe(32)
+        with self._writing():
+            self._db.execute("UPDATE annotators SET secret = ? WHERE name = ?", (_hash(secret), name))
+        return secret
+
+    def who(self, secret: str) -> Annotator | None:
+        """Whose link it is."""
+        found = self._annotators("WHERE a.secret = ?", (_hash(secret),))
+        return found[0] if found else None
+
+    def annotator(self, name: str) -> Annotator | None:
+        """An annotator by name."""
+        found = self._annotators("WHERE a.name = ?", (name,))
+        return found[0] if found else None
+
+    def annotators(self) -> list[Annotator]:
+        """Everybody who was invited."""
+        return self._annotators("", ())
+
+    def _annotators(self, where: str, values: tuple[str, ...]) -> list[Annotator]:
+        with clearly(self._path):
+            rows = self._db.execute(
+                "SELECT a.name, a.seed, a.dimensions, a.protocol, a.rubric, a.created, count(t.place),"
+                " count(t.done) FROM annotators a LEFT JOIN tasks t ON t.annotator = a.name"
+                f" {where} GROUP BY a.name ORDER BY a.name",
+                values,
+            ).fetchall()
+        return [
+            Annotator(name, seed, tuple(json.loads(dimensions)), *rest) for name, seed, dimensions, *rest in rows
+        ]
+
+    # -- what is labelled ------------------------------------------------------------------------
+
+    def assign(self, name: str, *, count: int, shared: int, first: Iterable[str] = ()) -> int:
+        """Put pairs on an annotator's list; how many were found.
+
+        Of `count` pairs, `shared` are those that others have on their lists as shared, too, as far as there are
+        any; the rest are pairs that nobody else has, while they last. `first` are keys to take before others.
+        The annotator's seed decides in which order they come, and on which side each output stands.
+        """
+        with self._writing():
+            who = self.annotator(name)
+            if who is None:
+                raise InputError(f"no annotator is called {name}")
+            chosen = self._choose(who, count, min(shared, count), first)
+            begin = who.tasks + 1
+            self._db.executemany(
+                "INSERT INTO tasks VALUES (?, ?, ?, ?, ?, NULL)",
+                [
+                    (name, begin + index, key, order_for(who.seed, key), common)
+                    for index, (key, common) in enumerate(chosen)
+                ],
+            )
+        return len(chosen)
+
+    def _choose(self, who: Annotator, count: int, shared: int, first: Iterable[str]) -> list[tuple[str, bool]]:
+        """Keys and whether they are shared, in the order in which they come."""
+        mine = {key for (key,) in self._db.execute("SELECT pair FROM tasks WHERE annotator = ?", (who.name,))}
+        labelled = {key for (key,) in self._db.execute("SELECT pair FROM labels WHERE annotator = ?", (who.name,))}
+        free = self._keys_by(first, who.seed, mine | labelled)
+        others = dict(
+            self._db.execute("SELECT pair, max(shared) FROM tasks WHERE annotator <> ? GROUP BY pair", (who.name,))
+        )
+        # Shared pairs, drawn alike for everybody: those that others share already, then those that nobody has.
+        alike = self._keys_by(first, 0, mine | labelled)
+        by_need = sorted(alike, key=lambda key: 0 if others.get(key) else 1 if key not in others else 2)
+        common = by_need[:shared]
+        taken = set(common)
+        own = [key for key in free if key not in taken and key not in others]
+        own += [key for key in free if key not in taken and key in others]
+        chosen = [(key, True) for key in common] + [(key, False) for key in own[: count - len(common)]]
+        rank = {key: place for place, key in enumerate(free)}
+        return sorted(chosen, key=lambda item: rank[item[0]])
+
+    def _keys_by(self, first: Iterable[str], seed: int, without: set[str]) -> list[str]:
+        """All keys that may be chosen: the suggested ones in their order, the others as the seed shuffles them."""
+        keys = [key for (key,) in self._db.execute("SELECT DISTINCT key FROM pairs ORDER BY key")]
+        random.Random(seed).shuffle(keys)
+        known = set(keys)
+        return [key for key in dict.fromkeys((*first, *keys)) if key in known and key not in without]
+
+    def next(self, name: str) -> AnnotationTask | None:
+        """The pair that an annotator is to label now; None where the list is done."""
+        return self._task(name, "done IS NULL ORDER BY place LIMIT 1", ())
+
+    def task(self, name: str, place: int) -> AnnotationTask | None:
+        """One pair of an annotator's list."""
+        return self._task(name, "place = ?", (place,))
+
+    def _task(self, name: str, where: str, values: tuple[int, ...]) -> AnnotationTask | None:
+        with clearly(self._path):
+            row = self._db.execute(
+                f'SELECT place, pair, "order", shared, done FROM tasks WHERE annotator = ? AND {where}',
+                (name, *values),
+            ).fetchone()
+        if row is None:
+            return None
+        place, pair, order, shared, done = row
+        said = self._db.execute("SELECT dimension, side FROM labels WHERE pair = ? AND annotator = ?", (pair, name))
+        return AnnotationTask(place, pair, cast("Order", order), bool(shared), done is not None, dict(said))
+
+    def done(self, name: str, page: int = 1, size: int = 50) -> list[AnnotationTask]:
+        """What an annotator has labelled or passed over, the latest first."""
+        places = self._db.execute(
+            "SELECT place FROM tasks WHERE annotator = ? AND done IS NOT NULL ORDER BY done DESC, place DESC"
+            " LIMIT ? OFFSET ?",
+            (name, size, (page - 1) * size),
+        ).fetchall()
+        return [task for (place,) in places if (task := self.task(name, place))]
+
+    # -- what is said ----------------------------------------------------------------------------
+
+    def save(
+        self, name: str, place: int, dimension: str, label: Label, *, note: str = "", seconds: float | None = None
+    ) -> SavedLabel:
+        """Keep a verdict, given in the letters of the page; durable when this returns.
+
+        The very same verdict again (a request that was repeated) is no harm; another one on a question that is
+        answered is a Conflict: to change a verdict, take it back first.
+        """
+        with self._writing():
+            who, task = self._open(name, place)
+            side = SIDE_OF[task.order][label]
+            if dimension not in who.dimensions:
+                raise Conflict(f"{dimension} is not asked here")
+            if dimension in task.said:
+                if task.said[dimension] == side:
+                    return SavedLabel(place, dimension, fresh=False)
+                raise Conflict("this question is answered already", hint="undo takes an answer back")
+            current = self.next(name)
+            if current is None or current.place != place:
+                raise Conflict("another pair is to be labelled now", hint="it may have been shown in another tab")
+            self._enter(name, task, {dimension: side}, note, seconds)
+            self._close_if_complete(who, task, {*task.said, dimension})
+        return SavedLabel(place, dimension, fresh=True)
+
+    def skip(self, name: str, place: int, reason: str, *, seconds: float | None = None) -> None:
+        """Pass over what is open of a pair, with a reason."""
+        with self._writing():
+            who, task = self._open(name, place)
+            left = [dimension for dimension in who.dimensions if dimension not in task.said]
+            current = self.next(name)
+            if not left or current is None or current.place != place:
+                raise Conflict("this pair is done already", hint="it may have been labelled in another tab")
+            self._enter(name, task, dict.fromkeys(left), reason, seconds)
+            self._close_if_complete(who, task, set(who.dimensions))
+
+    def undo(self, name: str, expected: tuple[int, str] | None = None) -> AnnotationTask | None:
+        """Take back what an annotator said last; the pair it was said of, which is before them again.
+
+        `expected` is the place and dimension that the page believes to be the last; where it is not, nothing
+        is taken back. None, where there is nothing to take back.
+        """
+        with self._writing():
+            last = self.last(name)
+            if last is None:
+                return None
+            if expected is not None and last[:2] != expected:
+                raise Conflict("something else was said last", hint="it may have been said in another tab")
+            place, _, created = last
+            task = self.task(name, place)
+            assert task is not None
+            self._db.execute(
+                "DELETE FROM labels WHERE pair = ? AND annotator = ? AND created = ?", (task.pair, name, created)
+            )
+            self._outcomes.relabel([task.pair])
+            self._reopen(name, place)
+        return self.task(name, place)
+
+    def last(self, name: str) -> tuple[int, str, float] | None:
+        """Place, dimension and time of what was said last; of several questions passed over at once, the first."""
+        row = self._db.execute(
+            "SELECT t.place, l.dimension, l.created FROM labels l JOIN tasks t ON t.annotator = l.annotator"
+            " AND t.pair = l.pair WHERE l.annotator = ? AND l.source = ?"
+            " ORDER BY l.created DESC, l.dimension LIMIT 1",
+            (name, SOURCE),
+        ).fetchone()
+        return None if row is None else (int(row[0]), str(row[1]), float(row[2]))
+
+    def again(self, name: str, place: int) -> None:
+        """Open a pair that is done: what was said of it is forgotten, and it comes next."""
+        with self._writing():
+            _, task = self._open(name, place)
+            self._db.execute("DELETE FROM labels WHERE pair = ? AND annotator = ?", (task.pair, name))
+            self._outcomes.relabel([task.pair])
+            self._reopen(name, place)
+
+    def _open(self, name: str, place: int) -> tuple[Annotator, AnnotationTask]:
+        who, task = self.annotator(name), self.task(name, place)
+        if who is None or task is None:
+            raise Conflict("there is no such pair on this list")
+        return who, task
+
+    def _reopen(self, name: str, place: int) -> None:
+        self._db.execute("UPDATE tasks SET done = NULL WHERE annotator = ? AND place = ?", (name, place))
+
+    def _enter(
+        self, name: str, task: AnnotationTask, sides: dict[str, Side | None], note: str, seconds: float | None
+    ) -> None:
+        now = self._moment(name)
+        self._db.executemany(
+            'INSERT INTO labels (pair, dimension, annotator, side, "order", note, seconds, source, created)'
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (task.pair, dimension, name, side, task.order, note, seconds, SOURCE, now)
+                for dimension, side in sides.items()
+            ],
+        )
+        self._outcomes.relabel([task.pair])
+
+    def _moment(self, name: str) -> float:
+        """Now, but later than anything this annotator said before: a clock may stand still or be set back."""
+        (latest,) = self._db.execute("SELECT max(created) FROM labels WHERE annotator = ?", (name,)).fetchone()
+        return max(time.time(), (latest or 0.0) + 1e-6)
+
+    def _close_if_complete(self, who: Annotator, task: AnnotationTask, said: set[str]) -> None:
+        if said >= set(who.dimensions):
+            self._db.execute(
+                "UPDATE tasks SET done = ? WHERE annotator = ? AND place = ?", (time.time(), who.name, task.place)
+            )
+
+
+def order_for(seed: int, key: str) -> Order:
+    """How an annotator is shown a pair: decided by their seed and the texts alone.
+
+    >>> {order_for(seed, "key") for seed in range(9)} == set(ORDERS)
+    True
+    """
+    return random.Random(f"{seed} {key}").choice(ORDERS)
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

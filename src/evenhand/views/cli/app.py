@@ -1,0 +1,156 @@
+"""The program: its name, its exit codes, and what becomes of an error."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated, NoReturn
+
+import typer
+
+from evenhand import __version__
+from evenhand.core.errors import EvenhandError, InputError
+from evenhand.views import console
+
+DONE, FAILED, WRONG, WITH_FAILURES = 0, 1, 2, 3
+INTERRUPTED = 130
+
+app = typer.Typer(
+    invoke_without_command=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+# Which file a command is in; importing it enters the command, and --help lists them in this order. One command
+# loads no other's file: the statistics alone would cost each of them a second.
+_MODULES = {
+    "judge": "judge",
+    "compare": "judge",
+    "arena": "arena",
+    "generate": "generate",
+    "results": "results",
+    "reread": "results",
+    "rank": "rank",
+    "card": "card",
+    "calibrate": "calibrate",
+    "export": "export",
+    "gate": "gate",
+    "labels": "labels",
+    "learn": "learn",
+    "judges": "judges",
+    "report": "report",
+    "serve": "serve",
+    "suggest": "suggest",
+    "demo": "demo",
+    "protocols": "protocols",
+    "models": "models",
+    "ray": "scaling",
+    "help": "welcome",
+}
+
+
+def load_all() -> typer.Typer:
+    """The program with all its commands."""
+    for module in dict.fromkeys(_MODULES.values()):
+        import_module(f"evenhand.views.cli.{module}")
+    # One may have been loaded before the others, by a command of its own.
+    order = list(_MODULES)
+    app.registered_commands.sort(key=lambda info: order.index(info.name or info.callback.__name__))  # type: ignore[union-attr]
+    app.registered_groups.sort(key=lambda info: order.index(str(info.name or info.typer_instance.info.name)))  # type: ignore[union-attr]
+    return app
+
+
+def load_for(words: Sequence[str]) -> None:
+    """Load what a command line needs: one command, or all where it names none that is known."""
+    if not words or words[0] == "--version":
+        return
+    if words[0] in _MODULES and words[0] != "help":
+        import_module(f"evenhand.views.cli.{_MODULES[words[0]]}")
+    else:
+        load_all()
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"evenhand {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """A pairwise judge for language-model outputs: which of two responses is better, A, B or tie?"""
+    if context.invoked_subcommand is None:
+        from evenhand.views.cli.welcome import show_welcome
+
+        show_welcome()
+
+
+# What `judge` took before Ray had a command of its own.
+_OF_RAY = ("--ray", "--out", "--workers")
+_ADDRESS = re.compile(r"auto|local|(ray://)?[^/\\s]+:\d+")
+
+
+def ray_command(words: Sequence[str]) -> str:
+    """The command that stands for `judge --ray` of older versions; empty where the words are no such thing.
+
+    >>> ray_command(["judge", "p.jsonl", "--ray", "head:6379", "--out", "d"])
+    'evenhand ray judge p.jsonl --address head:6379 --out d'
+    >>> ray_command(["judge", "--ray", "p.jsonl", "--out=d"]), ray_command(["judge", "p.jsonl"])
+    ('evenhand ray judge p.jsonl --out=d', '')
+    """
+    names = [word.partition("=")[0] for word in words]
+    if words[:1] != ["judge"] or not set(names) & set(_OF_RAY):
+        return ""
+    meant = ["evenhand", "ray"]
+    for word, after in zip(words, [*words[1:], ""], strict=True):
+        name, _, value = word.partition("=")
+        if name != "--ray":
+            meant.append(word)
+        elif value or _ADDRESS.fullmatch(after):
+            meant += ["--address", value] if value else ["--address"]
+    return shlex.join([*meant, *([] if "--out" in names else ["--out", "DIR"])])
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Whether an error came up while a Ctrl-C was being dealt with."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__context__
+    return False
+
+
+def main() -> NoReturn:
+    """Run a command; what went wrong is said in a sentence, with the remedy where one is known."""
+    try:
+        try:
+            if meant := ray_command(sys.argv[1:]):
+                raise InputError("Ray has a command of its own, and judge knows no --ray any more", hint=meant)
+            load_for(sys.argv[1:])
+            app(prog_name="evenhand")
+        finally:
+            sys.stdout.flush()  # here, where a full disk can still be said
+    except EvenhandError as error:
+        if _was_interrupted(error):  # what broke when a run was stopped at once is not why it ended
+            sys.exit(INTERRUPTED)
+        console.fail(error.message, error.hint)
+        sys.exit(WRONG if isinstance(error, InputError) else FAILED)
+    except OSError as fault:
+        # What is left in the buffer cannot be written; Python would try again at its end, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(fault, BrokenPipeError):
+            console.fail(f"{fault.filename or 'output'}: {fault.strerror}", "what was answered is kept")
+        sys.exit(FAILED)
+    sys.exit(DONE)

@@ -1,0 +1,142 @@
+"""evenhand calibrate: bring a judge's probabilities into line with what people say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from evenhand.core.errors import InputError
+from evenhand.results.people import People
+from evenhand.store import JudgeRow, Store
+from evenhand.views import console
+from evenhand.views.cli.app import app
+from evenhand.views.cli.options import DEFAULT_DB, DbOption, JsonOption, RenameOption, renames_from
+
+if TYPE_CHECKING:  # the statistics load numpy, which no other command should wait for
+    from evenhand.core.stats.calibration import Calibration, Scores
+    from evenhand.results.calibration_fit import FittedCalibration
+
+
+@app.command()
+def calibrate(
+    judges: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[JUDGE...]", help="Judges by protocol, model, model/protocol or fingerprint. Default: all."
+        ),
+    ] = None,
+    db: DbOption = DEFAULT_DB,
+    dimension: Annotated[str, typer.Option("--dimension", "-d", metavar="NAME", help="Only this dimension.")] = "",
+    rename: RenameOption = None,
+    seed: Annotated[int, typer.Option("--seed", help="Decides which pairs are held out together.")] = 0,
+    forget: Annotated[bool, typer.Option("--forget", help="Forget what was fitted before.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit a small model from a judge's log-odds to labels of people, and keep it beside the judge.
+
+    `card --calibrated` and `results --calibrated` apply it. Every figure is of pairs that the model had not seen.
+    Where labels are too few it refuses, and says how many it takes.
+    """
+    if not db.is_file():
+        raise InputError(f"no database at {db}", hint="evenhand judge PAIRS writes one")
+    with Store(db) as store:
+        rows = _rows(store, judges or [])
+        if forget:
+            gone = sum(store.calibrations.forget(row.id, dimension or None) for row in rows)
+            print(console.json_text({"forgotten": gone}) if as_json else f"{gone} calibrations are forgotten")
+            return
+        found, refused = _fit(store, rows, dimension, People(store, rename=renames_from(rename)), seed)
+    if not found:
+        raise refused[0] if refused else InputError("nobody has labelled what these judges judged")
+    if as_json:
+        print(console.json_text({"calibrations": found, "refused": [error.message for error in refused]}))
+        return
+    for one in found:
+        _show(one.judge, one.dimension, one.calibration)
+    for error in refused:
+        console.out.print(Text(console.visible(error.message), style="yellow"), soft_wrap=True)
+
+
+def _rows(store: Store, words: list[str]) -> list[JudgeRow]:
+    from evenhand.results.card import choose_judges
+
+    every = store.judges()
+    found = [row for word in words for row, _ in choose_judges(every, word)] if words else every
+    if not found:
+        known = ", ".join(dict.fromkeys(row.protocol for row in every)) or "none"
+        raise InputError(f"no judge called {', '.join(words)}", hint=f"protocols there: {known}")
+    return found
+
+
+def _fit(
+    store: Store, rows: list[JudgeRow], only: str, people: People, seed: int
+) -> tuple[list[FittedCalibration], list[InputError]]:
+    """Fit and keep what can be fitted; what cannot comes back as the reason why."""
+    from evenhand.results.calibration_fit import FittedCalibration, fit_evidence
+    from evenhand.results.evidence import gather
+
+    found: list[FittedCalibration] = []
+    refused: list[InputError] = []
+    for row in rows:
+        for name, evidence in gather(store, row, people).items():
+            if only not in ("", name) or not len(evidence.labelled):
+                continue
+            try:
+                calibration = fit_evidence(evidence, seed=seed)
+            except InputError as error:
+                refused.append(InputError(f"{row.protocol}: {error.message}", hint=error.hint))
+                continue
+            store.calibrations.keep(row.id, name, calibration.plain())
+            found.append(FittedCalibration(row, name, calibration))
+    return found, refused
+
+
+def _show(row: JudgeRow, dimension: str, found: Calibration) -> None:
+    console.out.print()
+    console.out.print(_table(f"{row.model} under {row.protocol}: {dimension}", found))
+    one, two, ties = found.labels
+    length = f", length {found.length:+.2f}" if found.length else ", no length term"
+    console.out.print(
+        f"{found.n} labels ({one} for 1, {two} for 2, {ties} ties) on {found.clusters} instructions;"
+        f" slope {found.slope:.2f}, tie {found.tie:+.2f}{length}",
+        style="dim",
+        soft_wrap=True,
+    )
+    console.out.print(_verdict(found), soft_wrap=True)
+    if not ties:
+        console.out.print("No label is a tie, so next to nothing is left for one.", style="dim")
+
+
+def _table(title: str, found: Calibration) -> Table:
+    table = console.plain_table(console.visible(title))
+    table.add_column("on pairs that were held out")
+    for name in ("log-loss", "Brier, three-way", "same verdict", "right side"):
+        table.add_column(name, justify="right")
+    for name, scores in (("as the judge says it", found.before), ("calibrated", found.after)):
+        if scores is not None:
+            table.add_row(name, *_cells(scores))
+    return table
+
+
+def _cells(scores: Scores) -> list[str]:
+    shares = (console.percent(scores.three_way), console.percent(scores.decided))
+    return [f"{scores.log_loss:.3f}", f"{scores.brier:.3f}", *shares]
+
+
+def _verdict(found: Calibration) -> Text:
+    gain = found.gain
+    if not found.signal:
+        return Text(
+            "No signal: the judge's odds have not been shown to say anything of people's choice here."
+            " Every pair gets the same probabilities, those of the labels.",
+            style="red",
+        )
+    if gain is None or gain.value is None or gain.low is None or gain.high is None:
+        return Text("How much it helps cannot be told.", style="yellow")
+    by = f"log-loss falls by {gain.value:.3f} ({gain.low:+.3f} to {gain.high:+.3f})"
+    if gain.low > 0:
+        return Text(f"Calibration helps: {by} on pairs that it had not seen.", style="green")
+    return Text(f"Calibration has not been shown to help: {by}.", style="yellow")

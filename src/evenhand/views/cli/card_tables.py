@@ -1,0 +1,208 @@
+"""The judge's card in a terminal: tables of what `evenhand.card` found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from evenhand.core.stats.clustered import Estimate
+from evenhand.results.card import Card, Drag, JudgeComparison
+from evenhand.views import console
+
+TRUST = {"yes": "green", "limited": "yellow", "no": "red", "unknown": "yellow", "none": "yellow"}
+_READINGS = {"forward_hard": "forward, hard", "both_hard": "both orders, hard", "pooled": "both orders, pooled"}
+_UNLABELLED = "Nobody has labelled these pairs: only biases can be told. evenhand labels import FILE brings labels."
+
+
+def print_cards(title: str, cards: Sequence[Card], cost: str) -> None:
+    """The cards of one judge."""
+    console.out.print()
+    console.out.print(Text(console.visible(title), style="bold"), soft_wrap=True)
+    for found in cards:
+        if found.labelled:
+            console.out.print(_against_people(found))
+            console.out.print(_biases(found))
+            console.out.print(_reliability(found))
+            console.out.print(Text(found.verdict, style=TRUST[found.trust]))
+            for note in _notes(found):
+                console.out.print(note, style="dim")
+            console.out.print()
+        else:
+            console.out.print(_biases(found, f"{found.dimension}: {found.pairs} pairs, none with a label"))
+    if not any(found.labelled for found in cards):
+        console.out.print(_UNLABELLED, style="yellow")
+    if cost:
+        console.out.print(cost, style="dim", soft_wrap=True)
+
+
+def _against_people(found: Card) -> Table:
+    decided = f"{found.decided} decided" + (f", {found.ties} ties" if found.ties else "")
+    table = console.plain_table(
+        f"{found.dimension}: {found.labelled} of {found.pairs} pairs with a label ({decided})"
+    )
+    table.add_column("against people", no_wrap=True)
+    for name in ("right side", "same verdict", "kappa"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, reading in found.readings.items():
+        table.add_row(_READINGS[name], share(reading.decided), share(reading.three_way), number(reading.kappa))
+    table.add_row("pooled less forward", points(found.gain), "", "", end_section=True)
+    table.add_row("longer output", share(found.longer), "", "")
+    table.add_row("pooled less longer", points(found.over_longer), "", "")
+    table.add_row("always the same side", share(found.always), "", "")
+    table.add_row("pooled less that", points(found.over_always), "", "")
+    if found.people is not None and found.ceiling is not None:
+        table.add_row("one person, by the others", share(found.people.decided), share(found.people.three_way), "")
+        table.add_row("judge, by the same", share(found.ceiling.judge), "", "")
+        kappa = number(found.people.kappa) if found.people.kappa else f"α {number(found.people.alpha)}"
+        table.add_row("two people", "", share(found.people.agreement), kappa)
+    return table
+
+
+def _biases(found: Card, title: str | None = None) -> Table:
+    table = console.plain_table(title)
+    for name, justify in (("biases", "left"), ("value", "right"), ("95%", "left"), ("n", "right")):
+        table.add_column(name, justify="right" if justify == "right" else "left", no_wrap=True)
+    b, m = found.biases, found.meaning
+    rows: list[tuple[str, Estimate, str]] = [
+        ("flips with the order (1 ↔ 2)", b.flips, "share"),
+        ("changes with the order at all", b.changes, "share"),
+        ("position bias", b.position_bias, "signed"),
+        ("prefers the longer output", b.longer_judge, "share"),
+        ("people prefer the longer", b.longer_people, "share"),
+        ("length bias: judge less people", b.length_bias, "signed"),
+        ("label mass", b.label_mass, "share"),
+        ("invalid", b.invalid, "share"),
+        ("Brier, three-way (0 to 2)", m.brier, "number"),
+        ("Brier, two sides (coin .250)", m.brier_binary, "number"),
+        ("confidence less accuracy", m.reliability.over, "signed"),
+    ]
+    for name, value, kind in rows:
+        if value.value is not None:
+            table.add_row(name, *_cells(value, kind), str(value.n))
+    return table
+
+
+def _reliability(found: Card) -> Table:
+    table = console.plain_table()
+    for name in ("sure of its side", "mean", "right", "95%", "pairs"):
+        table.add_column(name, justify="left" if name in ("sure of its side", "95%") else "right", no_wrap=True)
+    for part in found.meaning.reliability.bins:
+        if part.right.n:
+            shown = _cells(part.right, "share")
+            span = f"{100 * part.low:.0f}–{100 * part.high:.0f}%"
+            table.add_row(span, console.percent(part.confidence, 0), *shown, str(part.right.n))
+    return table
+
+
+def _notes(found: Card) -> Iterator[str]:
+    if found.contested:
+        yield f"{found.contested} pairs have votes and no majority; they are in no accuracy."
+    if 0 < found.decided < 100:
+        yield "Fewer than 100 decided pairs: the intervals are wide, and rightly so."
+    r = found.meaning.reliability
+    if r.ece is not None and r.ece_of_chance is not None:
+        ece, chance = f"{r.ece:.3f}", f"{r.ece_of_chance:.3f}"
+        yield f"Calibration error (ECE) {ece}; a perfectly calibrated judge would show about {chance} here."
+
+
+def comparison_table(c: JudgeComparison) -> Table:
+    """Judges next to each other, each figure above its interval."""
+    table = console.plain_table(f"{c.dimension}: the same {c.pairs} labelled pairs, {c.decided} of them decided")
+    table.add_column("judge", overflow="fold")
+    heads = ("right\nside", "less the\nfirst", "same\nverdict", "kappa", "flips", "tokens\na pair", "s a\npair")
+    for name in heads:
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in c.rows:
+        name = row.name if row.dimension == c.dimension else f"{row.name}:{row.dimension}"
+        table.add_row(
+            Text(console.visible(name)),
+            _stacked(share(row.decided)),
+            _stacked(points(row.ahead)) if row.ahead else "",
+            _stacked(share(row.three_way)),
+            _stacked(number(row.kappa)),
+            _stacked(share(row.flips)),
+            f"{row.tokens:,.0f}" if row.tokens is not None else "–",
+            f"{row.seconds:.1f}" if row.seconds is not None else "–",
+        )
+    table.add_section()
+    table.add_row(Text("longer output", style="dim"), _stacked(share(c.longer)), *[""] * 6)
+    return table
+
+
+def _stacked(cell: str) -> Text:
+    value, space, interval = cell.partition(" (")
+    return Text(value).append(f"\n{interval.removesuffix(')')}" if space else "", style="dim")
+
+
+def drag_table(drags: Sequence[Drag]) -> Table:
+    """The same dimension asked in a chain and alone."""
+    table = console.plain_table("Drag: the same dimension asked in a chain and alone")
+    for name in ("dimension", "chain", "alone"):
+        table.add_column(name, overflow="fold")
+    heads = ("pairs", "verdict\nchanged", "side\nturned", "to earlier\nones' side", "right side,\nless alone")
+    for name in heads:
+        table.add_column(name, justify="right", no_wrap=True)
+    for drag in drags:
+        names = [Text(console.visible(name)) for name in (drag.dimension, drag.chain, drag.alone)]
+        figures = (share(drag.changed), share(drag.turned), share(drag.followed), points(drag.gain))
+        cells = [_stacked(figure) for figure in figures]
+        table.add_row(*names, str(drag.pairs), *cells)
+    return table
+
+
+# -- numbers for readers --------------------------------------------------------------------------------------
+
+
+def share(found: Estimate) -> str:
+    """A share with its interval.
+
+    >>> share(Estimate(0.5, 0.42, 0.58, 100, 100))
+    '50% (42–58)'
+    """
+    value, interval = _cells(found, "share")
+    return f"{value} ({interval.removesuffix('%')})" if interval else value
+
+
+def points(found: Estimate) -> str:
+    """A difference of shares in points, with its interval.
+
+    >>> points(Estimate(0.05, -0.02, 0.12, 100, 100))
+    '+5 (-2 to +12)'
+    """
+    if found.value is None:
+        return "–"
+    interval = (
+        f" ({100 * found.low:+.0f} to {100 * found.high:+.0f})"
+        if found.low is not None and found.high is not None
+        else ""
+    )
+    return f"{100 * found.value:+.0f}{interval}"
+
+
+def number(found: Estimate) -> str:
+    """A number with its interval.
+
+    >>> number(Estimate(0.5, 0.42, 0.58, 100, 100))
+    '.50 (.42–.58)'
+    """
+    value, interval = _cells(found, "number")
+    return f"{value} ({interval})" if interval else value
+
+
+def _cells(found: Estimate, kind: str) -> tuple[str, str]:
+    """The value and its interval for two columns."""
+    write = {"share": lambda x: f"{100 * x:.0f}", "signed": lambda x: f"{x:+.2f}", "number": _short}[kind]
+    if found.value is None:
+        return "–", ""
+    unit = "%" if kind == "share" else ""
+    if found.low is None or found.high is None:
+        return write(found.value) + unit, ""
+    between = " to " if kind == "signed" or found.low < 0 else "–"
+    return write(found.value) + unit, f"{write(found.low)}{between}{write(found.high)}{unit}"
+
+
+def _short(x: float) -> str:
+    text = f"{x:.2f}"
+    return text.replace("0.", ".", 1) if abs(x) < 1 and not text.startswith(("1", "-1")) else text

@@ -1,0 +1,244 @@
+"""What `evenhand card` does: gather what a database holds, work out the cards, print them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from evenhand.core.errors import InputError
+from evenhand.core.pair import COMBINED
+from evenhand.core.protocol import Protocol
+from evenhand.results.card import Card, Contender, Drag, JudgeComparison, card_of, choose_judges, compare, drag_of
+from evenhand.results.evidence import Evidence, gather
+from evenhand.results.people import People
+from evenhand.results.plain import to_json
+from evenhand.results.run import calibrations_of
+from evenhand.store import JudgeRow, Records
+from evenhand.views import console
+from evenhand.views.cli.card_tables import comparison_table, drag_table, print_cards
+from evenhand.views.cli.opening import is_records, open_records
+from evenhand.views.plots import check_plot_path, reliability_plot, save_plot
+
+_FLATTERED = (
+    "Calibrated: {}. Where these labels are those that it was fitted to, the figures flatter it a little;"
+    " evenhand calibrate tells those of held-out pairs."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedEvidence:
+    """A judge of a database with all that it has judged."""
+
+    row: JudgeRow
+    name: str
+    evidence: dict[str, Evidence]
+    tokens: float | None
+    seconds: float | None
+    calibrated: tuple[str, ...] = ()
+
+    def contender(self, dimension: str) -> Contender:
+        """The judge on one dimension."""
+        return Contender(self.name, self.evidence[dimension], self.tokens, self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class CardOptions:
+    """What was asked for."""
+
+    judges: list[str]
+    db: Path
+    dimension: str = ""
+    rename: Mapping[str, str] | None = None
+    calibrated: bool = False
+    plot: Path | None = None
+    as_json: bool = False
+
+
+def show(wanted: CardOptions) -> None:
+    """Print cards, or a comparison where several judges are named."""
+    if wanted.plot is not None:
+        check_plot_path(wanted.plot)
+    with ExitStack() as stack:
+        chosen = list(_chosen(stack, wanted))
+        if wanted.calibrated and not any(judged.calibrated for judged, _ in chosen):
+            raise InputError("none of these judges has been calibrated", hint="evenhand calibrate does that")
+        if len(wanted.judges) > 1:
+            _compare(chosen, wanted)
+        else:
+            _cards(chosen, wanted.dimension, wanted.as_json, wanted.plot)
+
+
+def _compare(chosen: Sequence[tuple[JudgedEvidence, str]], wanted: CardOptions) -> None:
+    found = _comparisons(chosen, wanted.dimension)
+    if wanted.as_json:
+        print(to_json({"comparisons": found}))
+        return
+    for comparison in found:
+        console.out.print(comparison_table(comparison))
+
+
+# -- which judges -------------------------------------------------------------------------------------------
+
+
+def _chosen(stack: ExitStack, wanted: CardOptions) -> Iterator[tuple[JudgedEvidence, str]]:
+    """The judges that are named, each with a dimension, or "" for all of them."""
+    words = wanted.judges
+    files = [Path(word) for word in words if is_records(word)]
+    for file in files or [wanted.db]:
+        store = stack.enter_context(open_records(file))
+        people, rows = People(store, rename=wanted.rename), store.judges()
+        specs = [word for word in words if Path(word) not in files]
+        prefix = f"{file.stem}: " if len(files) > 1 else ""
+        found = (
+            [match for spec in specs for match in _matching(rows, spec, file)] if specs else [(r, "") for r in rows]
+        )
+        judged: dict[int, JudgedEvidence] = {}
+        for row, dimension in found:
+            if row.id not in judged:
+                judged[row.id] = _hear(store, row, people, prefix + _name(row, rows), wanted.calibrated)
+            yield judged[row.id], dimension
+        if people.unreadable:
+            console.err.print(
+                f"note: {people.unreadable} pairs have a field 'human' or 'dims' without votes in it",
+                style="yellow",
+            )
+
+
+def _matching(rows: Sequence[JudgeRow], spec: str, file: Path) -> list[tuple[JudgeRow, str]]:
+    found = choose_judges(rows, spec)
+    if not found:
+        known = ", ".join(dict.fromkeys(row.protocol for row in rows)) or "none"
+        raise InputError(f"{file} has no judge called {spec}", hint=f"protocols there: {known}")
+    return found
+
+
+def _name(row: JudgeRow, rows: Sequence[JudgeRow]) -> str:
+    """As short as it may be: with the model where there are several, with the fingerprint where all is alike."""
+    alike = [other for other in rows if other.protocol == row.protocol]
+    name = f"{row.model}/{row.protocol}" if len({other.model for other in rows}) > 1 else row.protocol
+    twins = [other for other in alike if other.model == row.model]
+    return f"{name} {row.fingerprint[:6]}" if len(twins) > 1 else name
+
+
+def _hear(store: Records, row: JudgeRow, people: People, name: str, calibrated: bool) -> JudgedEvidence:
+    fixes = calibrations_of(store, row) if calibrated else {}
+    usage, seconds = store.usage(row)
+    pairs = row.pairs or 1
+    return JudgedEvidence(
+        row,
+        name,
+        gather(store, row, people, fixes),
+        (usage.computed + usage.generated) / pairs if usage.computed else None,
+        seconds / pairs if seconds else None,
+        tuple(fixes),
+    )
+
+
+# -- cards ----------------------------------------------------------------------------------------------------
+
+
+def _cards(chosen: Sequence[tuple[JudgedEvidence, str]], only: str, as_json: bool, plot: Path | None) -> None:
+    every = [(judged, _cards_of(judged, meant or only)) for judged, meant in chosen]
+    if not any(cards for _, cards in every):
+        raise InputError(
+            f"no verdicts on {only}" if only else "no verdicts in this database",
+            hint="evenhand results shows what is there",
+        )
+    drags = list(_drags([judged for judged, _ in chosen], only))
+    if as_json:
+        judges = [
+            {**_about(judged), "dimensions": {card.dimension: card for card in cards}} for judged, cards in every
+        ]
+        print(to_json({"judges": judges, "drag": drags}))
+    else:
+        for judged, cards in every:
+            print_cards(f"{judged.row.model} under {judged.row.protocol}", cards, _cost(judged))
+            if judged.calibrated:
+                console.out.print(_FLATTERED.format(", ".join(judged.calibrated)), style="dim")
+        if drags:
+            console.out.print(drag_table(drags))
+    if plot is not None:
+        _draw(every, plot)
+
+
+def _cards_of(judged: JudgedEvidence, only: str) -> list[Card]:
+    """Cards of the dimensions that people have labelled; without any, of all, for the judge's biases."""
+    wanted = [e for name, e in judged.evidence.items() if only in ("", name)]
+    labelled = [e for e in wanted if len(e.labelled)]
+    return [card_of(e) for e in labelled or wanted]
+
+
+def _about(judged: JudgedEvidence) -> dict[str, object]:
+    row = judged.row
+    return {
+        "judge": row.model,
+        "protocol": row.protocol,
+        "fingerprint": row.fingerprint,
+        "pairs": row.pairs,
+        "tokens_per_pair": judged.tokens,
+        "seconds_per_pair": judged.seconds,
+        "calibrated": list(judged.calibrated),
+    }
+
+
+def _draw(every: Sequence[tuple[JudgedEvidence, Sequence[Card]]], plot: Path) -> None:
+    labelled = [(judged, card) for judged, cards in every for card in cards if card.labelled]
+    if len(labelled) != 1:
+        raise InputError(
+            f"--plot draws one curve, and there are {len(labelled)}", hint="name a judge, and --dimension"
+        )
+    [(judged, card)] = labelled
+    save_plot(plot, reliability_plot(card.curve(), title=f"{judged.name}: {card.dimension}"))
+
+
+# -- comparisons ----------------------------------------------------------------------------------------------
+
+
+def _comparisons(chosen: Sequence[tuple[JudgedEvidence, str]], only: str) -> list[JudgeComparison]:
+    """One table for each question that people were asked; `combined` and `overall` answer the same."""
+    groups: dict[str, list[Contender]] = {}
+    seen: set[tuple[int, str]] = set()
+    for judged, meant in chosen:
+        for name, evidence in judged.evidence.items():
+            if (meant or only) not in ("", name) or not len(evidence.labelled) or (id(judged), name) in seen:
+                continue
+            seen.add((id(judged), name))
+            asked = "overall" if name == COMBINED else name
+            groups.setdefault(asked, []).append(judged.contender(name))
+    found = [compare(group, asked) for asked, group in groups.items() if len(group) > 1]
+    if not any(comparison.pairs for comparison in found):
+        raise InputError(
+            "these judges have no labelled pair in common",
+            hint="evenhand labels lists the labels; each judge must have judged the same pairs",
+        )
+    return found
+
+
+# -- drag -----------------------------------------------------------------------------------------------------
+
+
+def _drags(every: Sequence[JudgedEvidence], only: str) -> Iterator[Drag]:
+    """Each dimension of a chain against the same model asked for it alone, where both are there."""
+    for chain in every:
+        questions = Protocol.parse(chain.row.template, name=chain.row.protocol).questions
+        behind = [
+            question for before, question in pairwise(questions) if before.conversation == question.conversation
+        ]
+        later = [name for question in behind for name in question.dimensions]
+        for alone in every:
+            if alone.row.dimensions != alone.row.dimensions[:1] or alone.row.identity != chain.row.identity:
+                continue
+            [name] = alone.row.dimensions
+            if name in later and only in ("", name):
+                found = drag_of(chain.contender(name), alone.contender(name))
+                if found is not None:
+                    yield found
+
+
+def _cost(judged: JudgedEvidence) -> str:
+    parts = [f"{judged.tokens:,.0f} tokens computed a pair"] if judged.tokens is not None else []
+    parts += [f"{judged.seconds:.1f} s a pair"] if judged.seconds is not None else []
+    return ", ".join(parts)

@@ -1,0 +1,51 @@
+"""What judge --until-decided and gate share: which dimension decides, and when a run may stop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from evenhand.core.errors import InputError
+from evenhand.core.verdict import found_on, headline
+from evenhand.results.decision import Decision
+from evenhand.views import console
+
+
+def dimension_from(word: str, dimensions: Sequence[str]) -> str:
+    """The dimension that decides: the one that is named, else the headline of these.
+
+    >>> dimension_from("", ["correctness", "overall"]), dimension_from("format", ["precision", "format"])
+    ('overall', 'format')
+    """
+    known = found_on(dimensions)
+    if word and word not in known:
+        raise InputError(f"--on {word}", hint=f"--on {', '.join(known)}")
+    return word or headline(dimensions)
+
+
+def show_decision(found: Decision, sides: tuple[str, str]) -> None:
+    """A decision in a few lines."""
+    low, high = (f"{100 * end:.1f}" for end in found.interval)
+    one, two = sides
+    better = one if found.better == "1" else two
+    said = f"decided on {found.dimension}: {better} is better" if found.better else "not decided"
+    text = Text(console.visible(said), style="bold")
+    text.append(
+        f"; the win rate of {console.visible(one)} is between {low} and {high}% (95%, at every moment), by"
+        f" {found.counted:,} pairs on {found.instructions:,} instructions",
+        style="not bold",
+    )
+    console.out.print(text, soft_wrap=True)
+    if found.beyond:
+        console.out.print(
+            f"{found.beyond:,} pairs were judged beyond the decision: they were under way, or kept already, and"
+            " do not count for it",
+            soft_wrap=True,
+        )
+    if found.saved:
+        console.out.print(
+            f"{found.saved:,} pairs did not have to be judged; without --until-decided they are. The interval in"
+            " the table is for a number of pairs that was fixed before: here it is too narrow.",
+            soft_wrap=True,
+        )

@@ -1,0 +1,180 @@
+"""evenhand export: write what is kept in the forms of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from evenhand.core.errors import InputError
+from evenhand.core.pair import Pair, Side
+from evenhand.core.protocol import Protocol
+from evenhand.core.verdict import found_on, headline
+from evenhand.core.votes import label_of
+from evenhand.io.files import WRITES, write_rows
+from evenhand.io.files.writing import check_writes
+from evenhand.results.people import People
+from evenhand.store import JudgeRow, Records
+from evenhand.views import console
+from evenhand.views import export as forms
+from evenhand.views.cli.app import app
+from evenhand.views.cli.opening import open_records
+from evenhand.views.cli.options import DEFAULT_DB, JsonOption, RecordsOption, RenameOption, renames_from
+
+FORMS = ("judgments", "verdicts", "dpo", "kto", "judge", "alpaca-eval", "leaderboard")
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """What is to be written, and how."""
+
+    form: str
+    dimension: str
+    margin: float
+    keep_ties: bool
+    chat: bool
+    texts: bool
+    hard: bool
+    csv: bool
+    rename: Mapping[str, str]
+
+
+Made = tuple[Iterable[Mapping[str, Any]], dict[str, str]]
+
+
+@app.command()
+def export(
+    form: Annotated[str, typer.Argument(metavar="|".join(FORMS), help="What is written; see docs/export.md.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE", help=f"Where to; the name ends on {', '.join(WRITES)}.")
+    ],
+    db: RecordsOption = DEFAULT_DB,
+    spec: Annotated[str, typer.Option("--judge", "-j", metavar="MODEL", help="Only judges of this model.")] = "",
+    protocol: Annotated[
+        str,
+        typer.Option(
+            "--protocol",
+            "-p",
+            metavar="NAME|FILE",
+            help="Only under this protocol; for the form judge, the one whose conversation is written.",
+        ),
+    ] = "",
+    dimension: Annotated[
+        str,
+        typer.Option("--dimension", "-d", help="Default: the parts combined, else overall."),
+    ] = "",
+    margin: Annotated[
+        float,
+        typer.Option("--margin", min=0, max=1, help="Leave out winners that are less far ahead."),
+    ] = 0.0,
+    keep_ties: Annotated[
+        bool, typer.Option("--keep-ties", help="kto: both responses of a tie are good. Else ties are left out.")
+    ] = False,
+    chat: Annotated[
+        bool, typer.Option("--chat", help="dpo, kto: conversations of one turn instead of plain texts.")
+    ] = False,
+    texts: Annotated[
+        bool, typer.Option("--texts", help="judgments, verdicts: with instruction and responses.")
+    ] = False,
+    hard: Annotated[
+        bool, typer.Option("--hard", help="alpaca-eval, leaderboard: 1, 1.5 and 2 instead of expected preferences.")
+    ] = False,
+    rename: RenameOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write verdicts, preferences to train on, or AlpacaEval's files out of a database."""
+    if form not in FORMS:
+        raise InputError(f"there is no form '{form}'", hint=f"one of {', '.join(FORMS)}")
+    check_writes(out)
+    wish = ExportOptions(
+        form, dimension, margin, keep_ties, chat, texts, hard, ".csv" in out.suffixes, renames_from(rename)
+    )
+    with open_records(db) as store:
+        if form == "judge":
+            rows, columns = people_rows(store, protocol or "overall", wish)
+        else:
+            judges = [row for row in store.judges() if spec in ("", row.model) and protocol in ("", row.protocol)]
+            rows, columns = stored_rows(store, judges, wish, str(db))
+        count = write_rows(out, rows, columns)
+    if not count:
+        console.err.print("nothing in the database is of that kind: the file has no rows", style="yellow")
+    fields = {"form": form, "rows": count, "columns": list(columns), "out": str(out)}
+    if as_json:
+        print(console.json_text(fields))
+    else:
+        console.out.print(f"{count:,} rows of {form}: {out}", soft_wrap=True, markup=False)
+
+
+def people_rows(store: Records, protocol: str, wish: ExportOptions) -> Made:
+    """A judge's conversations with the verdicts of people; no judge need have judged the pairs."""
+    template, people = Protocol.load(protocol), People(store, rename=wish.rename)
+
+    def labelled() -> Iterator[tuple[Pair, dict[str, Side]]]:
+        for pair in store.labels.pairs():
+            votes = people.votes(pair)
+            found = {name: label_of(votes, name) for name in template.dimensions}
+            yield pair, {name: side for name, side in found.items() if side is not None}
+
+    return forms.judge_rows(template, labelled()), forms.JUDGE
+
+
+def stored_rows(store: Records, judges: list[JudgeRow], wish: ExportOptions, db: str) -> Made:
+    """Rows out of what judges said; preferences are those of one judge."""
+    if not judges:
+        raise InputError(f"{db} holds no verdicts of that kind", hint="evenhand results shows what it holds")
+    if wish.form in ("judgments", "verdicts"):
+        make, columns = {
+            "judgments": (forms.judgment_rows, forms.JUDGMENTS),
+            "verdicts": (forms.verdict_rows, forms.VERDICTS),
+        }[wish.form]
+        chosen = {**columns, **forms.TEXTS} if wish.texts else columns
+        every = (row for judge in judges for row in make(judge, store.judgments(judge)))
+        return ({name: row[name] for name in chosen} for row in every), chosen
+    judge = only(judges)
+    dimension = dimension_of(judge, wish.dimension)
+    judged, chat = store.judgments(judge), ("messages" if wish.chat else "text")
+    makers: dict[str, Callable[[], Made]] = {
+        "dpo": lambda: (
+            forms.dpo_rows(judged, dimension, margin=wish.margin, chat=wish.chat),
+            {**forms.DPO, "prompt": chat, "chosen": chat, "rejected": chat},
+        ),
+        "kto": lambda: (
+            forms.kto_rows(judged, dimension, margin=wish.margin, keep_ties=wish.keep_ties, chat=wish.chat),
+            {**forms.KTO, "prompt": chat, "completion": chat},
+        ),
+        "alpaca-eval": lambda: (
+            forms.annotation_rows(judged, dimension, f"evenhand {judge.model} {judge.protocol}", hard=wish.hard),
+            forms.ANNOTATIONS,
+        ),
+        "leaderboard": lambda: leaderboard(forms.leaderboard_rows(judged, dimension, hard=wish.hard), wish.csv),
+    }
+    return makers[wish.form]()
+
+
+def leaderboard(rows: list[dict[str, Any]], csv: bool) -> Made:
+    """AlpacaEval's own file is a CSV in which the models' column, the index of a frame, has no name."""
+    if not csv:
+        return rows, forms.LEADERBOARD
+    columns = {"" if name == "model" else name: kind for name, kind in forms.LEADERBOARD.items()}
+    return ({**row, "": row["model"]} for row in rows), columns
+
+
+def only(judges: list[JudgeRow]) -> JudgeRow:
+    """The one judge that is meant."""
+    if len(judges) > 1:
+        names = "; ".join(f"--judge {judge.model} --protocol {judge.protocol}" for judge in judges)
+        raise InputError("several judges have judged these pairs", hint=f"name one: {names}")
+    return judges[0]
+
+
+def dimension_of(judge: JudgeRow, wanted: str) -> str:
+    """The dimension that is meant; the headline, if none is named."""
+    if not wanted:
+        return headline(judge.dimensions)
+    known = found_on(judge.dimensions)
+    if wanted not in known:
+        raise InputError(f"the judge was not asked on '{wanted}'", hint=f"one of {', '.join(known)}")
+    return wanted

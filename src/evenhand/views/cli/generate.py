@@ -1,0 +1,209 @@
+"""evenhand generate: let a model answer, so that there is something to judge."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from evenhand.core.engine import Sampling, Writing
+from evenhand.core.errors import InputError
+from evenhand.engines.llama import Hardware
+from evenhand.io.files import write_rows
+from evenhand.io.files.writing import check_writes
+from evenhand.running.generate import (
+    OUTPUT_COLUMNS,
+    GenerationProgress,
+    Task,
+    check_instructions,
+    output_rows,
+    read_instructions,
+)
+from evenhand.running.generate import generate as generate_outputs
+from evenhand.running.pace import BudgetError, Limits
+from evenhand.store import Store
+from evenhand.views import console
+from evenhand.views.cli.app import DONE, WITH_FAILURES, app
+from evenhand.views.cli.options import (
+    DEFAULT_DB,
+    ConcurrencyOption,
+    ContextOption,
+    DbOption,
+    GpuOption,
+    JsonOption,
+    MaxRequestsOption,
+    SetOption,
+    ThreadsOption,
+)
+from evenhand.views.cli.running import endpoint_settings, open_judge
+
+_REPORT_SECONDS = 10.0
+
+
+@app.command()
+def generate(
+    instructions: Annotated[
+        str,
+        typer.Argument(
+            metavar="INSTRUCTIONS",
+            help="Rows with the field instruction (or prompt, or turns), in any form that judge reads; or a .txt"
+            " file with one on each line; '-' is standard input.",
+        ),
+    ],
+    spec: Annotated[
+        str, typer.Option("--model", "-m", metavar="SPEC", help="Who answers; in the same words as --judge.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Outputs: .jsonl, .json or .parquet.")],
+    system: Annotated[
+        Path | None,
+        typer.Option("--system", metavar="FILE", help="What the model is told before each instruction."),
+    ] = None,
+    name: Annotated[
+        str, typer.Option("--name", help="What to call it in the file. Default: the model's name.")
+    ] = "",
+    temperature: Annotated[float, typer.Option("--temperature", min=0, help="0 takes the likeliest token.")] = 0.7,
+    top_p: Annotated[float, typer.Option("--top-p", min=0.01, max=1, help="Draw from so much of the mass.")] = 1.0,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Cut an answer off there.")] = 1024,
+    seed: Annotated[int, typer.Option("--seed", help="Of the drawing, where the engine takes one.")] = 0,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Only the first so many instructions.")
+    ] = None,
+    db: DbOption = DEFAULT_DB,
+    settings: SetOption = None,
+    concurrency: ConcurrencyOption = None,
+    max_requests: MaxRequestsOption = None,
+    context: ContextOption = None,
+    threads: ThreadsOption = None,
+    gpu_layers: GpuOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a model answer instructions; a run that was stopped goes on where it stopped."""
+    _check_out(out)
+    total = check_instructions(instructions)
+    total = min(total, limit or total)
+    words = _read_system(system) if system else ""
+    engine = open_judge(spec, Hardware(context, threads, gpu_layers), endpoint_settings(settings, 1, concurrency))
+    task = Task(Writing(engine, Sampling(temperature, top_p, max_tokens, seed)), words)
+    limits = Limits(concurrency, max_requests=max_requests)
+    began = time.monotonic()
+    with Store(db) as store:
+        progress, stopped = run(task, lambda: islice(read_instructions(instructions), limit), store, limits, total)
+        rows = write_rows(
+            out, output_rows(task, islice(read_instructions(instructions), limit), store, name), OUTPUT_COLUMNS
+        )
+    fields = {
+        "model": name or task.writing.identity["model"],
+        "settings": dict(task.writing.identity),
+        "rows": rows,
+        "asked": progress.asked,
+        "kept": progress.kept,
+        "failed": progress.failed,
+        "cut": progress.cut,
+        "stopped": stopped,
+        "tokens": (progress.usage),
+        "seconds": round(time.monotonic() - began, 3),
+        "out": str(out),
+    }
+    show(fields, as_json)
+    raise typer.Exit(WITH_FAILURES if progress.failed or stopped else DONE)
+
+
+def run(
+    task: Task, questions: Callable[[], Iterator[Any]], store: Store, limits: Limits, total: int
+) -> tuple[GenerationProgress, str]:
+    """Ask with progress; Ctrl-C stops at once, and what was answered is kept."""
+    last = GenerationProgress()
+
+    async def ask() -> GenerationProgress:
+        try:
+            return await generate_outputs(task, questions(), store, limits=limits, on_done=report_done)
+        finally:
+            await task.writing.close()
+
+    with watching(total) as report:
+
+        def report_done(progress: GenerationProgress) -> None:
+            nonlocal last
+            last = progress
+            report(progress)
+
+        try:
+            return asyncio.run(ask()), ""
+        except BudgetError as error:
+            return last, error.message
+        except KeyboardInterrupt:
+            console.err.print(f"stopped after {last.done} of {total}; the same command goes on from here")
+            raise
+
+
+@contextmanager
+def watching(total: int) -> Iterator[Callable[[GenerationProgress], None]]:
+    """Progress on standard error: a live bar in a terminal, a line now and then elsewhere."""
+    if not console.err.is_terminal:
+        yield _lines(total)
+        return
+    columns = (BarColumn(bar_width=24), TextColumn("{task.completed}/{task.total} answers"))
+    with Bar(
+        *columns, TimeRemainingColumn(compact=True), TextColumn("{task.fields[more]}"), console=console.err
+    ) as bar:
+        task = bar.add_task("", total=total, more="")
+        yield lambda progress: bar.update(task, completed=progress.done, more=_more(progress))
+
+
+def _lines(total: int) -> Callable[[GenerationProgress], None]:
+    report_done = time.monotonic()
+
+    def report(progress: GenerationProgress) -> None:
+        nonlocal report_done
+        if time.monotonic() - report_done > _REPORT_SECONDS:
+            report_done = time.monotonic()
+            console.err.print(f"{progress.done}/{total} answers, {_more(progress)}", soft_wrap=True)
+
+    return report
+
+
+def _more(progress: GenerationProgress) -> str:
+    return f"{progress.usage.generated:,} tokens, {progress.failed} failed"
+
+
+def _read_system(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig").strip()
+    except UnicodeDecodeError as fault:
+        raise InputError(f"{path}: not UTF-8 at byte {fault.start}", hint="write the file in UTF-8") from None
+    except OSError as fault:
+        raise InputError(f"no file of the system's words at {path}: {fault.strerror}") from None
+
+
+def _check_out(out: Path) -> None:
+    if ".csv" in out.suffixes:
+        # A cell that a spreadsheet would take for a formula is changed in a CSV; an output must stay what it is.
+        raise InputError(f"outputs are not written as CSV: {out}", hint="use .jsonl, .json or .parquet")
+    check_writes(out)
+
+
+def show(fields: dict[str, Any], as_json: bool) -> None:
+    """What came of it."""
+    if as_json:
+        print(console.json_text(fields))
+        return
+    console.out.print(
+        f"{fields['rows']:,} outputs of {console.visible(fields['model'])}: {fields['out']}"
+        f" ({fields['asked']:,} written now, {fields['kept']:,} kept, {fields['failed']:,} failed)",
+        soft_wrap=True,
+        markup=False,
+    )
+    if fields["cut"]:
+        console.out.print(f"{fields['cut']:,} were cut off by --max-tokens", style="yellow")
+    if fields["failed"]:
+        console.out.print("failures are nulls in the file; the same command tries them again", style="yellow")
+    if fields["stopped"]:
+        console.out.print(f"stopped: {fields['stopped']}", style="yellow")

@@ -1,0 +1,137 @@
+"""Where pairs come from on the command line: files of pairs, or models' outputs that are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from evenhand.core.errors import InputError, PairError
+from evenhand.core.pair import Pair
+from evenhand.io.pairs import ReadingOptions, Unmatched, check_pairs, join_outputs, mark_of, read_pairs
+from evenhand.store import Store
+from evenhand.views import console
+from evenhand.views.api import Judge
+
+PairsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[PAIRS]...",
+        help="Files with the fields instruction, output_1, output_2: .jsonl, .json, .csv or .parquet, also .gz and"
+        " .zst; a glob in quotes; a folder of Parquet or of Hugging Face datasets; '-' is standard input.",
+    ),
+]
+CandidateOption = Annotated[
+    str | None,
+    typer.Option(
+        "--candidate", metavar="[NAME=]OUTPUTS", help="Outputs of the new model, instead of PAIRS. It is side 1."
+    ),
+]
+BaselineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--baseline", metavar="[NAME=]OUTPUTS", help="Outputs of the old model, joined on the instruction."
+    ),
+]
+QuestionsOption = Annotated[
+    Path | None,
+    typer.Option("--questions", metavar="FILE", help="The questions of MT-Bench or Arena-Hard answers."),
+]
+TurnOption = Annotated[
+    int, typer.Option("--turn", min=1, help="How far into conversations of several turns the outputs are compared.")
+]
+JoinOnOption = Annotated[
+    str, typer.Option("--join-on", metavar="FIELD", help="Join outputs on this field, such as id.")
+]
+SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Pass over broken rows and say how many.")]
+
+
+@dataclass(frozen=True)
+class Input:
+    """Pairs that were checked, every one, before anything is judged."""
+
+    count: int
+    read: Callable[[], Iterator[Pair]]
+    bad: list[PairError]
+    unmatched: list[Unmatched]
+    mark: str | None = None  # of files of which every row is good
+
+    def begin(self, judge: Judge) -> bool:
+        """Remember that the files were checked: the next run over them begins at once. Is all of them judged?"""
+        if self.mark is None:
+            return False
+        judge.store.note_checked(self.mark, self.count)
+        number = judge.store.judge_book.find(judge.setup.fingerprint)
+        return number is not None and judge.store.is_finished(self.mark, number, _orders(judge))
+
+    def end(self, judge: Judge, judged: int) -> None:
+        """Remember that all of the files is judged, if it is."""
+        number = judge.store.judge_book.find(judge.setup.fingerprint)
+        if self.mark is not None and number is not None and judged == self.count:
+            judge.store.note_finished(self.mark, number, _orders(judge))
+
+    def plain(self) -> dict[str, Any]:
+        """What a run says of its input."""
+        return {"skipped": len(self.bad), "unmatched": [each.plain() for each in self.unmatched]}
+
+    def print(self) -> None:
+        """Tell what was left out, before the run begins."""
+        for fault in self.bad[:5]:
+            console.err.print(f"skipped: {fault.message}", style="yellow", soft_wrap=True, markup=False)
+        for each in self.unmatched:
+            print_unmatched(each)
+
+
+def find_input(
+    pairs: list[str] | None,
+    candidate: str | None,
+    baseline: str | None,
+    reading: ReadingOptions,
+    db: Path | None = None,
+    candidate_side: Literal["1", "2"] = "1",
+) -> Input:
+    """The pairs that a command line names, all of them read once and found good.
+
+    Files that are known to `db` by every byte were found good before, and are not looked through again.
+    """
+    if candidate or baseline:
+        if pairs:
+            raise InputError("PAIRS and --candidate are two ways to say what is judged", hint="give one of them")
+        if not candidate or not baseline:
+            missing = "--candidate" if baseline else "--baseline"
+            raise InputError(f"no {missing}", hint="--candidate NEW --baseline OLD are given together")
+        joined = join_outputs(candidate, baseline, reading, candidate_side=candidate_side)
+        return Input(len(joined), lambda: iter(joined), joined.bad, joined.unmatched)
+    if not pairs:
+        raise InputError("nothing to judge", hint="give a file of pairs, or --candidate NEW --baseline OLD")
+    mark = mark_of(pairs)
+    known = _checked_before(db, mark)
+    count, bad = (known, []) if known is not None else check_pairs(pairs, skip_bad=reading.skip_bad)
+    return Input(count, lambda: read_pairs(pairs, skip_bad=reading.skip_bad), bad, [], mark=None if bad else mark)
+
+
+def _orders(judge: Judge) -> str:
+    """In which orders pairs are judged: with another seed, random orders are others."""
+    return judge.orders if judge.orders != "random" else f"random {judge.seed}"
+
+
+def _checked_before(db: Path | None, mark: str | None) -> int | None:
+    if mark is None or db is None or not db.is_file():
+        return None
+    with Store(db, read_only=True) as store:
+        return store.checked(mark)
+
+
+def print_unmatched(each: Unmatched) -> None:
+    """Count and name the instructions that a model did not answer."""
+    few = "\n  ".join(console.visible(name) for name in each.first)
+    more = f"\n  and {each.count - len(each.first):,} more" if each.count > len(each.first) else ""
+    console.err.print(
+        f"{console.visible(each.model)} has no output for {each.count:,} instructions, left out:\n  {few}{more}",
+        style="yellow",
+        soft_wrap=True,
+        markup=False,
+    )

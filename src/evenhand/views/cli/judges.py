@@ -1,0 +1,101 @@
+"""evenhand judges: who has judged in a database, and how a judge is removed."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from evenhand.core.errors import InputError
+from evenhand.store import JudgeEntry
+from evenhand.views import console
+from evenhand.views.cli.app import app
+from evenhand.views.cli.opening import open_store
+from evenhand.views.cli.options import DEFAULT_DB, DbOption, JsonOption
+
+judges_app = typer.Typer(help="The judges of a database.", invoke_without_command=True)
+app.add_typer(judges_app, name="judges")
+_SHORT = 8  # characters of a fingerprint that tell judges apart
+
+
+@judges_app.callback()
+def judges(context: typer.Context, db: DbOption = DEFAULT_DB, as_json: JsonOption = False) -> None:
+    """List the judges of a database: their pairs, what is invalid, and when they judged."""
+    if context.invoked_subcommand:
+        return
+    with open_store(db, read_only=True) as store:
+        entries = store.judge_book.entries()
+    if as_json:
+        print(console.json_text({"judges": [entry.plain() for entry in entries]}))
+    elif entries:
+        console.out.print(_table(entries))
+    else:
+        console.out.print("no judges here; evenhand judge PAIRS brings one")
+
+
+@judges_app.command("remove")
+def judges_remove(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A model, or the beginning of a fingerprint: evenhand judges.")
+    ],
+    protocol: Annotated[
+        str, typer.Option("--protocol", "-p", metavar="NAME", help="The one under this protocol.")
+    ] = "",
+    db: DbOption = DEFAULT_DB,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove a judge and its verdicts; pairs and people's labels stay."""
+    with open_store(db) as store:
+        entry = choose(store.judge_book.entries(), name, protocol)
+        if not yes:
+            typer.confirm(f"Remove {_said(entry)}? It cannot be undone.", abort=True, err=True)
+        store.judge_book.remove(entry.id)
+    if as_json:
+        print(console.json_text({"removed": entry.plain()}))
+    else:
+        console.out.print(f"removed: {_said(entry)}", markup=False, soft_wrap=True)
+
+
+def choose(entries: list[JudgeEntry], name: str, protocol: str = "") -> JudgeEntry:
+    """The one judge that is meant."""
+    of_protocol = [entry for entry in entries if protocol in ("", entry.protocol)]
+    found = [entry for entry in of_protocol if name in (entry.model, entry.fingerprint)]
+    found = found or [entry for entry in of_protocol if len(name) >= 4 and entry.fingerprint.startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        known = ", ".join(dict.fromkeys(entry.model for entry in entries)) or "none"
+        raise InputError(f"no judge is called {name!r}", hint=f"judges there: {known}")
+    some = "; ".join(f"{entry.fingerprint[:_SHORT]} under {entry.protocol}" for entry in found[:6])
+    raise InputError(
+        f"{len(found):,} judges are called {name!r}: {some}", hint="give a fingerprint, or --protocol NAME"
+    )
+
+
+def _said(entry: JudgeEntry) -> str:
+    return f"{console.visible(entry.model)} under {entry.protocol}, {console.count(entry.pairs, 'pair')}"
+
+
+def _table(entries: list[JudgeEntry]) -> Table:
+    table = console.plain_table("Judges")
+    table.add_column("judge", overflow="fold")
+    table.add_column("protocol", no_wrap=True)
+    for name in ("pairs", "invalid"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("since", "last run", "fingerprint"):
+        table.add_column(name, no_wrap=True)
+    for entry in entries:
+        table.add_row(
+            *(Text(console.visible(name)) for name in (entry.model, entry.protocol)),
+            *(f"{entry.pairs:,}", f"{entry.invalid:,}", _day(entry.first), _day(entry.last)),
+            entry.fingerprint[:_SHORT],
+        )
+    return table
+
+
+def _day(moment: float | None) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(moment)) if moment else "not ended"

@@ -1,0 +1,122 @@
+"""evenhand labels: what people said of the pairs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from evenhand.core.errors import InputError
+from evenhand.core.votes import FILE
+from evenhand.results.people import Imported, LabelRow, check_labels, import_labels, label_rows
+from evenhand.store import Store
+from evenhand.views import console
+from evenhand.views.cli.app import WITH_FAILURES, app
+from evenhand.views.cli.options import DEFAULT_DB, DbOption, JsonOption, RenameOption, renames_from
+
+labels_app = typer.Typer(help="What people said of the pairs.", invoke_without_command=True)
+app.add_typer(labels_app, name="labels")
+
+
+@labels_app.callback()
+def labels(context: typer.Context, db: DbOption = DEFAULT_DB, as_json: JsonOption = False) -> None:
+    """List who has labelled what: votes in the pairs' own files, imported ones, and those collected by evenhand."""
+    if context.invoked_subcommand:
+        return
+    if not db.is_file():
+        raise InputError(f"no database at {db}", hint="evenhand judge PAIRS or labels import FILE writes one")
+    with Store(db, read_only=True) as store:
+        rows, unreadable = label_rows(store)
+    if as_json:
+        print(console.json_text({"labels": [row.plain() for row in rows], "unreadable_pairs": unreadable}))
+        return
+    if rows:
+        console.out.print(_table(rows))
+    else:
+        console.out.print("no labels of people here; evenhand labels import FILE brings some")
+    if unreadable:
+        console.out.print(
+            f"[yellow]{console.count(unreadable, 'pair')}[/] with a field 'human' or 'dims' without votes in it,"
+            " which counts for nothing",
+            soft_wrap=True,
+        )
+
+
+@labels_app.command("import")
+def labels_import(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="JSONL, JSON, CSV or Parquet, packed or not.")
+    ],
+    db: DbOption = DEFAULT_DB,
+    annotator: Annotated[
+        str, typer.Option("--annotator", metavar="NAME", help="Who speaks where the file does not say.")
+    ] = FILE,
+    rename: RenameOption = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Pass over rows that cannot be read.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Read labels of people out of files, and keep them beside the verdicts.
+
+    A row is one vote (id or the three texts, annotator, dimension, label), one person's labels (labels), or
+    the votes of several people on a pair (human, dims). Exit code 3: some ids led to no pair, or to several.
+    """
+    names = renames_from(rename)
+    for file in files:  # all of them, before anything of one is kept
+        check_labels(file, annotator=annotator, skip_bad=skip_bad)
+    with Store(db) as store:
+        done = [
+            import_labels(store, file, annotator=annotator, rename=names, skip_bad=skip_bad, checked=True)
+            for file in files
+        ]
+    if as_json:
+        every = [{"file": str(file), **result.plain()} for file, result in zip(files, done, strict=True)]
+        print(console.json_text({"files": every}))
+    else:
+        for file, result in zip(files, done, strict=True):
+            _show(file, result)
+    if any(result.unknown or result.ambiguous or result.bad for result in done):
+        raise typer.Exit(WITH_FAILURES)
+
+
+def _show(file: Path, done: Imported) -> None:
+    people, pairs = len(done.annotators), len(done.pairs)
+    console.out.print(
+        f"{escape(str(file))}: {console.count(done.labels, 'label')} of {console.count(pairs, 'pair')}"
+        f" by {people:,} {'person' if people == 1 else 'people'}"
+        f" on {escape(', '.join(sorted(done.dimensions)) or 'nothing')}",
+        soft_wrap=True,
+    )
+    for count, what in (
+        (done.passed, "were passed over by the person, and count for nothing"),
+        (done.replaced, "replaced an earlier word of the same person on the same texts"),
+    ):
+        if count:
+            console.out.print(f"  {count:,} of them {what}")
+    for count, ids, what in (
+        (done.unknown, done.unknown_ids, "an id that no pair here has; judge the pairs first, or give texts"),
+        (done.ambiguous, done.ambiguous_ids, "an id that several pairs here have; give their texts"),
+    ):
+        if count:
+            named = ", ".join(escape(console.visible(name)) for name in ids)
+            more = ", …" if count > len(ids) else ""
+            console.out.print(f"  [red]{console.count(count, 'label')}[/]: {what}: {named}{more}", soft_wrap=True)
+    for error in done.bad:
+        console.out.print(f"  [yellow]passed over[/] {escape(console.visible(str(error)))}", soft_wrap=True)
+
+
+def _table(rows: list[LabelRow]) -> Table:
+    table = console.plain_table("Labels of people")
+    for name in ("annotator", "dimension", "where"):
+        table.add_column(name)
+    for name, style in (("1", "1"), ("tie", "tie"), ("2", "2")):
+        table.add_column(name, justify="right", style=console.COLOURS[style])
+    table.add_column("passed", justify="right")
+    for row in rows:
+        names: list[Any] = [Text(console.visible(word)) for word in (row.annotator, row.dimension)]
+        counts = (row.wins_1, row.ties, row.wins_2, row.passed)
+        table.add_row(*names, row.where, *(f"{count:,}" for count in counts))
+    return table

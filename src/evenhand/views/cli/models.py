@@ -1,0 +1,63 @@
+"""evenhand models: the models that can judge on this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from evenhand.engines import catalog
+from evenhand.views import console
+from evenhand.views.cli.app import app
+from evenhand.views.cli.options import JsonOption
+from evenhand.views.cli.running import download
+
+models_app = typer.Typer(help="The models that can judge on this machine.", invoke_without_command=True)
+app.add_typer(models_app, name="models")
+
+
+@models_app.callback()
+def models(context: typer.Context, as_json: JsonOption = False) -> None:
+    """List the catalog of models."""
+    if context.invoked_subcommand:
+        return
+    rows = catalog.statuses()
+    if as_json:
+        print(console.json_text({"models": [_model_fields(row) for row in rows]}))
+    else:
+        console.out.print(console.models_table(rows))
+        console.out.print(f"[dim]kept in {catalog.cache_folder()}; EVENHAND_CACHE moves them[/]", soft_wrap=True)
+
+
+@models_app.command("pull")
+def models_pull(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="As evenhand models lists it.")],
+    force: Annotated[bool, typer.Option("--force", help="Fetch it again even if it is there.")] = False,
+) -> None:
+    """Fetch a model into the cache folder; a fetch that was stopped goes on where it stopped."""
+    with download() as progress:
+        model = catalog.pull(name, force=force, on_progress=progress)
+    console.out.print(f"{model.name} is at {model.path}", soft_wrap=True)
+
+
+@models_app.command("remove")
+def models_remove(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="As evenhand models lists it.")],
+) -> None:
+    """Delete a model from the cache folder."""
+    there = catalog.remove(name)
+    console.out.print(f"{name} is deleted" if there else f"{name} was not there")
+
+
+def _model_fields(status: catalog.Status) -> dict[str, Any]:
+    model = status.model
+    return {
+        "name": model.name,
+        "size": model.size,
+        "licence": model.licence,
+        "source": model.source,
+        "sha256": model.sha256,
+        "on_disk": status.on_disk,
+        "path": str(status.path) if status.on_disk else None,
+        "default": status.is_default,
+    }

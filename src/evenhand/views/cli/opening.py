@@ -1,0 +1,56 @@
+"""What --db names: a database, or a folder of shards, which is read in the same way."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from evenhand.core.errors import EvenhandError, InputError
+from evenhand.store import Records, Store
+from evenhand.store.database import is_old
+from evenhand.views import console
+
+
+def open_store(db: Path, *, read_only: bool = False) -> Store:
+    """A database that is there already."""
+    if db.is_dir():
+        raise InputError(f"{db} is a folder, and this command writes into a database", hint="name a file with --db")
+    if not db.is_file():
+        raise InputError(f"no database at {db}", hint="evenhand judge PAIRS writes one")
+    return Store(db, read_only=read_only)
+
+
+def bring_up_to_date(db: Path | None) -> Path | None:
+    """Bring a database of an older version up to date, with a bar if it takes longer than a second.
+
+    It is what becomes of --db before a command sees it; whatever else may be wrong with the file, the command says.
+    """
+    if db is not None and db.is_file() and is_old(db):
+        with suppress(EvenhandError), console.Upkeep(f"bringing {db} up to date") as upkeep:
+            Store(db, read_only=True, on_progress=upkeep).close()
+    return db
+
+
+def open_records(db: Path) -> Records:
+    """A database or a folder of shards, to be read."""
+    if db.is_dir() or _is_address(db):
+        from evenhand.store.shards import open_shards
+
+        return open_shards(db, on_note=_note)
+    return open_store(db, read_only=True)
+
+
+def _note(text: str) -> None:
+    console.err.print(f"note: {console.visible(text)}", style="yellow", markup=False, soft_wrap=True)
+
+
+def is_records(word: str) -> bool:
+    """Whether a word names a database or a folder of shards; any other folder may have the name of a judge."""
+    path = Path(word)
+    return path.is_file() or (path / "judge.json").is_file() or _is_address(path)
+
+
+def _is_address(path: Path) -> bool:
+    from evenhand.store.shards.place import looks_like_uri
+
+    return looks_like_uri(path)

@@ -1,0 +1,94 @@
+"""evenhand protocols: what a judge is asked."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from evenhand.core.markup import render
+from evenhand.core.protocol import Protocol, built_in_names
+from evenhand.core.verdict import Verdict
+from evenhand.io.pairs import sample_pairs
+from evenhand.views import console
+from evenhand.views.cli.app import app
+from evenhand.views.cli.options import JsonOption
+
+protocols_app = typer.Typer(help="The protocols: what a judge is asked.", invoke_without_command=True)
+app.add_typer(protocols_app, name="protocols")
+
+
+@protocols_app.callback()
+def protocols(context: typer.Context, as_json: JsonOption = False) -> None:
+    """List the built-in protocols."""
+    if context.invoked_subcommand:
+        return
+    every = [Protocol.load(name) for name in built_in_names()]
+    if as_json:
+        print(console.json_text({"protocols": [_protocol_fields(protocol) for protocol in every]}))
+    else:
+        console.out.print(console.protocols_table(every))
+
+
+@protocols_app.command("show")
+def protocols_show(
+    name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A built-in protocol or a template file.")],
+    raw: Annotated[bool, typer.Option("--template", help="Print the template itself, its slots open.")] = False,
+) -> None:
+    """Print a protocol as the judge sees it, with a sample pair; what comes from the pair is marked."""
+    protocol = Protocol.load(name)
+    if raw:
+        sys.stdout.write(protocol.text)
+        return
+    pair = next(iter(sample_pairs()))
+    said = [
+        ", ".join(Verdict(dimension, "A").word for dimension in question.dimensions)
+        for question in protocol.questions[:-1]
+    ]
+    lasts = protocol.last_questions()
+    for number, last in enumerate(lasts, 1):
+        if len(lasts) > 1:
+            console.out.print(f"[dim]conversation {number} of {len(lasts)}[/]")
+        prompt = protocol.prompt(pair, "forward", last, said)
+        console.out.print(console.conversation(render(prompt.turns, protocol.dialect)), soft_wrap=True)
+    if said:
+        console.out.print(
+            "\n[dim]The earlier answers, here all for A, are the judge's own in a real conversation.[/]"
+        )
+
+
+@protocols_app.command("check")
+def protocols_check(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A template file.")], as_json: JsonOption = False
+) -> None:
+    """Say what is in a template file, or what is wrong with it."""
+    protocol = Protocol.load(file)
+    fields = _protocol_fields(protocol)
+    if as_json:
+        print(console.json_text(fields))
+        return
+    console.out.print(
+        f"[green]ok[/]  {file}: {protocol.dialect.name}, {len(protocol.turns)} turns,"
+        f" {console.count(len(protocol.questions), 'ask')}{_in_conversations(protocol)}",
+        soft_wrap=True,
+    )
+    for number, question in enumerate(protocol.questions, 1):
+        console.out.print(f"    ask {number}: {', '.join(question.dimensions)}")
+
+
+def _protocol_fields(protocol: Protocol) -> dict[str, Any]:
+    return {
+        "name": protocol.name,
+        "description": protocol.description,
+        "dialect": protocol.dialect.name,
+        "turns": len(protocol.turns),
+        "asks": [list(question.dimensions) for question in protocol.questions],
+        "conversations": len(protocol.last_questions()),
+        "fingerprint": protocol.fingerprint,
+    }
+
+
+def _in_conversations(protocol: Protocol) -> str:
+    number = len(protocol.last_questions())
+    return f" in {number} conversations" if number > 1 else ""

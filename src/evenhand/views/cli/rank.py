@@ -1,0 +1,217 @@
+"""evenhand rank: many models by the verdicts that are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from evenhand.core.errors import InputError
+from evenhand.core.stats.ranking import Standing
+from evenhand.core.verdict import found_on, headline
+from evenhand.results.plain import plain, to_json
+from evenhand.results.ranking import SCALES, RankingSummary, Scale, matches_of
+from evenhand.store import JudgeRow
+from evenhand.views import console
+from evenhand.views.cli.app import app
+from evenhand.views.cli.opening import open_records
+from evenhand.views.cli.options import DEFAULT_DB, JsonOption, RecordsOption
+from evenhand.views.plots import Plot, check_plot_path, ranking_plot, save_plot, win_matrix_plot
+
+_MOST_IN_MATRIX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeRanking:
+    """A ranking with the judge that it is by."""
+
+    judge: str
+    protocol: str
+    fingerprint: str
+    ranking: RankingSummary
+
+    @property
+    def title(self) -> str:
+        """Whose ranking, on what."""
+        return f"{self.judge} under {self.protocol}, {self.ranking.dimension}"
+
+    def plain(self) -> dict[str, object]:
+        """The ranking as JSON has it."""
+        named = {"judge": self.judge, "protocol": self.protocol, "fingerprint": self.fingerprint}
+        return {**named, **plain(self.ranking)}
+
+
+@app.command()
+def rank(
+    db: RecordsOption = DEFAULT_DB,
+    dimension: Annotated[
+        str,
+        typer.Option(
+            "--dimension",
+            "-d",
+            help="Rank by verdicts on this dimension. Default: the parts combined, else overall.",
+        ),
+    ] = "",
+    spec: Annotated[str, typer.Option("--judge", "-j", metavar="MODEL", help="Only judges of this model.")] = "",
+    protocol: Annotated[
+        str, typer.Option("--protocol", "-p", metavar="NAME", help="Only under this protocol.")
+    ] = "",
+    expected: Annotated[
+        bool, typer.Option("--expected", help="Weigh by the judge's probabilities instead of its verdicts.")
+    ] = False,
+    scale: Annotated[
+        str,
+        typer.Option(
+            "--scale",
+            metavar="|".join(SCALES),
+            help="Of strengths: log-odds, Elo's, or Chatbot Arena's (a tie is half a win).",
+        ),
+    ] = "log-odds",
+    anchor: Annotated[
+        str,
+        typer.Option("--anchor", metavar="MODEL", help="Measure strengths from this model, not from the average."),
+    ] = "",
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the ranking to FILE.svg or FILE.png.")
+    ] = None,
+    matrix_plot: Annotated[
+        Path | None,
+        typer.Option("--plot-matrix", metavar="FILE", help="Draw the win matrix to FILE.svg or FILE.png."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Rank the models that the pairs compare (model_1, model_2), and say which cannot be told apart."""
+    for file in (plot, matrix_plot):
+        if file is not None:
+            check_plot_path(file)
+    found = list(_rankings(db, spec, protocol, dimension, expected, _scale(scale), anchor or None))
+    if (plot or matrix_plot) and len(found) > 1:
+        raise InputError(f"{db} holds {len(found)} judges", hint="name one to draw: --judge MODEL --protocol NAME")
+    if plot:
+        save_plot(plot, draw_ranking(found[0]))
+    if matrix_plot:
+        save_plot(matrix_plot, draw_matrix(found[0]))
+    if as_json:
+        print(to_json({**found[-1].plain(), "judges": found}))
+        return
+    for each in found:
+        show_ranking(each)
+
+
+def _scale(word: str) -> Scale:
+    for scale in SCALES:
+        if word == scale:
+            return scale
+    raise InputError(f"--scale {word}", hint=f"one of {', '.join(SCALES)}")
+
+
+def _rankings(
+    db: Path, spec: str, protocol: str, dimension: str, expected: bool, scale: Scale, anchor: str | None
+) -> Iterator[JudgeRanking]:
+    with open_records(db) as store:
+        rows = [row for row in store.judges() if spec in ("", row.model) and protocol in ("", row.protocol)]
+        if not rows:
+            raise InputError(f"{db} holds no verdicts of that kind")
+        for row in _with_dimension(rows, dimension):
+            on = dimension or headline(row.dimensions)
+            matches = matches_of(store.blocks(row), on, "expected" if expected else "hard")
+            found = matches.ranking(scale=scale, anchor=anchor)
+            yield JudgeRanking(row.model, row.protocol, row.fingerprint, found)
+
+
+def _with_dimension(rows: list[JudgeRow], dimension: str) -> list[JudgeRow]:
+    """Judges that were asked for the dimension; if none was, all, so that the error can say what there is."""
+    asked = [row for row in rows if not dimension or dimension in found_on(row.dimensions)]
+    return asked or rows
+
+
+# -- what it looks like ------------------------------------------------------------------------------
+
+
+def show_ranking(found: JudgeRanking) -> None:
+    """The table, the matrix, and what a reader should know."""
+    console.out.print()
+    console.out.print(ranking_table(found))
+    if 2 < len(found.ranking.models) <= _MOST_IN_MATRIX:
+        console.out.print(matrix_table(found.ranking))
+    for note in notes(found.ranking):
+        console.out.print(note, soft_wrap=True)
+
+
+def ranking_table(found: JudgeRanking) -> Table:
+    """Models, best first: ranks they may have, strength, interval, group, record."""
+    ranking = found.ranking
+    title = f"{found.title}: {console.count(ranking.n, 'pair')}"
+    table = console.plain_table(escape(console.visible(title)))
+    table.add_column("rank", justify="right", no_wrap=True)
+    table.add_column("model", overflow="fold")
+    unit = "strength" if ranking.scale == "log-odds" else "Elo"
+    for name in (unit, f"{ranking.level:.0%}\ninterval", "group", "pairs", "won", "tied", "lost", "in-\nvalid"):
+        table.add_column(name, justify="left" if name == "group" else "right", no_wrap=name != "group")
+    for model in ranking.models:
+        table.add_row(*_cells(model, 2 if ranking.scale == "log-odds" else 0))
+    return table
+
+
+def _cells(model: Standing, digits: int) -> list[str]:
+    best, worst = model.best_rank, model.worst_rank
+    return [
+        f"{best}" if best == worst else f"{best}–{worst}",
+        escape(console.visible(model.model)),
+        "–" if model.strength is None else f"{model.strength:.{digits}f}",
+        _interval(model.low, model.high, digits),
+        model.group,
+        f"{model.n:,.10g}",
+        *(f"{count:,.0f}" for count in (model.wins, model.ties, model.losses)),
+        f"{model.invalid:,}" if model.invalid else "",
+    ]
+
+
+def _interval(low: float | None, high: float | None, digits: int) -> str:
+    if low is None:
+        return "–" if high is None else f"≤ {high:.{digits}f}"
+    return f"≥ {low:.{digits}f}" if high is None else f"{low:.{digits}f} to {high:.{digits}f}"
+
+
+def matrix_table(ranking: RankingSummary) -> Table:
+    """How often the model of a row beats the model of a column."""
+    matrix = ranking.win_matrix
+    table = console.plain_table("Wins of the row against the column, a tie one half")
+    table.add_column("model", overflow="fold")
+    for number in range(1, len(matrix.models) + 1):
+        table.add_column(str(number), justify="right", no_wrap=True)
+    for number, (name, rates) in enumerate(zip(matrix.models, matrix.rates, strict=True), 1):
+        cells = (console.percent(rate, 0) if rate is not None else "" for rate in rates)
+        table.add_row(f"{number} {escape(console.visible(name))}", *cells)
+    return table
+
+
+def notes(ranking: RankingSummary) -> Iterator[str]:
+    """What a reader of the table should know about these very numbers."""
+    yield "[dim]Models that share a letter cannot be told apart; a rank is the range that the tests leave open.[/]"
+    for warning in ranking.warnings:
+        yield f"[yellow]note:[/] {escape(console.visible(warning))}."
+    if ranking.invalid:
+        yield f"[red]invalid[/]: {console.count(ranking.invalid, 'pair')} without a verdict, in no number here."
+    if ranking.unnamed:
+        yield f"[yellow]note:[/] left out, as they name no two different models: {ranking.unnamed:,} pairs."
+
+
+def draw_ranking(found: JudgeRanking) -> Plot:
+    """The ranking as a plot."""
+    rows = [{**plain(model), "name": model.model, "value": model.strength} for model in found.ranking.models]
+    axis = {"elo": "Elo", "arena": "Elo (a tie is half a win)", "log-odds": "strength (log-odds)"}[
+        found.ranking.scale
+    ]
+    return ranking_plot(rows, axis=axis, title=f"Ranking: {found.title}")
+
+
+def draw_matrix(found: JudgeRanking) -> Plot:
+    """The win matrix as a plot."""
+    matrix = found.ranking.win_matrix
+    return win_matrix_plot(matrix.models, matrix.rates, matrix.counts, title=f"Win matrix: {found.title}")

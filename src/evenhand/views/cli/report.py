@@ -1,0 +1,130 @@
+"""evenhand report: all that a database says, in one file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated
+
+import typer
+
+from evenhand.core.errors import InputError
+from evenhand.store import JudgeRow, Records
+from evenhand.views import console
+from evenhand.views.cli.app import app
+from evenhand.views.cli.opening import open_records
+from evenhand.views.cli.options import DEFAULT_DB, JsonOption, RecordsOption
+
+if TYPE_CHECKING:
+    from evenhand.views.report import Report
+
+FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
+PIP = "pip install 'evenhand[web]'"
+_PAIRS = {"html": 500, "md": 0}  # a pull request wants the numbers
+
+
+@app.command()
+def report(
+    db: RecordsOption = DEFAULT_DB,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Where to; - is standard output. Default: report.html."),
+    ] = None,
+    form: Annotated[
+        str, typer.Option("--format", metavar="html|md", help="Default: by the file's name, or html.")
+    ] = "",
+    spec: Annotated[str, typer.Option("--judge", "-j", metavar="MODEL", help="Only judges of this model.")] = "",
+    protocol: Annotated[
+        str, typer.Option("--protocol", "-p", metavar="NAME", help="Only under this protocol.")
+    ] = "",
+    dimension: Annotated[
+        str,
+        typer.Option(
+            "--dimension",
+            "-d",
+            metavar="NAME",
+            help="What examples and rankings go by. Default: the parts combined, else overall.",
+        ),
+    ] = "",
+    pairs: Annotated[
+        int | None,
+        typer.Option(
+            "--pairs",
+            min=0,
+            metavar="N",
+            help="Show up to N pairs, drawn by the seed. Default: 500, in Markdown 0.",
+        ),
+    ] = None,
+    examples: Annotated[int, typer.Option("--examples", min=0, metavar="N", help="Pairs of each kind.")] = 5,
+    seed: Annotated[int, typer.Option("--seed", help="Draws the pairs that are shown.")] = 0,
+    title: Annotated[str, typer.Option("--title", metavar="TEXT", help="The heading.")] = "",
+    date: Annotated[
+        str, typer.Option("--date", metavar="TEXT", help="A date to put in; none is put in by itself.")
+    ] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Write one file with everything: an HTML page that opens offline, or Markdown for a pull request.
+
+    With --json the facts go to standard output, and a file is written only if --out names one.
+    """
+    from evenhand.results.plain import plain
+    from evenhand.views.report import ReportOptions, compile_report
+
+    kind = _format(form, out)
+    options = ReportOptions(dimension, examples, _PAIRS[kind] if pairs is None else pairs, seed, title, date)
+    with open_records(db) as store:
+        found = compile_report(store, _rows(store, db, spec, protocol), options)
+        target = out or (None if as_json else Path(f"report.{kind}"))
+        if target is not None:
+            _write(found, store, kind, target)
+    if as_json:
+        print(console.json_text(plain(found)))
+    elif target is not None and str(target) != "-":
+        console.out.print(f"wrote {target}", markup=False, soft_wrap=True)
+
+
+def _format(word: str, out: Path | None) -> str:
+    kind = word or (FORMATS.get(out.suffix.lower(), "html") if out else "html")
+    if kind not in _PAIRS:
+        raise InputError(f"--format {kind}", hint="one of html, md")
+    return kind
+
+
+def _rows(store: Records, db: Path, spec: str, protocol: str) -> list[JudgeRow]:
+    rows = [row for row in store.judges() if spec in ("", row.model) and protocol in ("", row.protocol)]
+    if not any(row.pairs for row in rows):
+        raise InputError(f"{db} holds no verdicts of that kind")
+    return [row for row in rows if row.pairs]
+
+
+def _write(found: Report, store: Records, kind: str, target: Path) -> None:
+    write = _writer(kind)
+    if str(target) == "-":
+        write(found, store, sys.stdout)
+        return
+    # Beside its place first: what fails on the way leaves an older report as it is.
+    ordinary = target.is_file() or not target.exists()
+    place = target.with_name(f".{target.name}.part") if ordinary else target
+    try:
+        with place.open("w", encoding="utf-8", errors="replace", newline="\n") as file:
+            write(found, store, file)
+        if ordinary:
+            place.replace(target)
+    except OSError as fault:
+        raise InputError(f"{target} cannot be written: {fault.strerror}", hint="does the folder exist?") from None
+    finally:
+        if ordinary:
+            place.unlink(missing_ok=True)
+
+
+def _writer(kind: str) -> Callable[[Report, Records, IO[str]], None]:
+    if kind == "md":
+        from evenhand.views.report.summary import write_markdown
+
+        return write_markdown
+    try:
+        from evenhand.views.report.page import write_page
+    except ModuleNotFoundError as missing:
+        raise InputError(f"the HTML report needs {missing.name}, which is not installed", hint=PIP) from None
+    return write_page

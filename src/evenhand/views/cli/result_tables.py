@@ -1,0 +1,171 @@
+"""The tables of evenhand results: readings, groups, differences, and what people said."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from evenhand.results.comparison import Comparison
+from evenhand.results.groups import Group
+from evenhand.results.human import HumanRate
+from evenhand.results.summary import DimensionSummary
+from evenhand.views.console import COLOURS, percent, plain_table, span, visible
+
+
+def readings_table(dimensions: Mapping[str, DimensionSummary], one: str) -> Table:
+    """The same verdicts read in other ways: by their lean, at equal length, with the invalid on either side."""
+    table = _table(f"Other readings of the win rate of {one}", "dimension")
+    for name in (
+        "expected",
+        "95%\ninterval",
+        "at equal\nlength",
+        "95%\ninterval",
+        "odds if\nlonger",
+        "with the\ninvalid",
+    ):
+        table.add_column(name, justify="right", no_wrap=True)
+    for dimension, found in dimensions.items():
+        expected, length = found.expected, found.length_controlled
+        table.add_row(
+            dimension,
+            percent(expected.win_rate_1),
+            span(expected.ci),
+            percent(length.win_rate_1),
+            span(length.ci),
+            odds(length.length_effect),
+            span(found.invalid_bounds),
+        )
+    return table
+
+
+def odds(effect: float | None) -> str:
+    """An effect on the log-odds as a factor.
+
+    >>> odds(0.0), odds(None)
+    ('×1.00', '–')
+    """
+    return "–" if effect is None else f"×{math.exp(min(effect, 50.0)):.2f}"
+
+
+def readings_notes(dimensions: Mapping[str, DimensionSummary]) -> Iterator[str]:
+    """What a reader of the readings should know."""
+    for dimension, found in dimensions.items():
+        each = found.by_instruction
+        if (percent(each.win_rate_1), span(each.ci)) != (percent(found.win_rate_1), span(found.ci)):
+            yield (
+                f"{dimension}: each instruction weighing the same, however many pairs share it,"
+                f" {percent(each.win_rate_1)} ({span(each.ci)})"
+            )
+        length = found.length_controlled
+        if length.reason or length.length_effect_ci is None:
+            if found.n and length.reason:
+                yield f"{dimension}: no rate at equal length, because of {_because(length.reason)}"
+            continue
+        low, high = length.length_effect_ci
+        says = "wins more often" if low > 0 else "wins less often" if high < 0 else "is not shown to win more often"
+        yield (
+            f"{dimension}: a response that is longer by {length.typical_difference:.0f} characters {says}"
+            f" (odds {odds(length.length_effect)}, {odds(low)} to {odds(high)})"
+        )
+
+
+def _because(reason: str) -> str:
+    return reason if reason.startswith(("fewer", "wins")) else f"this: {reason}"
+
+
+def groups_table(field: str, groups: Iterable[Group]) -> Table:
+    """A line for each value of a field and each dimension."""
+    table = _table(f"By {visible(field)}", visible(field), "dimension")
+    for name in ("pairs", "in-\nvalid", "win rate\nof side 1", "95%\ninterval", "expected", "at equal\nlength"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for group in groups:
+        value = Text("(none)", style="dim") if group.value is None else Text(visible(group.value))
+        for dimension, found in group.summary.dimensions.items():
+            table.add_row(
+                value,
+                dimension,
+                Text(f"{found.n:,}", style="yellow" if found.small else ""),
+                Text(f"{found.invalid:,}", style=COLOURS["invalid"] if found.invalid else ""),
+                percent(found.win_rate_1),
+                span(found.ci),
+                percent(found.expected.win_rate_1),
+                percent(found.length_controlled.win_rate_1),
+            )
+            value = Text("")
+    return table
+
+
+def differences_table(title: str, rows: Iterable[Comparison]) -> Table:
+    """Paired differences: a line for each dimension and each other run."""
+    table = _table(title, "dimension", "against")
+    for name in ("pairs", "win rate\nof side 1", "there", "difference", "95%\ninterval"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for found in rows:
+        table.add_row(
+            Text(visible(found.dimension)),
+            Text(visible(found.against)),
+            f"{found.n:,}",
+            percent(found.win_rate_1),
+            percent(found.win_rate_1_other),
+            Text(points(found.difference), style="bold" if found.decided else ""),
+            f"{points(found.ci[0])} to {points(found.ci[1])}" if found.ci else "–",
+        )
+    return table
+
+
+def points(difference: float | None) -> str:
+    """A difference of two shares in percentage points, with its sign.
+
+    >>> points(0.125), points(None)
+    ('+12.5', '–')
+    """
+    return "–" if difference is None else f"{100 * difference:+.1f}"
+
+
+def human_table(title: str, dimensions: Mapping[str, HumanRate]) -> Table:
+    """What people would say of all pairs, beside their labels alone and the judge alone."""
+    table = _table(title, "dimension")
+    columns = ("labelled\npairs", "labels\nalone", "judge\nalone", "people,\nwith judge")
+    for name in (*columns, "narrower\nby", "trust in\njudge"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for dimension, found in dimensions.items():
+        table.add_row(
+            dimension,
+            f"{found.labelled:,} of {found.pairs:,}",
+            *(
+                f"{percent(rate.win_rate_1)}\n{span(rate.ci)}"
+                for rate in (found.labels_alone, found.judge_alone, found)
+            ),
+            percent(found.narrower, 0),
+            "–" if found.tuning is None else f"{found.tuning:.2f}",
+        )
+    return table
+
+
+def human_notes(dimensions: Mapping[str, HumanRate], width: float | None) -> Iterator[str]:
+    """What more labels would bring, and why there is no rate where there is none."""
+    for dimension, found in dimensions.items():
+        wanted = found.wanted
+        if found.reason:
+            yield f"{dimension}: {found.reason}"
+        elif wanted is not None and wanted.more is None:
+            yield (
+                f"{dimension}: all {found.pairs:,} pairs labelled would still leave a width of"
+                f" {wanted.width_with_all:.3f}, above {width:g}"
+            )
+        elif wanted is not None:
+            more = f"{wanted.more:,} more labelled pairs" if wanted.more else "the labels at hand"
+            yield f"{dimension}: {more} give a width of {width:g}, if they are like those at hand"
+    if any(not found.reason for found in dimensions.values()):
+        yield "This holds whatever the judge's bias, if it was chance that decided which pairs have labels."
+
+
+def _table(title: str, *first: str) -> Table:
+    table = plain_table(escape(title))
+    for name in first:
+        table.add_column(escape(name), overflow="fold")
+    return table

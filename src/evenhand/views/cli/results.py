@@ -1,0 +1,236 @@
+"""evenhand results, evenhand reread: look at what is kept, without asking anyone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from evenhand.core.errors import InputError
+from evenhand.core.protocol import Protocol
+from evenhand.core.verdict import found_on
+from evenhand.results.card import choose_judges
+from evenhand.results.comparison import Comparison, compare, values_of
+from evenhand.results.groups import Group, group_by
+from evenhand.results.human import human_rates
+from evenhand.results.people import People
+from evenhand.results.plain import to_json
+from evenhand.results.run import JudgeSummary, Readings, blocks_of_judge, judge_summary
+from evenhand.store import JudgeRow, Records
+from evenhand.views import console
+from evenhand.views.cli import result_tables as tables
+from evenhand.views.cli.app import app
+from evenhand.views.cli.opening import is_records, open_records, open_store
+from evenhand.views.cli.options import DEFAULT_DB, DbOption, JsonOption, RecordsOption, RenameOption, renames_from
+from evenhand.views.cli.running import show_run
+
+
+@dataclass(frozen=True, slots=True)
+class ResultOptions:
+    """What besides the plain table was asked for."""
+
+    by: str = ""
+    against: str = ""
+    between: str = ""
+    human: bool = False
+    width: float | None = None
+    rename: Mapping[str, str] | None = None
+    calibrated: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.by or self.against or self.between or self.human)
+
+
+@app.command()
+def results(
+    db: RecordsOption = DEFAULT_DB,
+    spec: Annotated[str, typer.Option("--judge", "-j", metavar="MODEL", help="Only judges of this model.")] = "",
+    protocol: Annotated[
+        str, typer.Option("--protocol", "-p", metavar="NAME", help="Only under this protocol.")
+    ] = "",
+    by: Annotated[
+        str,
+        typer.Option(
+            "--by", metavar="FIELD", help="For each value of a field of the pairs, or of model_1, model_2."
+        ),
+    ] = "",
+    against: Annotated[
+        str,
+        typer.Option(
+            "--against",
+            metavar="RUN",
+            help="The paired difference to other verdicts on the same pairs: a model, a protocol or a fingerprint"
+            " in this database, or another database or folder of shards.",
+        ),
+    ] = "",
+    between: Annotated[
+        str,
+        typer.Option("--between", metavar="DIMENSION,DIMENSION", help="The paired difference of two dimensions."),
+    ] = "",
+    human: Annotated[
+        bool, typer.Option("--human", help="What people would say of all pairs, from their labels on some.")
+    ] = False,
+    width: Annotated[
+        float | None,
+        typer.Option(
+            "--width", min=0.001, max=1.0, help="With --human: how many labels an interval of this width takes."
+        ),
+    ] = None,
+    rename: RenameOption = None,
+    calibrated: Annotated[
+        bool, typer.Option("--calibrated", help="Apply what evenhand calibrate has fitted, where it has.")
+    ] = False,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the win rates into an SVG or PNG file.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the table of a database again; or its verdicts in groups, beside other verdicts, or beside people's."""
+    wanted = ResultOptions(by, against, between, human, width, renames_from(rename), calibrated)
+    if calibrated and human:
+        raise InputError(
+            "--calibrated and --human would use the same labels twice", hint="--human corrects the judge by itself"
+        )
+    if width is not None and not human:
+        raise InputError("--width says how narrow --human shall be", hint="give --human too")
+    if plot:
+        from evenhand.views.plots import check_plot_path
+
+        check_plot_path(plot)
+    with open_records(db) as store, ExitStack() as others:
+        rows = [row for row in store.judges() if spec in ("", row.model) and protocol in ("", row.protocol)]
+        if not rows:
+            raise InputError(f"{db} holds no verdicts of that kind")
+        if calibrated and not any(store.calibrations.of(row.id) for row in rows):
+            raise InputError("none of these judges has been calibrated", hint="evenhand calibrate does that")
+        found = [
+            (judge_summary(store, row, calibrated=calibrated), readings_of(store, row, wanted, others))
+            for row in rows
+        ]
+    if plot:
+        draw_rates(plot, found)
+    if as_json:
+        every = [{**summary.plain(), **more.plain()} for summary, more in found]
+        print(to_json({**every[-1], "judges": every}))
+        return
+    for summary, more in found:
+        if wanted:
+            show_more(summary, more, wanted)
+        else:
+            show_results(summary)
+
+
+@app.command()
+def reread(db: DbOption = DEFAULT_DB, as_json: JsonOption = False) -> None:
+    """Read every kept answer again with the present reader, without asking anyone."""
+    read = changed = 0
+    with open_store(db) as store:
+        for row in store.judges():
+            protocol = Protocol.parse(row.template, name=row.protocol)
+            seen, other = store.reread(row, [question.dimensions for question in protocol.questions])
+            read, changed = read + seen, changed + other
+    if as_json:
+        print(console.json_text({"verdicts": read, "changed": changed}))
+    else:
+        console.out.print(f"{read:,} verdicts read again, {changed:,} of them came out otherwise")
+
+
+def readings_of(store: Records, row: JudgeRow, wanted: ResultOptions, others: ExitStack) -> Readings:
+    """What was asked for besides the plain table."""
+    groups: list[Group] = []
+    if wanted.by:
+        blocks = blocks_of_judge(store, row, calibrated=wanted.calibrated, metadata=True)
+        groups = group_by(blocks, found_on(row.dimensions), wanted.by)
+    return Readings(
+        wanted.by,
+        groups,
+        list(compare_judges(store, row, wanted, others)) if wanted.against else [],
+        [compare_dimensions(store, row, wanted)] if wanted.between else [],
+        human_rates(store, row, People(store, rename=wanted.rename), wanted.width) if wanted.human else None,
+    )
+
+
+def compare_judges(store: Records, row: JudgeRow, wanted: ResultOptions, others: ExitStack) -> Iterator[Comparison]:
+    """The paired differences between a judge and those that a name stands for, on the dimensions they share."""
+    name, here = wanted.against, values_of(blocks_of_judge(store, row, calibrated=wanted.calibrated))
+    there = others.enter_context(open_records(Path(name))) if is_records(name) else store
+    rows = there.judges() if there is not store else [match for match, _ in choose_judges(store.judges(), name)]
+    rows = [other for other in rows if there is not store or other.id != row.id]
+    if not rows:
+        known = sorted({word for other in store.judges() for word in (other.model, other.protocol)})
+        raise InputError(f"--against {name} stands for no other verdicts", hint=f"here are {', '.join(known)}")
+    for other in rows:
+        beside = values_of(blocks_of_judge(there, other, calibrated=wanted.calibrated))
+        for dimension in (dimension for dimension in here if dimension in beside):
+            yield compare(
+                here[dimension],
+                beside[dimension],
+                dimension,
+                f"{other.model} under {other.protocol}",
+                fingerprint=other.fingerprint,
+                db=name if there is not store else None,
+            )
+
+
+def compare_dimensions(store: Records, row: JudgeRow, wanted: ResultOptions) -> Comparison:
+    """The paired difference of two dimensions of one judge."""
+    first, comma, second = (part.strip() for part in wanted.between.partition(","))
+    found = values_of(blocks_of_judge(store, row, calibrated=wanted.calibrated))
+    missing = [name for name in (first, second) if name not in found]
+    if not comma or missing:
+        raise InputError(
+            f"--between {wanted.between}", hint=f"two dimensions with a comma between them, of {', '.join(found)}"
+        )
+    return compare(found[first], found[second], first, second)
+
+
+def show_results(found: JudgeSummary) -> None:
+    """The plain table, and the other readings below it."""
+    names = f", calibrated: {', '.join(found.calibrated) or 'nothing'}" if found.calibrated is not None else ""
+    show_run(found, f"{found.title}{names}")
+    dimensions = found.summary.dimensions
+    if any(each.n for each in dimensions.values()):
+        console.out.print(tables.readings_table(dimensions, found.summary.sides[0]))
+        print_notes(tables.readings_notes(dimensions))
+
+
+def show_more(found: JudgeSummary, more: Readings, wanted: ResultOptions) -> None:
+    """The tables of what was asked for."""
+    title = f"{found.title}: {console.count(found.summary.pairs, 'pair')}"
+    console.out.print()
+    console.out.print(title, style="bold", markup=False, soft_wrap=True)
+    if more.by:
+        console.out.print(tables.groups_table(more.by, more.groups))
+    for comparisons in (more.against, more.between):
+        if comparisons:
+            console.out.print(tables.differences_table("Paired differences, in percentage points", comparisons))
+    if more.human is not None:
+        console.out.print(tables.human_table("What people would say of all pairs", more.human))
+        print_notes(tables.human_notes(more.human, wanted.width))
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Sentences below a table."""
+    for note in notes:
+        console.out.print(escape(console.visible(note)), soft_wrap=True)
+
+
+def draw_rates(file: Path, found: Sequence[tuple[JudgeSummary, Readings]]) -> None:
+    """The win rates as a picture: a line for each dimension of each judge, or for each group."""
+    from evenhand.views.plots import save_plot, winrate_plot
+
+    rows = []
+    for judge, more in found:
+        parts = [(group.value or "", group.summary) for group in more.groups] or [("", judge.summary)]
+        for value, summary in parts:
+            for dimension, each in summary.dimensions.items():
+                words = [judge.title if len(found) > 1 else "", value, dimension]
+                low, high = each.ci or (None, None)
+                name = " · ".join(word for word in words if word)
+                rows.append({"name": name, "value": each.win_rate_1, "low": low, "high": high, "n": each.n})
+    save_plot(file, winrate_plot(rows, sides=found[-1][0].summary.sides))

@@ -1,0 +1,211 @@
+"""What every command that asks a judge shares: opening it, running it with progress, showing what came out."""
+
+from __future__ import annotations
+
+import gc
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Any
+
+from evenhand.core.engine import Engine
+from evenhand.core.errors import InputError, ModelError, SpecError
+from evenhand.core.judge import Judgment
+from evenhand.core.pair import Pair
+from evenhand.core.protocol import Protocol
+from evenhand.core.verdict import found_on
+from evenhand.engines import catalog, open_engine
+from evenhand.engines.endpoint import EndpointSettings
+from evenhand.engines.heads import PREFIX
+from evenhand.engines.llama import Hardware
+from evenhand.results.answer import answer_of
+from evenhand.results.run import JudgeSummary, RunSummary
+from evenhand.results.summary import Counter
+from evenhand.running.pace import BudgetError
+from evenhand.running.runner import Line
+from evenhand.views import console
+from evenhand.views.api import Judge, Judgments, default_protocol, is_head
+from evenhand.views.cli.services import full_name
+
+# What is on the command line is in the shell's history, and a field of the request is kept in the database.
+_SECRETS = ("key", "api_key", "apikey", "api-key", "token", "access_token", "authorization", "password", "secret")
+
+
+def open_judge(spec: str, hardware: Hardware | None = None, endpoint: EndpointSettings | None = None) -> Engine:
+    """Open a judge; a model that has to be fetched is announced with its size first."""
+    if is_head(spec):
+        from evenhand.engines.heads.engine import HeadEngine
+        from evenhand.engines.heads.head import find_head
+
+        head = find_head(spec.removeprefix(PREFIX))
+        return HeadEngine(head, open_judge(head.model, hardware, endpoint))
+    if spec.startswith("hf:") and catalog.find(spec) is None:
+        console.err.print(f"{spec} is not here yet: fetching it from Hugging Face", soft_wrap=True)
+    if spec in catalog.CATALOG and catalog.find(spec) is None:
+        model = catalog.CATALOG[spec]
+        console.err.print(
+            f"{spec} is not here yet: fetching {model.size / 1e6:,.0f} MB from {model.source}", soft_wrap=True
+        )
+    try:
+        with download() as progress:
+            return open_engine(
+                spec,
+                hardware,
+                endpoint=endpoint,
+                on_progress=progress,
+                on_load=lambda: console.err.print(f"loading {spec} …", style="dim"),
+                on_notice=_note,
+            )
+    except (SpecError, ModelError) as fault:
+        if meant := full_name(spec):
+            raise SpecError(fault.message, hint=f"did you mean --judge {meant}?") from None
+        raise
+
+
+def _note(text: str) -> None:
+    """What an engine has to say; some of it is a server's own words."""
+    console.err.print(f"note: {console.visible(text)}", style="yellow", markup=False, soft_wrap=True)
+
+
+def load_protocol(name: str | None, spec: str) -> Protocol:
+    """The protocol that is named, or the default of a judge; read before a model is fetched for it."""
+    if is_head(spec):
+        if name:
+            raise SpecError("a trained head is not asked anything, so it takes no protocol", hint="leave it out")
+        from evenhand.engines.heads.engine import head_protocol
+        from evenhand.engines.heads.head import find_head
+
+        return head_protocol(find_head(spec.removeprefix(PREFIX)))
+    return Protocol.load(name or default_protocol(spec))
+
+
+def endpoint_settings(settings: list[str] | None, samples: int, concurrency: int | None = None) -> EndpointSettings:
+    """Settings of an endpoint out of NAME=VALUE; a name that is none of them is a field of the request."""
+    known = {field.name: field.type for field in fields(EndpointSettings)}
+    given: dict[str, Any] = {"samples": samples, "extra": {}}
+    if concurrency is not None:
+        given["concurrency"] = concurrency
+    for setting in settings or []:
+        name, equals, text = setting.partition("=")
+        if not equals or name in ("base_url", "model", "preset", "extra"):
+            raise InputError(f"--set {setting}", hint="write NAME=VALUE, such as --set effort=low")
+        if name.lower() in _SECRETS:
+            raise InputError(
+                f"--set {name} is not taken", hint="keys come from the environment: --set key_env=NAME"
+            )
+        value = _json_or_text(text) if name not in known or known[name] != "str" else text
+        (given if name in known else given["extra"])[name] = value
+    try:
+        return EndpointSettings(**given)
+    except TypeError as fault:
+        raise InputError(f"--set: {fault}") from None
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+@contextmanager
+def download() -> Iterator[console.Download]:
+    """A bar for a model on its way here, taken off the screen at the end."""
+    progress = console.Download()
+    try:
+        yield progress
+    finally:
+        progress.stop()
+
+
+def collect_seldom() -> None:
+    """Keep the garbage collector out of the way of a run.
+
+    What is loaded by now stays; it need not be looked through again and again while answers come, nor after every
+    few pairs those that are under way: hardly anything here refers to itself.
+    """
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
+
+
+def run_with_progress(
+    judge: Judge,
+    pairs: Iterable[Pair],
+    total: int,
+    *,
+    lines: bool = False,
+    enough: Callable[[Judgment], bool] | None = None,
+    line: Line | None = None,
+    counter: Counter | None = None,
+) -> RunSummary:
+    """Judge with progress until there is enough; Ctrl-C stops after what is under way, a second one at once."""
+    collect_seldom()
+    counter = counter or Counter(found_on(judge.setup.protocol.dimensions))
+    began, stopped = time.monotonic(), ""
+    with (
+        console.watching(total, lines=lines) as watch,
+        judge.run(pairs, line=line, words=False, on_wait=watch.print) as judgments,
+    ):
+        try:
+            _take_all(judgments, counter, watch, enough)
+        except BudgetError as error:
+            stopped = error.message
+            watch.print(f"{error.message}; {counter.pairs:,} of {console.count(total, 'pair')} done")
+        except KeyboardInterrupt:
+            try:  # the second may come at any moment
+                watch.print("stopping after what is under way; press Ctrl-C again to stop at once")
+                judgments.stop()
+                _take_all(judgments, counter, watch)
+            finally:
+                done = f"{counter.pairs:,} of {console.count(total, 'pair')}"
+                watch.print(f"stopped after {done}; the same command goes on from here")
+            raise
+    totals = judgments.totals
+    return RunSummary(
+        *(judge.setup.engine.identity["model"], judge.setup.protocol.name, judge.setup.fingerprint),
+        counter.summary(),
+        totals.usage,
+        time.monotonic() - began,
+        asked=totals.asked,
+        cost=judge.price.of(totals.usage) if judge.price else None,
+        stopped=stopped,
+    )
+
+
+def _take_all(
+    judgments: Judgments,
+    counter: Counter,
+    watch: console.Watch,
+    enough: Callable[[Judgment], bool] | None = None,
+) -> None:
+    for judgment in judgments:
+        counter.add(judgment)
+        watch.judged(judgment, judgments.totals.usage, counter.invalid)
+        if enough and enough(judgment):
+            judgments.stop()  # what is under way is paid for, and comes out
+
+
+def show_run(found: JudgeSummary, title: str = "") -> None:
+    """The tables and notes of a run, or of what is kept of a judge."""
+    summary = found.summary
+    console.out.print()
+    console.out.print(console.answer_line(answer_of(summary)), soft_wrap=True)
+    heading = f"{title or found.title}: {console.count(summary.pairs, 'pair')}"
+    console.out.print(console.summary_table(summary, heading))
+    if roles := console.roles_line(summary):
+        console.out.print(roles, soft_wrap=True, markup=False)
+    known = console.agreement_table(summary)
+    if known:
+        console.out.print(known)
+    for note in console.notes(summary):
+        console.out.print(note, soft_wrap=True)
+    if found.stopped_early is not None:
+        console.out.print(
+            console.early_stop_note(found.stopped_early, summary.sides[0]), soft_wrap=True, markup=False
+        )
+    asked = found.asked if isinstance(found, RunSummary) else None
+    console.out.print(console.usage_line(found.tokens, found.seconds, asked), style="dim", soft_wrap=True)
+    if isinstance(found, RunSummary) and found.cost is not None:
+        console.out.print(f"cost: {found.cost:.4f} at the table's prices", style="dim")

@@ -1,0 +1,151 @@
+"""evenhand suggest: which pairs people should label next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from evenhand.core.errors import InputError
+from evenhand.core.verdict import found_on
+from evenhand.core.votes import votes_on
+from evenhand.io.files import write_rows
+from evenhand.results.people import People
+from evenhand.results.suggest import OtherJudges, Suggestion, Suggestions, suggest
+from evenhand.store import JudgeRow, Store
+from evenhand.views import console
+from evenhand.views.cli.app import app
+from evenhand.views.cli.deciding import dimension_from
+from evenhand.views.cli.options import DEFAULT_DB, DbOption, JsonOption, OnOption
+
+_SHOWN = 60
+# A spreadsheet may change texts, and an apostrophe goes before what it would take for a formula. Under other names
+# they are not taken for the pair's own, and the row is found again by its id.
+_COLUMNS = {"id": "text", "prompt": "text", "response_1": "text", "response_2": "text"}
+_TO_FILL = {"dimension": "text", "label": "text"}
+
+
+@app.command("suggest")
+def suggest_pairs(
+    db: DbOption = DEFAULT_DB,
+    spec: Annotated[str, typer.Option("--judge", "-j", metavar="MODEL", help="The judge to learn about.")] = "",
+    protocol: Annotated[
+        str, typer.Option("--protocol", "-p", metavar="NAME", help="The protocol to learn about.")
+    ] = "",
+    on: OnOption = "",
+    number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many pairs.")] = 20,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write them there to be labelled: .jsonl or .csv."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Name the pairs whose label by people would teach most about a judge.
+
+    Those in which it wavers, its two orders contradict each other, or other judges of the database say otherwise;
+    pairs that people have labelled already are left out.
+    """
+    if not db.is_file():
+        raise InputError(f"no database at {db}", hint="evenhand judge PAIRS writes one")
+    if out and out.suffix not in (".jsonl", ".csv"):
+        raise InputError(f"--out {out}", hint="let the name end on .jsonl or .csv")
+    with Store(db, read_only=True) as store:
+        judges = store.judges()
+        meant = [row for row in judges if spec in ("", row.model) and protocol in ("", row.protocol)]
+        if not meant:
+            raise InputError(f"{db} holds no verdicts of that kind", hint="evenhand results shows what it holds")
+        row = meant[-1]
+        dimension = dimension_from(on, row.dimensions)
+        others = [other for other in judges if other.id != row.id and dimension in found_on(other.dimensions)]
+        found = look(store, row, others, dimension, number)
+    if out:
+        write(found, out)
+    if as_json:
+        print(console.json_text(fields_of(found, row, len(others))))
+        return
+    show(found, row, len(others), out)
+
+
+def look(store: Store, row: JudgeRow, others: list[JudgeRow], dimension: str, number: int) -> Suggestions:
+    """Suggest pairs of one judge, in the light of the others."""
+    people = People(store)
+    return suggest(
+        store.judgments(row),
+        lambda pair: bool(votes_on(people.votes(pair), dimension)),
+        dimension=dimension,
+        number=number,
+        others=OtherJudges((store.judgments(other) for other in others), dimension) if others else None,
+    )
+
+
+def fields_of(found: Suggestions, row: JudgeRow, others: int) -> dict[str, Any]:
+    """What was found, as plain data."""
+    return {
+        "judge": row.model,
+        "protocol": row.protocol,
+        "dimension": found.dimension,
+        "other_judges": others,
+        "considered": found.considered,
+        "labelled": found.labelled,
+        "invalid": found.invalid,
+        "pairs": [suggestion.plain() for suggestion in found.pairs],
+    }
+
+
+def write(found: Suggestions, out: Path) -> None:
+    """A file to be labelled: the texts, and nothing that would give the judge's verdict away."""
+    columns = {**_COLUMNS, **_TO_FILL} if out.suffix == ".csv" else None
+    write_rows(out, _rows(found, csv=columns is not None), columns)
+
+
+def _rows(found: Suggestions, *, csv: bool) -> Iterator[dict[str, Any]]:
+    for suggestion in found.pairs:
+        pair = suggestion.pair
+        names = tuple(_COLUMNS) if csv else ("id", "instruction", "output_1", "output_2")
+        texts = (pair.id, pair.instruction, pair.output_1, pair.output_2)
+        yield {
+            **dict(zip(names, texts, strict=True)),
+            "dimension": found.dimension,
+            "label": "" if csv else None,
+        }
+
+
+def show(found: Suggestions, row: JudgeRow, others: int, out: Path | None) -> None:
+    """A table of the pairs, and what was passed over."""
+    title = f"Pairs to label on {found.dimension}, for {row.model} under {row.protocol}"
+    if found.pairs:
+        console.out.print(_table(found.pairs, console.visible(title)))
+    else:
+        console.out.print("no pair is left to label")
+    console.out.print(
+        f"{found.considered:,} pairs considered; {found.labelled:,} have labels of people, {found.invalid:,} no"
+        f" verdict; {others} other {'judge' if others == 1 else 'judges'} in this database",
+        style="dim",
+        soft_wrap=True,
+    )
+    if out:
+        console.out.print(
+            Text(f"written to {out}; fill in 1, 2 or tie, then: evenhand labels import {out}"), soft_wrap=True
+        )
+
+
+def _table(pairs: tuple[Suggestion, ...], title: str) -> Table:
+    table = console.plain_table()
+    table.title = Text(title)
+    table.add_column("id", overflow="fold")
+    for name in ("worth", "doubt", "flip", "dispute", "place"):
+        table.add_column(name, justify="right")
+    table.add_column("instruction", overflow="ellipsis", no_wrap=True, max_width=_SHOWN)
+    for suggestion in pairs:
+        parts = suggestion.parts
+        known = [
+            "–" if part is None else f"{part:.2f}"
+            for part in (suggestion.worth, parts.doubt, parts.flip, parts.dispute)
+        ]
+        words = " ".join(console.visible(suggestion.pair.instruction).split())
+        table.add_row(Text(console.visible(suggestion.pair.id)), *known, str(suggestion.place), Text(words))
+    return table

@@ -1,0 +1,506 @@
+"""What a terminal shows: tables, progress, one line for each judgment."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.markup import escape
+from rich.panel import Panel
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from evenhand.core.engine import Usage
+from evenhand.core.judge import Judgment
+from evenhand.core.markup import Span
+from evenhand.core.protocol import ORDERS, Order
+from evenhand.core.protocol import Protocol as Template
+from evenhand.core.verdict import SIDES, Outcome, known_label
+from evenhand.engines.catalog import Status
+from evenhand.results.plain import to_json
+
+if TYPE_CHECKING:  # with numpy, which takes a third of a second
+    from evenhand.results.answer import AnswerSentence
+    from evenhand.results.run import EarlyStop
+    from evenhand.results.summary import DimensionSummary, Summary
+
+# Blue and orange keep apart for every kind of colour blindness; grey is a tie, red is what went wrong.
+COLOURS = {"1": "dodger_blue1", "2": "dark_orange", "tie": "grey62", "invalid": "red"}
+# A judge that puts less than this on the labels is answering something else.
+LOW_MASS = 0.5
+_QUIET_SECONDS = 10.0
+_UPKEEP_SECONDS = 1.0  # that work which nobody asked for may take without a word
+# How often a live bar is brought up to date.
+_BAR_SECONDS = 0.05
+
+
+class _Calm(Console):
+    """A console whose terminal nothing can steer but rich itself: names and messages come from others."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment(visible(segment.text), segment.style)
+
+
+out = _Calm(highlight=False)
+err = _Calm(stderr=True, highlight=False)
+
+
+def summary_table(summary: Summary, title: str) -> Table:
+    """The table at the end of a run: one row for each dimension."""
+    room = 10 if out.width >= 100 else 5  # the whole table fits a terminal of 80 columns, and no number is cut
+    one, two = (escape(visible(_cut(name, room))) for name in summary.sides)
+    table = plain_table(escape(visible(title)))
+    table.add_column("dimension", no_wrap=True)
+    for name, style in ((f"{one}\nwins", COLOURS["1"]), ("tie", COLOURS["tie"]), (f"{two}\nwins", COLOURS["2"])):
+        table.add_column(name, justify="right", style=style, no_wrap=True)
+    for name in (
+        "incon-\nsistent",
+        "in-\nvalid",
+        f"win rate\nof {one}",
+        "95%\nCI",
+        "label\nmass",
+        "posi-\ntion\nbias",
+    ):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, found in summary.dimensions.items():
+        table.add_row(name, *_cells(found))
+    return table
+
+
+ANSWER_COLOURS = {"better": "green", "unclear": "yellow", "distrust": "red", "nothing": "red"}
+
+
+def answer_line(answer: AnswerSentence) -> Text:
+    """The answer in one sentence, before any table."""
+    return Text(visible(answer.sentence), style=f"bold {ANSWER_COLOURS[answer.kind]}")
+
+
+def roles_line(summary: Summary) -> str:
+    """Which model is on trial; empty where nobody said so."""
+    if not summary.roles:
+        return ""
+    named = zip(summary.roles, summary.sides, strict=True)
+    return "; ".join(f"{role}: {visible(name)}" for role, name in sorted(named, reverse=True))
+
+
+def _cut(name: str, longest: int) -> str:
+    """A name that leaves the numbers of a table their room; cut in its middle, so that v1 and v2 stay apart.
+
+    >>> _cut("prompt-v2", 5), _cut("v2", 5)
+    ('pr…v2', 'v2')
+    """
+    if len(name) <= longest:
+        return name
+    end = (longest - 1) // 2
+    return f"{name[: longest - 1 - end]}…{name[-end:]}"
+
+
+def count(number: int, one: str) -> str:
+    """A number of things.
+
+    >>> count(1, "pair"), count(2000, "pair")
+    ('1 pair', '2,000 pairs')
+    """
+    return f"{number:,} {one}" + ("" if number == 1 else "s")
+
+
+def plain_table(title: str | None = None) -> Table:
+    """The one look that all tables have."""
+    return Table(
+        title=None if title is None else visible(title),
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+    )
+
+
+def _cells(found: DimensionSummary) -> list[str | Text]:
+    mass = found.label_mass
+    return [
+        f"{found.wins_1:,}",
+        f"{found.ties:,}",
+        f"{found.wins_2:,}",
+        Text(f"{found.inconsistent:,}", style="yellow" if found.inconsistent else ""),
+        Text(f"{found.invalid:,}", style=COLOURS["invalid"] if found.invalid else ""),
+        percent(found.win_rate_1),
+        span(found.ci),
+        Text(percent(mass, 0), style=COLOURS["invalid"] if mass is not None and mass < LOW_MASS else ""),
+        f"{found.position_bias:+.2f}" if found.position_bias is not None else "–",
+    ]
+
+
+def span(ci: tuple[float, float] | None) -> str:
+    """An interval for a table.
+
+    >>> span((0.444, 0.975)), span(None)
+    ('44–98%', '–')
+    """
+    return f"{100 * ci[0]:.0f}–{percent(ci[1], 0)}" if ci else "–"
+
+
+def notes(summary: Summary) -> Iterator[str]:
+    """What a reader of the table should know about these very numbers."""
+    if summary.reasons:
+        said = ", ".join(f"{reason} {count:,}" for reason, count in sorted(summary.reasons.items()))
+        yield f"[red]invalid[/]: {said}. Invalid verdicts are in no win rate; the next run tries failures again."
+    if summary.unfinished:
+        yield f"not asked yet, or only in part: {count(summary.unfinished, 'pair')}. They are in no number here."
+    masses = [found.label_mass for found in summary.dimensions.values() if found.label_mass is not None]
+    if masses and min(masses) < LOW_MASS:
+        yield (
+            f"[red]label mass[/] {percent(min(masses))}: this judge would rather say something else"
+            " than what it was asked for. It is not a judge; do not trust its verdicts."
+        )
+    if any(found.small for found in summary.dimensions.values()):
+        yield "fewer than 30 instructions: n is small, so the intervals are wide."
+
+
+def early_stop_note(found: EarlyStop, one: str) -> str:
+    """What holds of a rate after a run that stopped when it had seen enough."""
+    low, high = (f"{100 * end:.1f}" for end in found.interval)
+    return visible(
+        f"{found.dimension}: the win rate of {one} is between {low} and {high}% ({100 * found.level:g}%, at every"
+        f" moment), by {count(found.pairs, 'pair')}. {found.word}"
+    )
+
+
+def agreement_table(summary: Summary) -> Table | None:
+    """How often the judge agreed with known answers, where the pairs carry any."""
+    known = {name: found.agreement for name, found in summary.dimensions.items() if found.agreement}
+    if not known:
+        return None
+    table = plain_table("Against the known answers")
+    table.add_column("dimension")
+    for name in ("pairs", "same verdict", "decided pairs", "right side"):
+        table.add_column(name, justify="right")
+    for name, found in known.items():
+        counts = (f"{found.n:,}", percent(found.three_way), f"{found.decided_n:,}", percent(found.decided))
+        table.add_row(name, *counts)
+    return table
+
+
+def usage_line(usage: Usage, seconds: float, asked: int | None = None) -> str:
+    """The tokens of a run in a sentence."""
+    speed = f", {usage.computed / seconds:,.0f} computed a second" if seconds > 0 and usage.computed else ""
+    answers = f"{asked:,} answers; " if asked is not None else ""
+    return (
+        f"{answers}{usage.computed:,} tokens computed, {usage.reused:,} reused, {usage.generated:,} generated"
+        f" in {clock(seconds)}{speed}"
+    )
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """A share for a table.
+
+    >>> percent(0.5), percent(0.5, 0), percent(None)
+    ('50.0%', '50%', '–')
+    """
+    return "–" if share is None else f"{100 * share:.{digits}f}%"
+
+
+def clock(seconds: float) -> str:
+    """Seconds for a reader.
+
+    >>> clock(7.25), clock(187), clock(7300)
+    ('7.2 s', '3 min 7 s', '2 h 1 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def judgment_line(judgment: Judgment) -> Text:
+    """One judgment in one line, with a mark where an answer is known."""
+    line = Text(f"{judgment.pair.id[:28]:28} ")
+    for name, outcome in judgment.outcomes.items():
+        side = outcome.side or "invalid"
+        known = known_label(judgment.pair.labels, name)
+        mark = "" if known is None else ("✓" if known == side else "✗")
+        line.append(f"  {name} ", style="dim")
+        line.append(f"{side:3}", style=COLOURS[side])
+        line.append(f" {mark}" if mark else "", style="green" if mark == "✓" else "red")
+    return line
+
+
+def comparison(judgment: Judgment) -> Table:
+    """One judgment in full: per dimension the verdict, its probabilities, and what each order said."""
+    table = plain_table()
+    table.add_column("dimension", no_wrap=True)
+    table.add_column("verdict")
+    for name, side in (("p(1)", "1"), ("p(2)", "2"), ("p(tie)", "tie")):
+        table.add_column(name, justify="right", style=COLOURS[side])
+    for name in ("1 shown\nfirst", "2 shown\nfirst", "label\nmass"):
+        table.add_column(name, justify="right")
+    for name, outcome in judgment.outcomes.items():
+        p = [f"{outcome.p[side]:.2f}" if outcome.p else "–" for side in SIDES]
+        judged = [_order_cell(outcome, order) for order in ORDERS]
+        table.add_row(name, _verdict_cell(outcome), *p, *judged, _mass_cell(outcome))
+    return table
+
+
+def _verdict_cell(outcome: Outcome) -> Text:
+    side = outcome.side or "invalid"
+    words = {"1": "1 is better", "2": "2 is better", "tie": "tie", "invalid": f"invalid: {outcome.invalid}"}
+    cell = Text(words[side], style=COLOURS[side])
+    return cell.append("\n(orders disagree)", style="yellow") if outcome.inconsistent else cell
+
+
+def _order_cell(outcome: Outcome, order: Order) -> Text:
+    verdict, said, p = outcome.orders.get(order), outcome.side_in(order), outcome.p_in(order)
+    if verdict is None:
+        return Text("–")
+    if said is None:
+        return Text(verdict.invalid or "invalid", style=COLOURS["invalid"])
+    return Text(said, style=COLOURS[said]).append(f"  {p[said]:.2f}" if p else "", style="dim")
+
+
+def _mass_cell(outcome: Outcome) -> str:
+    masses = [verdict.mass for verdict in outcome.orders.values() if verdict.mass is not None]
+    return percent(min(masses), 0) if masses else "–"
+
+
+def protocols_table(protocols: Iterable[Template]) -> Table:
+    """The protocols that come with the package."""
+    table = plain_table()
+    for name in ("name", "asks", "dimensions", "what it is for"):
+        table.add_column(name, no_wrap=name == "name")
+    for protocol in protocols:
+        questions = "; ".join(", ".join(question.dimensions) for question in protocol.questions)
+        table.add_row(protocol.name, str(len(protocol.questions)), questions, protocol.description)
+    return table
+
+
+def models_table(statuses: Sequence[Status]) -> Table:
+    """The catalog of models."""
+    table = plain_table()
+    table.add_column("name", no_wrap=True)
+    table.add_column("size", justify="right", no_wrap=True)
+    for name in ("licence", "on disk"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("what for, and where it comes from", overflow="fold")
+    for status in statuses:
+        model = status.model
+        here = "[green]yes[/]" if status.on_disk else "no"
+        about = f"{model.what_for}\n[dim]{escape(model.source)}[/]"
+        table.add_row(model.name, f"{model.size / 1e6:,.0f} MB", model.licence, here, about)
+    return table
+
+
+def conversation(spans: Iterable[Span]) -> Text:
+    """A conversation as the judge sees it; what is not ours is marked."""
+    text = Text()
+    for span in spans:
+        text.append(visible(span.text), style="" if span.trusted else "black on khaki1")
+    return text
+
+
+def visible(text: str) -> str:
+    """Text in which nothing can steer the terminal: control characters become pictures of themselves.
+
+    >>> visible("a\\x1b[31mb\\n")
+    'a␛[31mb\\n'
+    """
+    return "".join(
+        chr(0x2400 + ord(c))
+        if ord(c) < 32 and c not in "\n\t"
+        else ("␡" if c == "\x7f" or 0x80 <= ord(c) < 0xA0 else "\ufffd" if 0xD800 <= ord(c) < 0xE000 else c)
+        for c in text
+    )
+
+
+class Watch(Protocol):
+    """What a run tells while it goes on."""
+
+    def judged(self, judgment: Judgment, usage: Usage, invalid: int) -> None:
+        """One more pair is done."""
+
+    def moved(self, pairs: int, usage: Usage, invalid: int) -> None:
+        """So many pairs are done in all."""
+
+    def print(self, text: str) -> None:
+        """Something to know, once."""
+
+
+@contextmanager
+def watching(total: int, *, lines: bool = False) -> Iterator[Watch]:
+    """Progress on standard error: a live bar in a terminal, a line now and then elsewhere."""
+    if not err.is_terminal:
+        yield _Lines(total, lines)
+        return
+    bar = Progress(
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed}/{task.total} pairs"),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[tokens]} tokens"),
+        TextColumn("{task.fields[invalid]}"),
+        console=err,
+    )
+    with bar:
+        yield _Bar(bar, total, lines)
+
+
+class _Bar:
+    def __init__(self, bar: Progress, total: int, lines: bool) -> None:
+        self._bar, self._lines = bar, lines
+        self._began, self._reported = time.monotonic(), 0.0
+        self._done, self._total = 0, total
+        self._task = bar.add_task("", total=total, rate="", tokens="0", invalid="")
+
+    def judged(self, judgment: Judgment, usage: Usage, invalid: int) -> None:
+        if self._lines:
+            self._bar.console.print(judgment_line(judgment))
+        self.moved(self._done + 1, usage, invalid)
+
+    def moved(self, pairs: int, usage: Usage, invalid: int) -> None:
+        self._done = pairs
+        now = time.monotonic()
+        if now - self._reported < _BAR_SECONDS and self._done < self._total:
+            return  # thousands may come in a second, and nobody sees each
+        self._reported = now
+        self._bar.update(
+            self._task,
+            completed=self._done,
+            rate=_pace(self._done, now - self._began),
+            tokens=f"{usage.computed:,}",
+            invalid=f"[red]{invalid} invalid[/]" if invalid else "0 invalid",
+        )
+
+    def print(self, text: str) -> None:
+        self._bar.console.print(visible(text), style="dim", markup=False)
+
+
+class _Lines:
+    def __init__(self, total: int, lines: bool) -> None:
+        self._total, self._lines, self._done = total, lines, 0
+        self._began = self._reported = time.monotonic()
+
+    def judged(self, judgment: Judgment, usage: Usage, invalid: int) -> None:
+        if self._lines:
+            self._done += 1
+            err.print(judgment_line(judgment), soft_wrap=True)
+        else:
+            self.moved(self._done + 1, usage, invalid)
+
+    def moved(self, pairs: int, usage: Usage, invalid: int) -> None:
+        self._done = pairs
+        if time.monotonic() - self._reported > _QUIET_SECONDS:
+            self._reported = time.monotonic()
+            pace = _pace(self._done, self._reported - self._began)
+            self.print(f"{self._done}/{self._total} pairs, {pace}, {usage.computed:,} tokens, {invalid} invalid")
+
+    def print(self, text: str) -> None:
+        err.print(visible(text), soft_wrap=True, markup=False)
+
+
+def _pace(done: float, seconds: float) -> str:
+    """Pairs a second, or seconds a pair where that reads better.
+
+    >>> _pace(20, 10), _pace(2, 10)
+    ('2.0 pairs/s', '5.0 s/pair')
+    """
+    rate = done / seconds if seconds > 0 else 0.0
+    return f"{rate:,.1f} pairs/s" if rate >= 1 or not rate else f"{1 / rate:.1f} s/pair"
+
+
+class Upkeep:
+    """Progress of work that nobody asked for: silent for a second, then a bar, or a line at each tenth."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._began, self._tenth = what, time.monotonic(), 0
+        self._bar: Progress | None = None
+
+    def __enter__(self) -> Upkeep:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, done: int, total: int) -> None:
+        """So many pairs of all are done."""
+        if time.monotonic() - self._began < _UPKEEP_SECONDS:
+            return
+        if not err.is_terminal:
+            if (tenth := 10 * done // total) > self._tenth:
+                self._tenth = tenth
+                err.print(f"{self._what}: {done:,} of {total:,} pairs", soft_wrap=True, markup=False)
+            return
+        if self._bar is None:
+            self._bar = Progress(TextColumn("{task.description}"), BarColumn(bar_width=24), console=err)
+            self._bar.start()
+            self._bar.add_task(escape(self._what), total=total)
+        self._bar.update(self._bar.task_ids[0], completed=done)
+
+
+class Download:
+    """The progress of a model on its way here; a bar in a terminal, a line at each tenth elsewhere."""
+
+    def __init__(self) -> None:
+        self._bar: Progress | None = None
+        self._tenth = -1
+
+    def __call__(self, done: int, total: int, what: str) -> None:
+        """Show how far it is."""
+        if not err.is_terminal:
+            tenth = 10 * done // total if total else 0
+            if tenth > self._tenth:
+                self._tenth = tenth
+                err.print(f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB", soft_wrap=True)
+            return
+        if self._bar is None:
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=24),
+                DownloadColumn(),
+                TransferSpeedColumn(),
+                TimeRemainingColumn(compact=True),
+                console=err,
+            )
+            self._bar.start()
+            self._bar.add_task(what, total=total)
+        self._bar.update(self._bar.task_ids[0], completed=done, description=what)
+
+    def stop(self) -> None:
+        """Take the bar off the screen's end, so that other text can follow."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+def panel(text: str, title: str) -> Panel:
+    """A box of text."""
+    return Panel(text, title=title, title_align="left", expand=False)
+
+
+def fail(message: str, hint: str = "") -> None:
+    """An error on standard error, in one or two lines."""
+    err.print(f"[bold red]error:[/] {escape(visible(message))}", soft_wrap=True)
+    if hint:
+        err.print(f"[dim]  hint:[/] {escape(visible(hint))}", soft_wrap=True)
+
+
+def json_text(fields: Mapping[str, Any]) -> str:
+    """Facts as JSON for standard output."""
+    return to_json(fields)

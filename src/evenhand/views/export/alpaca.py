@@ -1,0 +1,127 @@
+"""AlpacaEval's own files: annotations.json and leaderboard.csv.
+
+There output_1 is the reference and output_2 the model; in evenhand the candidate is side 1. Sides are therefore
+exchanged on the way: AlpacaEval's output_2 is evenhand's output_1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from evenhand.core.judge import Judgment
+from evenhand.core.verdict import Outcome
+
+Row = dict[str, Any]
+ANNOTATIONS = {
+    "instruction": "text",
+    "output_1": "text",
+    "generator_1": "text",
+    "output_2": "text",
+    "generator_2": "text",
+    "dataset": "text",
+    "annotator": "text",
+    "preference": "number",
+}
+LEADERBOARD = {
+    "model": "text",
+    "win_rate": "number",
+    "standard_error": "number",
+    "n_wins": "integer",
+    "n_wins_base": "integer",
+    "n_draws": "integer",
+    "n_total": "integer",
+    "discrete_win_rate": "number",
+    "mode": "text",
+    "avg_length": "integer",
+}
+_HARD = {"1": 2.0, "2": 1.0, "tie": 1.5}
+
+
+def annotation_rows(
+    judgments: Iterable[Judgment], dimension: str, annotator: str, *, hard: bool = False
+) -> Iterator[Row]:
+    """A row for each pair; an invalid outcome has no preference."""
+    for judgment in judgments:
+        pair = judgment.pair
+        yield {
+            "instruction": pair.instruction,
+            "output_1": pair.output_2,
+            "generator_1": pair.model_2,
+            "output_2": pair.output_1,
+            "generator_2": pair.model_1,
+            "dataset": str(pair.metadata.get("dataset", "")),
+            "annotator": annotator,
+            "preference": preference(judgment[dimension], hard=hard),
+        }
+
+
+def preference(outcome: Outcome, *, hard: bool = False) -> float | None:
+    """From 1, the reference is better, to 2, the model is; 1.5 is a tie.
+
+    With probabilities it is 1 + p(model) + p(tie) / 2, the expected value of the hard one.
+    """
+    if outcome.side is None:
+        return None
+    if hard or outcome.p is None:
+        return _HARD[outcome.side]
+    return 1.0 + outcome.p["1"] + outcome.p["tie"] / 2
+
+
+@dataclass
+class _Standing:
+    """What one model comes to, in the room of a few numbers."""
+
+    wins: int = 0
+    losses: int = 0
+    draws: int = 0
+    mean: float = 0.0
+    squares: float = 0.0  # the sum of squared distances from the mean
+    outputs: int = 0  # also those without an annotation, as in AlpacaEval
+    length: int = 0
+
+    @property
+    def n(self) -> int:
+        return self.wins + self.losses + self.draws
+
+    def add(self, value: float) -> None:
+        """Count one annotation as AlpacaEval does, by its preference; mean and variance by Welford (1962)."""
+        self.wins, self.losses, self.draws = (
+            self.wins + (value > 0.5),
+            self.losses + (value < 0.5),
+            self.draws + (value == 0.5),
+        )
+        gap = value - self.mean
+        self.mean += gap / self.n
+        self.squares += gap * (value - self.mean)
+
+    def row(self, model: str) -> Row:
+        error = math.sqrt(self.squares / (self.n - 1) / self.n) if self.n > 1 else None
+        return {
+            "model": model,
+            "win_rate": 100 * self.mean,
+            "standard_error": None if error is None else 100 * error,
+            "n_wins": self.wins,
+            "n_wins_base": self.losses,
+            "n_draws": self.draws,
+            "n_total": self.n,
+            "discrete_win_rate": 100 * (self.wins + self.draws / 2) / self.n,
+            "mode": "community",
+            "avg_length": self.length // self.outputs,
+        }
+
+
+def leaderboard_rows(judgments: Iterable[Judgment], dimension: str, *, hard: bool = False) -> list[Row]:
+    """One row for each model that stands as side 1, the best first."""
+    standings: dict[str, _Standing] = {}
+    for judgment in judgments:
+        outcome, pair = judgment[dimension], judgment.pair
+        value = preference(outcome, hard=hard)
+        standing = standings.setdefault(pair.model_1 or "1", _Standing())
+        standing.outputs, standing.length = standing.outputs + 1, standing.length + len(pair.output_1)
+        if value is not None:
+            standing.add(value - 1)
+    rows = [standing.row(model) for model, standing in standings.items() if standing.n]
+    return sorted(rows, key=lambda row: -row["win_rate"])

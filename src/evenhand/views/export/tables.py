@@ -1,0 +1,91 @@
+"""Verdicts and judgments as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from evenhand.core.judge import Judgment
+from evenhand.core.pair import Pair
+from evenhand.core.verdict import known_label
+from evenhand.store import JudgeRow
+
+Row = dict[str, Any]
+_WHO = {"judge": "text", "protocol": "text", "fingerprint": "text"}
+_PAIR = {"pair": "text", "key": "text", "model_1": "text", "model_2": "text"}
+_P = {"p_1": "number", "p_2": "number", "p_tie": "number"}
+TEXTS = {"instruction": "text", "output_1": "text", "output_2": "text"}
+JUDGMENTS = {
+    **_WHO,
+    **_PAIR,
+    "dimension": "text",
+    "verdict": "text",
+    **_P,
+    "inconsistent": "truth",
+    "invalid": "text",
+    "label": "text",
+}
+VERDICTS = {
+    **_WHO,
+    **_PAIR,
+    "dimension": "text",
+    "order": "text",
+    "shown": "text",
+    "verdict": "text",
+    **_P,
+    "mass": "number",
+    "invalid": "text",
+}
+
+
+def judgment_rows(judge: JudgeRow, judgments: Iterable[Judgment]) -> Iterator[Row]:
+    """One row for each pair and dimension: what the orders come to together."""
+    for judgment in judgments:
+        about = _about(judge, judgment.pair)
+        for dimension, outcome in judgment.outcomes.items():
+            yield {
+                **about,
+                "dimension": dimension,
+                "verdict": outcome.side,
+                **_sides(outcome.p),
+                "inconsistent": outcome.inconsistent,
+                "invalid": outcome.invalid,
+                "label": known_label(judgment.pair.labels, dimension),
+            }
+
+
+def verdict_rows(judge: JudgeRow, judgments: Iterable[Judgment]) -> Iterator[Row]:
+    """One row for each pair, dimension and order: what the judge said when it was shown so."""
+    for judgment in judgments:
+        about = _about(judge, judgment.pair)
+        for dimension, outcome in judgment.outcomes.items():
+            for order, verdict in outcome.orders.items():
+                yield {
+                    **about,
+                    "dimension": dimension,
+                    "order": order,
+                    "shown": verdict.label,
+                    "verdict": outcome.side_in(order),
+                    **_sides(outcome.p_in(order)),
+                    "mass": verdict.mass,
+                    "invalid": verdict.invalid,
+                }
+
+
+def _about(judge: JudgeRow, pair: Pair) -> Row:
+    return {
+        "judge": judge.model,
+        "protocol": judge.protocol,
+        "fingerprint": judge.fingerprint,
+        "pair": pair.id,
+        "key": pair.key,
+        "model_1": pair.model_1,
+        "model_2": pair.model_2,
+        "instruction": pair.instruction,
+        "output_1": pair.output_1,
+        "output_2": pair.output_2,
+    }
+
+
+def _sides(p: Any) -> Row:
+    return {f"p_{side}": None if p is None else p[side] for side in ("1", "2", "tie")}

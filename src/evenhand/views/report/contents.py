@@ -1,0 +1,257 @@
+"""All that a report tells, from the results of each judge; one pass over its outcomes, and no text is kept.
+
+Memory grows by some bytes a pair, by the numbers of those that people have labelled, and by the pairs to show.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from evenhand import __version__
+from evenhand.core.engine import Usage
+from evenhand.core.errors import InputError
+from evenhand.core.verdict import found_on, headline
+from evenhand.results.people import People
+from evenhand.store import JudgeRow, Records, RunGroup
+
+if TYPE_CHECKING:  # with numpy and scipy, which --help needs not
+    from evenhand.core.columns import Block
+    from evenhand.core.votes import Votes
+    from evenhand.results.answer import AnswerSentence
+    from evenhand.results.bias import BiasSummary
+    from evenhand.results.card import Card
+    from evenhand.results.examples import ExampleKind, LowestRanks
+    from evenhand.results.ranking import Matches, RankingSummary
+    from evenhand.results.summary import DimensionSummary
+    from evenhand.views.report.draws import ExampleLine
+
+_FEWEST_MODELS = 3  # two have a win rate; a ranking says nothing more of them
+_OF_THE_PAGE = {"json": False}
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOptions:
+    """What a report shall hold."""
+
+    dimension: str = ""  # that decides: the pairs of each kind, the ranking; "" is the headline of each judge
+    examples: int = 5  # pairs of each kind
+    pairs: int = 500  # pairs beside these
+    seed: int = 0
+    title: str = ""
+    date: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeReport:
+    """One judge under one protocol. The fields, and their names, are those of `--json`."""
+
+    judge: str
+    protocol: str
+    fingerprint: str
+    identity: Mapping[str, object]
+    template: str
+    template_sha256: str  # as `sha256sum` would print it
+    raw_markup: bool
+    pairs: int
+    sides: Mapping[str, str]
+    decides: str  # the dimension
+    answer: AnswerSentence  # in one sentence
+    dimensions: Mapping[str, DimensionSummary]
+    effects: Mapping[str, BiasSummary]
+    people: Mapping[str, Card]  # of the dimensions that people have labelled, without their names
+    ranking: RankingSummary | None
+    examples: Mapping[ExampleKind, tuple[ExampleLine, ...]]
+    counts: Mapping[ExampleKind, int]
+    runs: tuple[RunGroup, ...]
+    tokens: Usage
+    seconds: float
+    row: JudgeRow = field(metadata=_OF_THE_PAGE)
+    name: str = field(metadata=_OF_THE_PAGE)
+    why_unranked: str = field(metadata=_OF_THE_PAGE)
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What to call the two sides."""
+        return self.sides["1"], self.sides["2"]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All judges of a report, and which pairs it shows. The fields, and their names, are those of `--json`."""
+
+    evenhand: str  # the version
+    database: str  # the file's name alone: where it lies is nobody's business
+    pairs: int
+    labelled: int
+    models: tuple[str, ...]
+    pairs_shown: int
+    seed: int
+    started: float | None  # when the first run began
+    ended: float | None  # when the last run ended
+    judges: tuple[JudgeReport, ...]
+    options: ReportOptions = field(metadata=_OF_THE_PAGE)
+    drawn: tuple[int, ...] = field(metadata=_OF_THE_PAGE)  # the numbers of the pairs that the seed drew
+    chosen: tuple[int, ...] = field(metadata=_OF_THE_PAGE)  # these and the examples
+
+
+def compile_report(store: Records, rows: Sequence[JudgeRow], options: ReportOptions | None = None) -> Report:
+    """Everything that a database holds of some judges.
+
+    >>> from evenhand.store import Store
+    >>> with Store(":memory:") as store:
+    ...     compile_report(store, []).pairs
+    0
+    """
+    from evenhand.results.evidence import votes_by_number
+    from evenhand.results.examples import LowestRanks
+
+    wanted = options or ReportOptions()
+    if wanted.dimension and not any(wanted.dimension in found_on(row.dimensions) for row in rows):
+        known = dict.fromkeys(name for row in rows for name in found_on(row.dimensions))
+        raise InputError(f"no verdicts on {wanted.dimension}", hint=f"dimensions here: {', '.join(known)}")
+    votes = {number: said for number, said in votes_by_number(store, People(store)).items() if said}
+    gathered = _Gathered(votes, LowestRanks(wanted.pairs), wanted)
+    judges = tuple(_judge_report(store, row, rows, gathered) for row in reversed(rows))
+    drawn = tuple(sorted(gathered.drawn.numbers))
+    shown = {line.number for judge in judges for few in judge.examples.values() for line in few}
+    groups = [group for judge in judges for group in judge.runs]
+    return Report(
+        __version__,
+        Path(store.path).name,
+        store.archive.pairs_judged([row.id for row in rows]) if rows else 0,
+        len(gathered.labelled),
+        tuple(sorted(gathered.models)),
+        len({*drawn, *shown}),
+        wanted.seed,
+        min((group.started for group in groups), default=None),
+        max((group.ended for group in groups if group.ended is not None), default=None),
+        judges,
+        wanted,
+        drawn,
+        tuple(sorted({*drawn, *shown})),
+    )
+
+
+@dataclass
+class _Gathered:
+    """What the judges of a report gather together."""
+
+    votes: Mapping[int, Votes]
+    drawn: LowestRanks
+    options: ReportOptions
+    models: set[str] = field(default_factory=set)
+    labelled: set[int] = field(default_factory=set)
+
+    def add_block(self, block: Block) -> None:
+        """Take the pairs of a block."""
+        from evenhand.results.examples import chance
+        from evenhand.results.summary import models_of
+
+        self.models.update(name for pair in models_of(block) for name in pair if name)
+        self.drawn.add(chance(self.options.seed, block.key), block.number)
+        if self.votes:
+            self.labelled.update(number for number in block.number.tolist() if number in self.votes)
+
+
+def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathered: _Gathered) -> JudgeReport:
+    from evenhand.results.answer import answer_of
+    from evenhand.results.bias import biases_of
+    from evenhand.results.examples import Examples
+    from evenhand.results.ranking import Matches
+    from evenhand.results.summary import Counter
+    from evenhand.views.report.draws import example_lines
+
+    on = deciding(row.dimensions, gathered.options.dimension)
+    counter, matches = Counter(found_on(row.dimensions)), Matches(on)
+    examples = Examples(on, gathered.options.examples, gathered.options.seed)
+    takers = (counter, matches, examples, gathered)
+    cards = _cards(_watched(store.blocks(row), takers), gathered.votes)
+    summary = counter.summary()
+    ranking, why = _rank(matches, len(gathered.models))
+    usage, seconds = store.usage(row)
+    return JudgeReport(
+        *(row.model, row.protocol, row.fingerprint, dict(row.identity), row.template),
+        *(hashlib.sha256(row.template.encode()).hexdigest(), row.raw_markup, row.pairs),
+        dict(zip(("1", "2"), summary.sides, strict=True)),
+        on,
+        answer_of(summary),
+        {name: replace(found, rows=None) for name, found in summary.dimensions.items()},
+        {name: biases_of(found) for name, found in summary.dimensions.items()},
+        cards,
+        ranking,
+        example_lines(examples, store.pages),
+        examples.counts,
+        tuple(store.archive.runs(row.id)),
+        usage,
+        round(seconds, 3),
+        row,
+        name_of(row, rows),
+        why,
+    )
+
+
+class _Taker(Protocol):
+    """Somebody who takes blocks."""
+
+    def add_block(self, block: Block) -> None: ...
+
+
+def _watched(blocks: Iterable[Block], takers: Iterable[_Taker]) -> Iterator[Block]:
+    for block in blocks:
+        for taker in takers:
+            taker.add_block(block)
+        yield block
+
+
+def _cards(blocks: Iterator[Block], votes: Mapping[int, Votes]) -> Mapping[str, Card]:
+    """The cards of the dimensions that people have labelled; all blocks are read in any case."""
+    from evenhand.results.card import card_of
+    from evenhand.results.evidence import gather_from
+
+    if not votes:
+        for _ in blocks:
+            pass
+        return {}
+    evidence = gather_from(blocks, votes)
+    return {name: _nameless(card_of(found)) for name, found in evidence.items() if len(found.labelled)}
+
+
+def _nameless(card: Card) -> Card:
+    """A card without the names of people: a report may go to anybody."""
+    return card if card.people is None else replace(card, people=replace(card.people, kappas={}))
+
+
+def deciding(asked: Sequence[str], wanted: str = "") -> str:
+    """The dimension that decides: the wanted one, or the headline of those that were asked.
+
+    >>> deciding(["format", "overall"], "format"), deciding(["format"], "overall")
+    ('format', 'format')
+    """
+    return wanted if wanted in found_on(asked) else headline(asked)
+
+
+def name_of(row: JudgeRow, rows: Sequence[JudgeRow]) -> str:
+    """What to call a judge: its model and protocol, with a bit of its fingerprint where that would name two."""
+    full = f"{row.model} under {row.protocol}"
+    twins = [other for other in rows if (other.model, other.protocol) == (row.model, row.protocol)]
+    return f"{full} ({row.fingerprint[:6]})" if len(twins) > 1 else full
+
+
+def short_name(judge: JudgeReport, report: Report) -> str:
+    """A judge's protocol, if that is enough to tell it from the others."""
+    protocols = [other.protocol for other in report.judges]
+    one_model = len({other.judge for other in report.judges}) == 1
+    return judge.protocol if one_model and protocols.count(judge.protocol) == 1 else judge.name
+
+
+def _rank(matches: Matches, models: int) -> tuple[RankingSummary | None, str]:
+    if models < _FEWEST_MODELS:
+        return None, ""
+    try:
+        return matches.ranking(), ""
+    except InputError as fault:
+        return None, fault.message

@@ -1,0 +1,185 @@
+"""The application: routes, and what becomes of an error."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from evenhand.core.errors import EvenhandError, InputError
+from evenhand.store import Conflict
+from evenhand.views.web import agreeing, labelling
+from evenhand.views.web import pair_pages as looking
+from evenhand.views.web.guard import Guard, Refusal, check_token, cookie, read_form
+from evenhand.views.web.site import Site
+
+Look = Callable[[Site, Request], Response]
+Change = Callable[[Site, Request, Mapping[str, list[str]]], Response]
+STATIC = Path(__file__).parent / "static"
+_SPEAKS = "application/json"
+
+
+def make_app(site: Site) -> ASGIApp:
+    """The pages of a site."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        site.start()
+        yield
+        await run_in_threadpool(site.close)
+
+    def look(path: str, page: Look) -> Route:
+        return Route(path, _looking(site, page), methods=["GET"])
+
+    def change(path: str, page: Change) -> Route:
+        return Route(path, _changing(site, page), methods=["POST"])
+
+    app = Starlette(
+        routes=[
+            look("/", looking.show_overview),
+            look("/pairs", looking.show_pairs),
+            look("/pairs/all", looking.show_all_pairs),
+            look("/pair/{number}", looking.show_pair),
+            look("/pair/{number}/text/{which}", _one_text),
+            look("/find/{key}", looking.find_pair),
+            look("/people", labelling.show_people),
+            look("/card", agreeing.show_card),
+            change("/people/invite", labelling.invite),
+            change("/people/renew", labelling.renew),
+            change("/people/more", labelling.give_more),
+            look("/a/{secret}", labelling.come_in),
+            look("/annotate", labelling.show_task),
+            look("/annotate/said", labelling.show_said),
+            look("/annotate/text/{place}/{which}", _one_task_text),
+            change("/annotate/save", labelling.save),
+            change("/annotate/skip", labelling.skip),
+            change("/annotate/undo", labelling.undo),
+            change("/annotate/again", labelling.again),
+            look("/enter/{link}", _show_door),
+            change("/enter/{link}", _enter),
+            change("/leave", _leave),
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ],
+        exception_handlers={
+            Refusal: _on_refusal(site),
+            EvenhandError: _on_error(site),
+            HTTPException: _on_http(site),
+            Exception: _on_fault,
+        },
+        lifespan=lifespan,
+    )
+    return Guard(app, site.hosts)  # outermost: an error of ours goes out with the same headers
+
+
+def _looking(site: Site, page: Look) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        return await run_in_threadpool(page, site, request)
+
+    return answer
+
+
+def _changing(site: Site, page: Change) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        form = await read_form(request)
+        return await run_in_threadpool(page, site, request, form)
+
+    return answer
+
+
+# -- the owner's door --------------------------------------------------------------------------------
+
+
+def _show_door(site: Site, request: Request) -> Response:
+    """The one-time link. A link that is only looked at (HEAD, a browser that fetches ahead) is not used up."""
+    if site.is_owner(request):
+        return RedirectResponse("/", 303)
+    link = request.path_params["link"]
+    if not site.door.fits(link):
+        raise Refusal(403, "This link was used already.", "the terminal shows a new one below it")
+    if request.method != "GET" or "prefetch" in request.headers.get("sec-purpose", ""):
+        return Response(status_code=204)
+    if site.door.password:
+        return site.page("door.html", request, {"link": link})
+    return _let_in(site, site.door.enter(link))
+
+
+def _enter(site: Site, request: Request, form: Mapping[str, list[str]]) -> Response:
+    """The one-time link, with the password."""
+    return _let_in(site, site.door.enter(request.path_params["link"], form.get("password", [""])[0]))
+
+
+def _let_in(site: Site, session: str | None) -> Response:
+    if session is None:
+        raise Refusal(403, "This link was used already.", "the terminal shows a new one below it")
+    return cookie(RedirectResponse("/", 303), site.owner_cookie, session)
+
+
+def _leave(site: Site, request: Request, form: Mapping[str, list[str]]) -> Response:
+    session = site.owner(request)
+    check_token(session, dict(form))
+    site.door.leave(session)
+    raise Refusal(200, "You have left.", "the terminal shows a link that leads in again")
+
+
+# -- texts as they are -------------------------------------------------------------------------------
+
+
+def _one_text(site: Site, request: Request) -> Response:
+    if request.path_params["which"] not in ("instruction", "output_1", "output_2"):
+        raise Refusal(404, "There is no such text.")
+    return looking.show_text(site, request)
+
+
+def _one_task_text(site: Site, request: Request) -> Response:
+    if request.path_params["which"] not in ("instruction", "a", "b"):
+        raise Refusal(404, "There is no such text.")
+    return labelling.show_task_text(site, request)
+
+
+# -- errors ------------------------------------------------------------------------------------------
+
+
+def _message_page(site: Site, request: Request, status: int, message: str, hint: str) -> Response:
+    if _SPEAKS in request.headers.get("accept", ""):
+        return JSONResponse({"error": message, "hint": hint}, status)
+    return site.page("refused.html", request, {"message": message, "hint": hint, "status": status}, status=status)
+
+
+def _on_refusal(site: Site) -> Callable[[Request, Exception], Response]:
+    def handle(request: Request, error: Exception) -> Response:
+        assert isinstance(error, Refusal)
+        return _message_page(site, request, error.status, error.message, error.hint)
+
+    return handle
+
+
+def _on_error(site: Site) -> Callable[[Request, Exception], Response]:
+    def handle(request: Request, error: Exception) -> Response:
+        assert isinstance(error, EvenhandError)
+        status = 409 if isinstance(error, Conflict) else 400 if isinstance(error, InputError) else 500
+        return _message_page(site, request, status, error.message, error.hint)
+
+    return handle
+
+
+def _on_http(site: Site) -> Callable[[Request, Exception], Response]:
+    def handle(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        words = {404: "There is no such page.", 405: "That cannot be done here."}
+        return _message_page(site, request, error.status_code, words.get(error.status_code, error.detail), "")
+
+    return handle
+
+
+def _on_fault(request: Request, error: Exception) -> Response:
+    """A fault of ours: said without its inner parts, which stand in the terminal."""
+    return Response("Something went wrong here; the terminal says what.\n", 500, media_type="text/plain")

@@ -1,0 +1,65 @@
+"""What a database comes to, judge by judge: the results that `evenhand results` prints, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from evenhand.core.errors import InputError
+from evenhand.core.verdict import found_on
+from evenhand.results.answer import AnswerSentence, answer_of
+from evenhand.results.bias import BiasSummary, biases_of
+from evenhand.results.ranking import RankingSummary, matches_of
+from evenhand.results.summary import Summary, summarise
+from evenhand.store import JudgeRow, Records
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeOverview:
+    """One judge with all its dimensions."""
+
+    judge: JudgeRow
+    summary: Summary
+    biases: Mapping[str, BiasSummary]
+
+    @property
+    def answer(self) -> AnswerSentence:
+        """What it says, in one sentence."""
+        return answer_of(self.summary)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelsOverview:
+    """The models of a judge on one dimension: their ranking, or the sentence that says why there is none."""
+
+    ranking: RankingSummary | None
+    why: str = ""
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """Where the strengths and their intervals begin and end."""
+        models = self.ranking.models if self.ranking else ()
+        ends = [x for model in models for x in (model.low, model.high, model.strength) if x is not None]
+        return min(ends, default=0.0), max(ends, default=1.0)
+
+
+def overview(store: Records) -> list[JudgeOverview]:
+    """Every judge that has outcomes, the newest first."""
+    found = [judge_overview(store, judge) for judge in reversed(store.judges())]
+    return [item for item in found if item.summary.pairs]
+
+
+def judge_overview(store: Records, judge: JudgeRow) -> JudgeOverview:
+    """One judge; what was needed to count its biases is let go of."""
+    summary = summarise(store.blocks(judge), found_on(judge.dimensions))
+    biases = {name: biases_of(found) for name, found in summary.dimensions.items()}
+    kept = {name: replace(found, rows=None) for name, found in summary.dimensions.items()}
+    return JudgeOverview(judge, replace(summary, dimensions=kept, unfinished=store.unfinished(judge)), biases)
+
+
+def models_overview(store: Records, judge: JudgeRow, dimension: str) -> ModelsOverview:
+    """The models that a judge has compared."""
+    try:
+        return ModelsOverview(matches_of(store.blocks(judge), dimension).ranking())
+    except InputError as fault:
+        return ModelsOverview(None, fault.message)
