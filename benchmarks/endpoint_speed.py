@@ -252,7 +252,7 @@ def at_scale(url: str, folder: Path, count: int, short: bool) -> None:
 
 
 def fill(pairs: Path, db: Path, url: str) -> None:
-    """A database as a finished run leaves it, without asking: the same answer for every conversation, by the store."""
+    """A database as a finished run leaves it, without asking: one answer for every conversation, by the store."""
     settings = EndpointSettings(concurrency=CONNECTIONS)
     setup = Setup(open_engine(f"{url}#fixed", endpoint=settings), Protocol.load("overall"))
     answer = Answer("A", (Token("A", tuple(TOP)),), Usage(900, 0, 1))

@@ -143,7 +143,7 @@ def test_a_good_template_is_described(tmp_path: Path) -> None:
     file.write_text(SHORT)
     assert "1 ask" in evenhand("protocols", "check", file).stdout
     fields = fields_of(evenhand("protocols", "check", file, "--json"))
-    assert (fields["asks"], fields["dialect"], fields["turns"]) == ([["overall"]], "ChatML", 1)
+    assert (fields["questions"], fields["dialect"], fields["turns"]) == ([["overall"]], "ChatML", 1)
 
 
 @pytest.mark.parametrize(

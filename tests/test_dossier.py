@@ -101,11 +101,11 @@ def test_a_judge_that_always_says_yes_has_no_position_bias(tmp_path: Path) -> No
     """Yes/no questions are about one response: there is no place to favour, and nothing that can flip."""
     path = tmp_path / "yes.db"
     engine = ScriptedEngine(lambda prompt: "yes" if asks_yes_or_no(prompt) else "tie", name="yes")
-    labelled = [replace(pair, labels={"alone": "1", "overall": "2"}) for pair in plain_pairs(12)]
+    labelled = [replace(pair, labels={"good_1": "1", "overall": "2"}) for pair in plain_pairs(12)]
     with Judge(engine, "weighed", db=path) as judge:
-        assert {judgment["alone"].side for judgment in judge.judge(labelled)} == {"tie"}
+        assert {judgment["good_1"].side for judgment in judge.judge(labelled)} == {"tie"}
     [given] = json.loads(evenhand("report", "--db", path, "--json", "-o", tmp_path / "r.html").stdout)["judges"]
-    found, effects, card = (given[part]["alone"] for part in ("dimensions", "effects", "people"))
+    found, effects, card = (given[part]["good_1"] for part in ("dimensions", "effects", "people"))
     assert (found["n"], found["ties"], found["position_bias"], found["inconsistent"]) == (12, 12, None, 0)
     for part, name in ((effects, "position_bias"), (card["biases"], "position_bias")):
         assert (part[name]["value"], part["flips"]["value"]) == (None, None)

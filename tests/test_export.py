@@ -175,7 +175,7 @@ def test_people_speak_in_the_judges_place_and_a_chain_stands_on_them() -> None:
     labels = {"precision": "2", "correctness": "1", "format": "tie", "overall": "1"}
     chain = Protocol.load("chained")
     rows = list(judge_rows(chain, [(Pair("q", "x", "y", "p"), labels)]))  # type: ignore[list-item]
-    assert [(row["order"], row["ask"], row["completion"][0]["content"]) for row in rows] == [
+    assert [(row["order"], row["question"], row["completion"][0]["content"]) for row in rows] == [
         ("forward", 1, "B"),
         ("forward", 2, "A"),
         ("forward", 3, "tie"),
@@ -335,4 +335,4 @@ def test_what_nobody_labels_does_not_keep_another_conversation_from_being_taken(
         for name in ("weighed", "chained")
     )
     assert [row["prompt"] for row in weighed] == [row["prompt"] for row in chained]
-    assert [row["ask"] for row in weighed] == [2, 3, 4, 5] * 2
+    assert [row["question"] for row in weighed] == [2, 3, 4, 5] * 2

@@ -90,7 +90,7 @@ class Work:
     dimensions: int = 1
 
     @property
-    def asks(self) -> int:
+    def questions(self) -> int:
         return self.pairs * 2 * self.dimensions
 
     def start(self) -> subprocess.Popen[str]:

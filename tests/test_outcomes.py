@@ -91,7 +91,7 @@ def _go_on(store: Store, setup: Setup, conversation: int, rng: random.Random) ->
             store.fail(conversation, number, EngineError("busy", reason="busy"))
             return
         dimensions = setup.protocol.questions[number].dimensions
-        yes = dimensions[0] in ("alone", "beside")
+        yes = dimensions[0] in ("good_1", "good_2")
         words = ["yes", "no"] if yes else [", ".join(["A"] * len(dimensions)), ", ".join(["B"] * len(dimensions))]
         read = read_answer(answer := answer_with([*words, "what?"], rng), dimensions)
         store.record(conversation, number, answer, read)

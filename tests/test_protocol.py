@@ -244,7 +244,7 @@ ASKED_BESIDE = (
 def test_a_question_of_yes_or_no_may_be_asked_before_the_other_response_is_shown() -> None:
     closing = chatml("assistant", "<|judgement_2|>") + chatml("user", SECOND)
     protocol = Protocol.parse(ASKED_ALONE + ASKED_BESIDE + closing)
-    assert protocol.dimensions == ("alone", "beside", "format")
+    assert protocol.dimensions == ("good_1", "good_2", "format")
     prompts = [protocol.prompt(HARMLESS, "swapped", n, ["yes", "no"][:n]) for n in range(3)]
     assert [prompt.words for prompt in prompts] == [("yes", "no"), ("yes", "no"), ("A", "B", "tie")]
     shown = "\n".join(text for _, text in texts(prompts[0]))
@@ -255,7 +255,7 @@ def test_a_question_of_yes_or_no_may_be_asked_before_the_other_response_is_shown
 
 @pytest.mark.parametrize("question", ["Is response A correct: yes or no?", "Is it correct? Answer yes or no."])
 def test_one_response_alone_is_enough_for_a_protocol(question: str) -> None:
-    assert Protocol.parse(chatml("user", FIRST_SHOWN + question)).dimensions == ("alone",)
+    assert Protocol.parse(chatml("user", FIRST_SHOWN + question)).dimensions == ("good_1",)
 
 
 # -- several conversations -------------------------------------------------------------------------
@@ -275,7 +275,7 @@ def test_a_system_turn_behind_an_ask_begins_another_conversation(
     )
     protocol = Protocol.parse(begin + first + answered + second + third)
     assert [(question.dimensions, question.conversation) for question in protocol.questions] == [
-        (("alone",), 0),
+        (("good_1",), 0),
         (("overall",), 1),
         (("format",), 1),
     ]
@@ -308,9 +308,9 @@ def test_a_second_system_turn_before_any_ask_stands_in_the_same_conversation() -
         (chatml("user", PAIR.rsplit("\n", 1)[0] + "\nIs it good: yes or no?"), "no question"),
         (ASKED_ALONE + chatml("system", "Go on.") + chatml("user", SECOND), "no {instruction} before"),
         (ASKED_ALONE + chatml("user", "Is response A brief: yes or no?"), "'alone' asked twice"),
-        ("---\nasks: beside\n---\n" + ASKED_ALONE, "'beside'"),
+        ("---\nasks: beside\n---\n" + ASKED_ALONE, "'good_2'"),
         ("---\nasks: overall\n---\n" + ASKED_ALONE, "'overall'"),
-        ("---\nasks: alone\n---\n" + chatml("user", PAIR), "'alone' for another question"),
+        ("---\nasks: alone\n---\n" + chatml("user", PAIR), "'good_1' for another question"),
     ],
 )
 def test_a_question_about_one_response_that_is_not_understood_is_refused(text: str, found: str) -> None:
@@ -366,7 +366,7 @@ def test_only_the_closing_question_names_dimensions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asks", "expected"),
+    ("questions", "expected"),
     [("taste", ("taste",)), ("taste, format", ("taste", "format")), ("taste format", ("taste", "format"))],
 )
 def test_front_matter_says_dimensions_outright_and_wins(questions: str, expected: tuple[str, ...]) -> None:
@@ -557,7 +557,7 @@ BAD: dict[str, tuple[str, int, str, str]] = {
     "front matter, more questions than breaks": (
         f"---\nname: x\nasks: a; b\n---\n{USER}",
         3,
-        "2 asks",
+        "2 questions",
         "1, as many as in the conversation",
     ),
     "front matter, fewer asks than breaks": (
@@ -642,7 +642,7 @@ def seed(number: str) -> Path:
 
 @pytest.mark.shared
 @needs_seeds
-@pytest.mark.parametrize(("number", "asks"), SEED_ASKS.items())
+@pytest.mark.parametrize(("number", "questions"), SEED_ASKS.items())
 def test_the_seeds_load_unchanged(number: str, questions: list[tuple[str, ...]]) -> None:
     assert [question.dimensions for question in Protocol.load(seed(number)).questions] == questions
 
@@ -754,7 +754,7 @@ def test_any_text_survives_unchanged_and_changes_nothing_else(
     prompt = protocol.prompt(pair, order, question, ["A"] * question, raw=True)
     harmless = protocol.prompt(HARMLESS, order, question, ["A"] * question)
     shown = [pair.instruction, *pair.shown(order)]
-    assert untrusted(prompt) == (shown[:2] if protocol.questions[question].dimensions == ("alone",) else shown)
+    assert untrusted(prompt) == (shown[:2] if protocol.questions[question].dimensions == ("good_1",) else shown)
     assert trusted(prompt) == trusted(harmless)
     assert [span.text for span in prompt.raw or () if not span.trusted] == untrusted(prompt)
 

@@ -38,7 +38,7 @@ def test_the_built_in_protocols_are_these() -> None:
 
 def test_weighed_asks_about_a_response_alone_and_then_what_chained_asks() -> None:
     weighed, chained = Protocol.load("weighed"), Protocol.load("chained")
-    assert [question.dimensions for question in weighed.questions] == [("alone",), *ASKS["chained"]]
+    assert [question.dimensions for question in weighed.questions] == [("good_1",), *ASKS["chained"]]
     assert [question.conversation for question in weighed.questions] == [0, 1, 1, 1, 1]
     pair, said = Pair("Name a colour.", "Red.", "Blue."), ["A", "B", "tie"]
     for order in ORDERS:
@@ -124,8 +124,8 @@ def test_the_question_is_last_and_short(name: str) -> None:
     protocol = Protocol.load(name)
     assert literal(pair_turn(protocol).pieces[-1]).strip().count("\n") == 0
     for question in protocol.questions[1:]:
-        (question,) = protocol.turns[question.turns - 1].pieces
-        assert "\n" not in literal(question)
+        (piece,) = protocol.turns[question.turns - 1].pieces
+        assert "\n" not in literal(piece)
 
 
 @each_protocol

@@ -165,7 +165,7 @@ def test_tasks_are_many_for_each_worker_and_never_too_many() -> None:
     assert 10**9 / task_rows(10**9, 1000, 64) <= 50_000
 
 
-# -- the coordinator --------------------------------------------------------------------------------------------------
+# -- the coordinator -------------------------------------------------------------------------------
 
 
 def test_rates_are_kept_for_all_workers_together() -> None:
@@ -290,9 +290,11 @@ def local_rows(pairs: Sequence[Pair], path: Path) -> dict[str, dict[str, tuple[A
     with Store(path) as store:
         asyncio.run(work(store))
         rows = store._db.execute(
-            'SELECT p.name, d."order", h.key, (SELECT json_group_array(text) FROM answers WHERE conversation = h.id),'
+            'SELECT p.name, d."order", h.key,'
+            " (SELECT json_group_array(text) FROM answers WHERE conversation = h.id),"
             " (SELECT json_group_object(dimension, json_array(label, p_a, p_b, p_tie, mass)) FROM verdicts"
-            " WHERE conversation = h.id AND invalid IS NULL), (SELECT reason FROM failures WHERE conversation = h.id)"
+            " WHERE conversation = h.id AND invalid IS NULL),"
+            " (SELECT reason FROM failures WHERE conversation = h.id)"
             " FROM queue d JOIN pairs p ON p.id = d.pair JOIN conversations h ON h.id = d.conversation"
         )
         found: dict[str, dict[str, tuple[Any, ...]]] = {}

@@ -565,7 +565,10 @@ def test_a_full_disk_is_said_and_what_was_stored_stays(db: Path, answered: list[
 
 @pytest.mark.usefixtures("answered")
 def test_a_full_disk_leaves_no_answer_without_its_verdict(db: Path) -> None:
-    alone = "SELECT count(*) FROM answers a WHERE NOT EXISTS (SELECT 1 FROM verdicts v WHERE v.conversation = a.conversation)"
+    alone = (
+        "SELECT count(*) FROM answers a WHERE NOT EXISTS"
+        " (SELECT 1 FROM verdicts v WHERE v.conversation = a.conversation)"
+    )
     assert rows(db, alone) == [(0,)]
 
 

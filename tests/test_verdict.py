@@ -497,12 +497,12 @@ def of_one(dimension: str, yes: float, no: float, *, other: float = 0.0) -> Verd
 @pytest.mark.parametrize(
     ("dimension", "text", "label"),
     [
-        ("alone", "yes", "A"),
-        ("alone", "No.", "B"),
-        ("beside", " Yes", "B"),
-        ("beside", "**no**", "A"),
-        ("beside", "Beside: no", "A"),
-        ("alone", "It is wrong.\nVerdict: no", "B"),
+        ("good_1", "yes", "A"),
+        ("good_1", "No.", "B"),
+        ("good_2", " Yes", "B"),
+        ("good_2", "**no**", "A"),
+        ("good_2", "Beside: no", "A"),
+        ("good_1", "It is wrong.\nVerdict: no", "B"),
     ],
 )
 def test_yes_speaks_for_the_response_that_is_asked_about(dimension: str, text: str, label: Label) -> None:
@@ -511,7 +511,7 @@ def test_yes_speaks_for_the_response_that_is_asked_about(dimension: str, text: s
 
 @pytest.mark.parametrize("text", ["A", "tie", "yes and no", "nobody", "yes, no"])
 def test_another_word_is_no_answer_to_a_question_of_yes_or_no(text: str) -> None:
-    assert why_invalid(text, "alone") == {"unreadable"}
+    assert why_invalid(text, "good_1") == {"unreadable"}
 
 
 @pytest.mark.parametrize("text", ["yes", "no"])
@@ -520,14 +520,14 @@ def test_yes_is_no_answer_to_a_comparison(text: str) -> None:
 
 
 def test_the_probabilities_of_yes_and_no_leave_a_third_to_the_tie_that_was_not_offered() -> None:
-    verdict = of_one("beside", 0.6, 0.3, other=0.1)
+    verdict = of_one("good_2", 0.6, 0.3, other=0.1)
     assert verdict.p == pytest.approx({"B": 4 / 9, "A": 2 / 9, "tie": 1 / 3})
     assert verdict.mass == pytest.approx(0.9)
     assert (verdict.label, verdict.word) == ("B", "yes")
 
 
 def test_what_was_sampled_counts_alike() -> None:
-    (verdict,) = read_answer(Answer("yes", samples=("yes", "no", "yes", "hm")), ["alone"])
+    (verdict,) = read_answer(Answer("yes", samples=("yes", "no", "yes", "hm")), ["good_1"])
     assert verdict.p == pytest.approx({"A": 4 / 9, "B": 2 / 9, "tie": 1 / 3})
     assert (verdict.label, verdict.mass) == ("A", 0.75)
 
@@ -535,14 +535,14 @@ def test_what_was_sampled_counts_alike() -> None:
 @given(st.floats(0.01, 0.99), st.floats(0.01, 0.99))
 def test_the_response_that_is_likelier_to_be_good_is_ahead(one: float, two: float) -> None:
     """In the forward order response 1 is asked about alone, in the swapped one response 2."""
-    judged = {"forward": of_one("alone", one, 1 - one), "swapped": of_one("alone", two, 1 - two)}
-    outcome = pool("alone", {"forward": judged["forward"], "swapped": judged["swapped"]})
+    judged = {"forward": of_one("good_1", one, 1 - one), "swapped": of_one("good_1", two, 1 - two)}
+    outcome = pool("good_1", {"forward": judged["forward"], "swapped": judged["swapped"]})
     assert outcome.p is not None
     logit = (math.log(one / (1 - one)) - math.log(two / (1 - two))) / 2
     assert log_odds(outcome.p) == pytest.approx(logit, abs=1e-6)
 
 
-@pytest.mark.parametrize("dimension", ["alone", "beside"])
+@pytest.mark.parametrize("dimension", ["good_1", "good_2"])
 @pytest.mark.parametrize(
     ("words", "side"), [("yes yes", "tie"), ("no no", "tie"), ("yes no", "1"), ("no yes", "2")]
 )
@@ -550,7 +550,7 @@ def test_the_same_word_on_both_responses_is_a_tie_and_no_contradiction(
     dimension: str, words: str, side: Side
 ) -> None:
     one, two = words.split()  # of response 1, of response 2
-    in_forward, in_swapped = (one, two) if dimension == "alone" else (two, one)
+    in_forward, in_swapped = (one, two) if dimension == "good_1" else (two, one)
     (forward,) = read_answer(Answer(in_forward), [dimension])
     (swapped,) = read_answer(Answer(in_swapped), [dimension])
     outcome = pool(dimension, {"forward": forward, "swapped": swapped})
@@ -559,7 +559,7 @@ def test_the_same_word_on_both_responses_is_a_tie_and_no_contradiction(
 
 def test_what_is_said_of_one_response_counts_in_both_orders_only() -> None:
     compared = {name: Verdict(name, "B", {"A": 0.2, "B": 0.6, "tie": 0.2}, 1.0) for name in ("precision", "format")}
-    verdicts = {"alone": of_one("alone", 0.99, 0.01), **compared}
+    verdicts = {"good_1": of_one("good_1", 0.99, 0.01), **compared}
     both, one = combine(verdicts), combine(verdicts, both_orders=False)
     assert both is not None
     assert one is not None
@@ -568,9 +568,11 @@ def test_what_is_said_of_one_response_counts_in_both_orders_only() -> None:
     assert both.p["A"] > both.p["B"]
 
 
-@pytest.mark.parametrize("dimensions", [["alone", "beside"], ["alone", "format"], ["beside", "format", "overall"]])
+@pytest.mark.parametrize(
+    "dimensions", [["good_1", "good_2"], ["good_1", "format"], ["good_2", "format", "overall"]]
+)
 def test_one_order_has_the_same_findings_as_both(dimensions: list[str]) -> None:
-    words = {"alone": "yes", "beside": "no", "format": "B", "overall": "tie"}
+    words = {"good_1": "yes", "good_2": "no", "format": "B", "overall": "tie"}
     judged = Conversation({name: read_answer(Answer(words[name]), [name])[0] for name in dimensions})
     pair = Pair("Hi", "x", "y")
     for conversations in ({"forward": judged}, {"forward": judged, "swapped": judged}):

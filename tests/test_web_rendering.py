@@ -242,7 +242,7 @@ def test_each_conversation_of_a_protocol_is_told(answered: int) -> None:
 def test_people_are_not_asked_what_is_asked_of_one_response() -> None:
     rubric = rubric_of(Protocol.load("weighed"))
     assert rubric == rubric_of(Protocol.load("chained"))
-    assert "alone" not in rubric["questions"]
+    assert "good_1" not in rubric["questions"]
 
 
 def test_a_conversation_without_an_answer_is_told_up_to_its_question() -> None:

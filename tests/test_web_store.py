@@ -110,14 +110,14 @@ def test_a_judge_that_always_says_yes_has_no_position_bias(db: Path) -> None:
             view.dimension: view
             for view in outcome_views(judgment, outcomes_from(store.pages.outcomes(item.judge.id, 1)))
         }
-    alone, overall = item.summary.dimensions["alone"], item.summary.dimensions["overall"]
+    alone, overall = item.summary.dimensions["good_1"], item.summary.dimensions["overall"]
     assert (alone.position_bias, alone.inconsistent, alone.ties) == (None, 0, 6)
-    assert item.biases["alone"].flips.value is None
+    assert item.biases["good_1"].flips.value is None
     assert (overall.position_bias, overall.inconsistent) == (1.0, 6), "always A"
-    outcome = views["alone"].outcome
+    outcome = views["good_1"].outcome
     assert outcome is not None
     assert (outcome.side, outcome.inconsistent, outcome.pointwise) == ("tie", False, True)
-    assert {said.word for said in views["alone"].orders.values()} == {"yes"}
+    assert {said.word for said in views["good_1"].orders.values()} == {"yes"}
     assert views["overall"].outcome is not None
     assert views["overall"].outcome.inconsistent
 

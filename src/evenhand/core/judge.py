@@ -1,7 +1,7 @@
 """One pair, judged: Pair x Protocol x Engine -> Judgment.
 
-A conversation is one pair in one order: the questions of the protocol, one after the other. What was answered before,
-in this run or another, comes out of the ledger instead of the engine.
+A conversation is one pair in one order: the questions of the protocol, one after the other. What was answered
+before, in this run or another, comes out of the ledger instead of the engine.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ DIMENSIONS = ("precision", "correctness", "format", "overall")
 COMBINED = "combined"
 # What a judge is asked of one response, yes or no: of response A as it is shown, of response B beside it. Judged in
 # both orders, each is a comparison of the two.
-GOOD_1, GOOD_2 = "alone", "beside"
+GOOD_1, GOOD_2 = "good_1", "good_2"
 POINTWISE_DIMENSIONS = (GOOD_1, GOOD_2)
 _SKIP = "--skip-bad leaves such rows out"
 

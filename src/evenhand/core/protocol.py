@@ -42,7 +42,9 @@ _QUESTION_FORM = "a closing question such as 'Which is best on correctness: A, B
 _YES_OR_NO = re.compile(r"\byes\b.*\bno\b\W*$", re.IGNORECASE)
 _ASKED_OF = {"A": GOOD_1, "B": GOOD_2}
 _SHOWN_IN = {GOOD_1: "output_1", GOOD_2: "output_2"}  # the slot of the response that is asked about
-_FRONT_KEYS = ("name", "description", "asks", "literal")
+_FRONT_KEYS = ("name", "description", "questions", "asks", "literal")
+# What an older template calls its questions about one response.
+_OLD_NAMES = {"alone": GOOD_1, "beside": GOOD_2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,7 +367,7 @@ class _Reader:
             self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """A system turn behind a question begins another conversation, in which nothing of the one before stands."""
+        """A system turn behind a question begins another conversation, which knows nothing of the one before."""
         self.start, self.conversation = len(self.turns), self.conversation + 1
         beginning = [piece for piece in self.raw if piece == "<|begin_of_text|>"]
         self.raw = beginning + self.raw[self.opened :]
@@ -445,7 +447,7 @@ class _Reader:
                 done = match.end()
         yield text[done:]
 
-    # -- asks ------------------------------------------------------------------------------------
+    # -- questions -------------------------------------------------------------------------------
 
     def _ask(self) -> None:
         if not self.turns or self.turns[-1].role != "user":
@@ -472,7 +474,7 @@ class _Reader:
         self.raw.append("")  # marks the break
 
     def _dimensions(self, turn: TemplateTurn, asked_of: str | None) -> tuple[str, ...]:
-        if "asks" in self.front:
+        if self._list_key in self.front:
             return self._named_outright(len(self.questions), asked_of)
         if asked_of:
             return (asked_of,)
@@ -486,22 +488,30 @@ class _Reader:
         named = re.findall(rf"\b(?:{'|'.join(DIMENSIONS)})\b", closing.lower())
         return tuple(named) or ("overall",)
 
+    @property
+    def _list_key(self) -> str:
+        """What the front matter calls its list of questions: `questions`, or `asks` in an older template."""
+        return "asks" if "asks" in self.front and "questions" not in self.front else "questions"
+
     def _named_outright(self, index: int, asked_of: str | None) -> tuple[str, ...]:
         """What the front matter says; a question that asks yes or no of one response has its own name."""
-        questions = [re.split(r"[,\s]+", part.strip()) for part in self.front["asks"].split(";")]
+        named = [re.split(r"[,\s]+", part.strip()) for part in self.front[self._list_key].split(";")]
+        questions = [[_OLD_NAMES.get(name, name) for name in names] for names in named]
         if index >= len(questions):
             raise self._error(
                 found=f"question number {index + 1}",
-                expected=f"{len(questions)}, as 'asks' in the front matter says",
+                expected=f"{len(questions)}, as '{self._list_key}' in the front matter says",
             )
         bad = [name for name in questions[index] if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name == COMBINED]
         if bad:
             expected = f"a lower-case word other than '{COMBINED}', which is worked out from the others"
-            raise self._error(found=f"the dimension {bad[0]!r}", expected=expected, line=self.front.lines["asks"])
+            raise self._error(
+                found=f"the dimension {bad[0]!r}", expected=expected, line=self.front.lines[self._list_key]
+            )
         if asked_of and questions[index] != [asked_of]:
             expected = f"'{asked_of}', as it asks yes or no of one response"
             raise self._error(
-                found=f"{', '.join(questions[index])!r}", expected=expected, line=self.front.lines["asks"]
+                found=f"{', '.join(questions[index])!r}", expected=expected, line=self.front.lines[self._list_key]
             )
         if not asked_of and (of_one := set(questions[index]) & set(POINTWISE_DIMENSIONS)):
             expected = "a closing question such as 'Is response A correct: yes or no?'"
@@ -523,12 +533,12 @@ class _Reader:
             self._ask()
         if not self.questions:
             raise self._error(found="no question: no user's turn at the end", expected=_QUESTION_FORM)
-        said = self.front.get("asks")
+        said = self.front.get(self._list_key)
         if said and len(said.split(";")) != len(self.questions):
             raise self._error(
                 found=f"{len(said.split(';'))} questions in the front matter",
                 expected=f"{len(self.questions)}, as many as in the conversation",
-                line=self.front.lines["asks"],
+                line=self.front.lines[self._list_key],
             )
 
     def _asked_last(self) -> bool:
@@ -538,7 +548,7 @@ class _Reader:
         every = [dimension for question in self.questions for dimension in question.dimensions] + list(dimensions)
         twice = next((dimension for dimension in every if every.count(dimension) > 1), None)
         if twice:
-            line = self.front.lines.get("asks", self.question_line)
+            line = self.front.lines.get(self._list_key, self.question_line)
             raise self._error(found=f"'{twice}' asked twice", expected="each dimension once", line=line)
 
 

@@ -293,7 +293,8 @@ class Counter:
     >>> from evenhand.io.pairs import Pair
     >>> from evenhand.core.verdict import Verdict
     >>> counter = Counter(["overall"])
-    >>> counter.add(Judgment.of(Pair("Hi", "x", "y"), {"forward": Conversation({"overall": Verdict("overall", "A")})}))
+    >>> conversation = Conversation({"overall": Verdict("overall", "A")})
+    >>> counter.add(Judgment.of(Pair("Hi", "x", "y"), {"forward": conversation}))
     >>> counter.summary().dimensions["overall"].wins_1
     1
     """

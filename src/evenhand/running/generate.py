@@ -125,8 +125,10 @@ async def generate(
     >>> from evenhand.engines.scripted import ScriptedEngine
     >>> task = Task(Writing(ScriptedEngine(lambda prompt: "Hello."), Sampling()))
     >>> store = Store(":memory:")
-    >>> asyncio.run(generate(task, [Instruction("Hi")], store)).asked, asyncio.run(generate(task, [Instruction("Hi")], store)).kept
-    (1, 1)
+    >>> asyncio.run(generate(task, [Instruction("Hi")], store)).asked
+    1
+    >>> asyncio.run(generate(task, [Instruction("Hi")], store)).kept
+    1
     """
     progress, pace, left = GenerationProgress(), Pace(task.writing, limits or Limits()), iter(questions)
 

@@ -30,7 +30,7 @@ class RunGroup:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """One order of a pair: the conversation's key, every answer word for word, and why it was not brought to its end."""
+    """One order of a pair: the conversation's key, every answer word for word, and why it did not end."""
 
     pair: int
     order: Order
@@ -72,7 +72,8 @@ class Archive:
                 'SELECT d.pair, d."order", h.key, h.id, f.question, f.reason, f.detail, f.created,'
                 " EXISTS (SELECT 1 FROM queue e WHERE e.conversation = d.conversation AND e.judge = d.judge"
                 ' AND (e.pair, e."order") < (d.pair, d."order")) FROM queue d'
-                " JOIN conversations h ON h.id = d.conversation LEFT JOIN failures f ON f.conversation = d.conversation"
+                " JOIN conversations h ON h.id = d.conversation"
+                " LEFT JOIN failures f ON f.conversation = d.conversation"
                 ' WHERE d.judge = ? ORDER BY d.pair, d."order"',
                 (judge,),
             )

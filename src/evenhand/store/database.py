@@ -415,7 +415,8 @@ class Store:
         """Keep a failure with its reason."""
         with self._writing():
             self._db.execute(
-                "INSERT INTO failures VALUES (?, ?, ?, ?, 1, ?) ON CONFLICT DO UPDATE SET question = excluded.question,"
+                "INSERT INTO failures VALUES (?, ?, ?, ?, 1, ?)"
+                " ON CONFLICT DO UPDATE SET question = excluded.question,"
                 " reason = excluded.reason, detail = excluded.detail, attempts = attempts + 1,"
                 " created = excluded.created",
                 (conversation, question, error.reason, str(error), time.time()),

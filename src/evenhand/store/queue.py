@@ -74,7 +74,7 @@ class Queue:
         wanted: Sequence[tuple[Pair, Mapping[Order, str]]],
         busy: Mapping[int, int],
     ) -> tuple[list[Job], dict[int, int]]:
-        """Enter pairs with the keys of their conversations, and claim them; the claimed, with their questions to come.
+        """Enter pairs with the keys of their conversations; those claimed, and their open questions.
 
         `busy` are conversations that this process is at work on.
         """
@@ -186,7 +186,8 @@ class Queue:
         """Conversations that are in the queue; one that an unreadable answer has ended has no questions to come."""
         rows = self._db.execute(
             "SELECT h.key, h.id, (SELECT count(*) FROM answers WHERE conversation = h.id),"
-            " EXISTS (SELECT 1 FROM verdicts WHERE conversation = h.id AND invalid IS NOT NULL), c.worker, c.claimed"
+            " EXISTS (SELECT 1 FROM verdicts WHERE conversation = h.id AND invalid IS NOT NULL),"
+            " c.worker, c.claimed"
             " FROM conversations h LEFT JOIN claims c ON c.conversation = h.id"
             " WHERE h.key IN (SELECT value FROM json_each(?))",
             (_json(keys),),
@@ -199,7 +200,7 @@ class Queue:
     def kept(
         self, judge: int, questions: QuestionDimensions, wanted: Sequence[tuple[Pair, Sequence[Order]]], words: bool
     ) -> list[dict[Order, Conversation] | None]:
-        """The conversations of each pair, if nothing is left to ask of it and nothing about it to bring up to date."""
+        """The conversations of each pair, if nothing is left to ask of it or to bring up to date."""
         known = self._known_pairs([pair for pair, _ in wanted])
         numbers = [_unchanged(pair, known) for pair, _ in wanted]
         judged = self._record_of(judge, questions, [number for number in numbers if number is not None], words)
@@ -215,7 +216,8 @@ class Queue:
         if not pairs:
             return {}
         places = self._db.execute(
-            'SELECT pair, "order", conversation FROM queue WHERE judge = ? AND pair IN (SELECT value FROM json_each(?))'
+            'SELECT pair, "order", conversation FROM queue'
+            " WHERE judge = ? AND pair IN (SELECT value FROM json_each(?))"
             ' ORDER BY pair, "order"',
             (judge, _json(pairs)),
         ).fetchall()

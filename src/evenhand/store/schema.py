@@ -171,6 +171,25 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE dirty (pair INTEGER PRIMARY KEY)",
         "INSERT INTO dirty SELECT id FROM pairs",
     ),
+    # One set of words.
+    (
+        "ALTER TABLE hearings RENAME TO conversations",
+        "ALTER TABLE docket RENAME TO queue",
+        *(
+            f"ALTER TABLE {table} RENAME COLUMN hearing TO conversation"
+            for table in ("queue", "answers", "verdicts", "failures", "claims")
+        ),
+        *(f"ALTER TABLE {table} RENAME COLUMN ask TO question" for table in ("answers", "failures")),
+        *(
+            f"UPDATE {table} SET dimension = '{new}' WHERE dimension = '{old}'"
+            for table in ("verdicts", "calibrations")
+            for old, new in (("alone", "good_1"), ("beside", "good_2"))
+        ),
+        "DROP INDEX docket_by_hearing",
+        "DROP INDEX docket_by_pair",
+        "CREATE INDEX queue_by_conversation ON queue (conversation)",
+        "CREATE INDEX queue_by_pair ON queue (pair)",
+    ),
 )
 
 

@@ -1,4 +1,4 @@
-"""Vectors of responses in a small SQLite file of their own: what `evenhand.engines.heads.vectors` describes, kept."""
+"""Vectors of responses in a small SQLite file of their own: `evenhand.engines.heads.vectors` says what they are."""
 
 from __future__ import annotations
 

@@ -283,7 +283,7 @@ def _mass_cell(outcome: Outcome) -> str:
 def protocols_table(protocols: Iterable[Template]) -> Table:
     """The protocols that come with the package."""
     table = plain_table()
-    for name in ("name", "asks", "dimensions", "what it is for"):
+    for name in ("name", "questions", "dimensions", "what it is for"):
         table.add_column(name, no_wrap=name == "name")
     for protocol in protocols:
         questions = "; ".join(", ".join(question.dimensions) for question in protocol.questions)

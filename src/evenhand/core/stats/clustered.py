@@ -128,7 +128,7 @@ def mean(
 ) -> Estimate:
     """The mean over rows of values that keep within bounds.
 
-    `weights` are one over the probability with which a row was drawn (`evenhand.core.stats.designs`); the mean is then
+    `weights` are one over the probability with which a row was drawn (`designs`); the mean is then
     Hájek's, and rows with a weight of 0 or nan are left out.
 
     >>> mean([1, 1, 1, 1], ["a", "b", "c", "d"]).low < 0.7

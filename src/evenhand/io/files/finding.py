@@ -57,8 +57,8 @@ def find_tables(name: str | Path, what: str = "rows") -> list[Table]:
 
     >>> find_tables("nowhere/*.jsonl", "pairs")
     Traceback (most recent call last):
-    evenhand.core.errors.InputError: no file of pairs at nowhere/*.jsonl (give a file, a folder, a glob in quotes, or -
-    for standard input)
+    evenhand.core.errors.InputError: no file of pairs at nowhere/*.jsonl (give a file, a folder, a glob in quotes,
+    or - for standard input)
     """
     text, path = str(name), Path(name)
     if text == "-":

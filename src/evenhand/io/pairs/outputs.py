@@ -95,7 +95,7 @@ class Questions:
             raise RowFault(f"question '{key}' is not in {self.path}", hint="give the questions that were answered")
         return self._turns[key]
 
-    def message_and_hint(self, turns: Sequence[str], field: str) -> str:
+    def text_of(self, turns: Sequence[str], field: str) -> str:
         """A conversation up to the turn that is compared, as one text.
 
         >>> print(Questions(turn=2).told(["Hi", "Bye"], "turns"))
@@ -198,8 +198,8 @@ def _choices(row: Row, questions: Questions) -> Output:
     model = _model(row)
     about = {name: value for name, value in row.items() if name not in ("answer_id", "tstamp", "conv_metadata")}
     return Output(
-        questions.message_and_hint(questions.of(key), "turns"),
-        questions.message_and_hint(texts, "choices[0].turns"),
+        questions.text_of(questions.of(key), "turns"),
+        questions.text_of(texts, "choices[0].turns"),
         model,
         key,
         about,
@@ -215,8 +215,8 @@ def _messages(row: Row, questions: Questions) -> Output:
     model = _model(row)
     about = {name: value for name, value in row.items() if name not in ("ans_id", "tstamp", "metadata")}
     return Output(
-        questions.message_and_hint(asked, "messages"),
-        questions.message_and_hint(said, "messages"),
+        questions.text_of(asked, "messages"),
+        questions.text_of(said, "messages"),
         model,
         key,
         about,

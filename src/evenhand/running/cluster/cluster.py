@@ -75,8 +75,9 @@ def connect(address: str = "", *, cores: int | None = None) -> Cluster:
 
     >>> connect("ray://head:10001")
     Traceback (most recent call last):
-    evenhand.core.errors.InputError: ray://head:10001 is the address of Ray Client, which Ray Data does not work over
-    (run the command on a node of the cluster with its plain address, or submit it: ray job submit -- evenhand ...)
+    evenhand.core.errors.InputError: ray://head:10001 is the address of Ray Client, which Ray Data does not work
+    over (run the command on a node of the cluster with its plain address, or submit it:
+    ray job submit -- evenhand ...)
     """
     where = address_of(address)
     if where.startswith("ray://"):

@@ -61,8 +61,8 @@ class Recipe:
 class Bench:
     """A worker. Ray Data makes one of these in each actor and calls it with a task at a time.
 
-    What goes wrong for all (a wrong key, a missing model) is told to the coordinator, and the run ends in good order;
-    what is raised here is a fault of the machinery, which Ray shows as it is.
+    What goes wrong for all (a wrong key, a missing model) is reported to the coordinator, and the run ends in good
+    order; what is raised here is a fault of the machinery, which Ray shows as it is.
     """
 
     def __init__(

@@ -27,7 +27,10 @@ from evenhand.store.shards.schema import (
     FORM,
     NEW_COLUMNS,
     OLD_FORM,
+    OLD_NAMES,
     ShardRow,
+    conversations_in,
+    dimension_named,
     has_ended,
     judgment_of,
     pair_of,
@@ -361,7 +364,7 @@ class Shards:
 
     def said(self, judge: int, pair: int) -> dict[Order, tuple[str, ...]]:
         """What the judge answered about one pair, word for word; the tokens beside the words are not read."""
-        conversations = self._fields(pair)["conversations"]
+        conversations = conversations_in(self._fields(pair))
         found = {h["order"]: tuple(answer["text"] for answer in h["answers"]) for h in conversations}
         return {order: answers for order, answers in found.items() if answers}
 
@@ -438,7 +441,10 @@ def _alike(part: Mapping[str, Any]) -> NDArray[np.int64]:
 
 def _present(columns: Sequence[str], part: ShardPart) -> list[str]:
     """The columns that a file has: one of the old form lacks some."""
-    return [name for name in columns if part.form != OLD_FORM or name.partition(".")[0] not in NEW_COLUMNS]
+    if part.form != OLD_FORM:
+        return list(columns)
+    heads = [name.partition(".") for name in columns]
+    return ["".join((OLD_NAMES.get(head, head), *rest)) for head, *rest in heads if head not in NEW_COLUMNS]
 
 
 def leading(keys: Any) -> NDArray[np.uint64]:
@@ -486,7 +492,7 @@ def _judge(place: Place) -> dict[str, Any]:
         raise InputError(f"{file} does not say {', '.join(missing)}", hint="bring back what the run wrote")
     if fields.get("form", FORM) not in (OLD_FORM, FORM):
         raise InputError(f"{file} was written by a newer evenhand", hint="pip install -U evenhand")
-    return dict(fields)
+    return {**fields, "dimensions": [dimension_named(name) for name in fields["dimensions"]]}
 
 
 def _parts(place: Place, fingerprint: str) -> list[ShardPart]:
@@ -510,14 +516,15 @@ def _check(shown: str, file: Any, fingerprint: str) -> str:
     if form not in (OLD_FORM, FORM):
         raise InputError(f"{shown} was written by a newer evenhand", hint="pip install -U evenhand")
     for field in shard_schema():
-        place = schema.get_field_index(field.name)
+        place = schema.get_field_index(OLD_NAMES.get(field.name, field.name) if form == OLD_FORM else field.name)
         if form == OLD_FORM and field.name in NEW_COLUMNS:
             continue
         if place < 0:
             raise InputError(
                 f"{shown} has no column '{field.name}'", hint="it is no shard of evenhand; move it away"
             )
-        same = form == OLD_FORM and field.name == "verdicts"  # where the old form does not say which are counted
+        # The old form does not say which verdicts are counted, and has other names in its conversations.
+        same = form == OLD_FORM and field.name in ("verdicts", *OLD_NAMES)
         if schema.field(place).type != field.type and not same:
             raise InputError(
                 f"{shown}: column '{field.name}' is {schema.field(place).type}, not {field.type}",

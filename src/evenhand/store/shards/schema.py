@@ -21,7 +21,7 @@ from evenhand.core.engine import Answer, Usage
 from evenhand.core.judge import Conversation as JudgedConversation
 from evenhand.core.judge import Judgment
 from evenhand.core.outcome import OutcomeRow, cluster_number, outcome_row
-from evenhand.core.pair import Pair, digest
+from evenhand.core.pair import GOOD_1, GOOD_2, Pair, digest
 from evenhand.core.protocol import ORDERS, Order
 from evenhand.core.verdict import Verdict
 from evenhand.core.votes import known_labels
@@ -31,9 +31,11 @@ from evenhand.store.rows import answer_from, answer_row, pair_about, verdict_fro
 FORM = "2"  # of the columns that are written
 OLD_FORM = "1"  # without outcomes, which are made while reading
 NEW_COLUMNS = ("candidate", "known", "outcomes")  # that the old form has not
+OLD_NAMES = {"conversations": "hearings"}  # what the old form calls a column
+_OLD_DIMENSIONS = {"alone": GOOD_1, "beside": GOOD_2}
 # Why rows of the old form have no outcomes: a run was stopped in the middle of them.
 _BROKEN_OFF = {"stopped", "budget"}
-_ANSWER = ("ask", "text", "tokens", "finish", "samples", "notes", "computed", "reused", "generated", "created")
+_ANSWER = ("question", "text", "tokens", "finish", "samples", "notes", "computed", "reused", "generated", "created")
 _VERDICT = ("dimension", "label", "p_a", "p_b", "p_tie", "mass", "invalid")
 
 
@@ -48,7 +50,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class OrderRecord:
-    """One order of a pair: the conversation's key, all its answers, a verdict on each dimension, and what went wrong."""
+    """One order of a pair: the conversation's key, its answers, a verdict on each dimension, what went wrong."""
 
     key: str
     verdicts: Mapping[str, Verdict]
@@ -111,11 +113,11 @@ def shard_schema() -> Any:
     text, number, whole = arrow.string(), arrow.float64(), arrow.int64()
     answer = arrow.struct(
         [
-            *(("ask", arrow.int32()), ("text", text), ("tokens", text), ("finish", text), ("samples", text)),
+            *(("question", arrow.int32()), ("text", text), ("tokens", text), ("finish", text), ("samples", text)),
             *(("notes", text), ("computed", whole), ("reused", whole), ("generated", whole), ("created", number)),
         ]
     )
-    failure = arrow.struct([("ask", arrow.int32()), ("reason", text), ("detail", text)])
+    failure = arrow.struct([("question", arrow.int32()), ("reason", text), ("detail", text)])
     conversation = arrow.struct(
         [("order", text), ("key", text), ("answers", arrow.list_(answer)), ("failure", failure)]
     )
@@ -232,11 +234,29 @@ def verdicts_by_order(fields: Mapping[str, Any]) -> dict[Order, dict[str, Verdic
     """The verdicts of a row, by order and dimension."""
     found: dict[Order, dict[str, Verdict]] = {}
     for verdict in fields["verdicts"]:
-        dimension, label, a, b, tie, mass, reason = (verdict[name] for name in _VERDICT)
+        said_on, label, a, b, tie, mass, reason = (verdict[name] for name in _VERDICT)
+        dimension = dimension_named(said_on)
         counted = verdict.get("counted") or False  # a folder of the old form does not say
         read = verdict_from(dimension, label, a, b, tie, mass, reason, counted)
         found.setdefault(verdict["order"], {})[dimension] = read
     return found
+
+
+def conversations_in(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The conversations of a row, whatever its form calls them."""
+    found: list[dict[str, Any]] = fields[
+        "conversations" if "conversations" in fields else OLD_NAMES["conversations"]
+    ]
+    return found
+
+
+def dimension_named(name: str) -> str:
+    """The name of a dimension today, where an older evenhand gave it another.
+
+    >>> dimension_named("alone"), dimension_named("overall")
+    ('good_1', 'overall')
+    """
+    return _OLD_DIMENSIONS.get(name, name)
 
 
 def judgment_of(fields: Mapping[str, Any]) -> Judgment:
@@ -252,9 +272,9 @@ def _row(fields: Mapping[str, Any]) -> ShardRow:
             conversation["key"],
             verdicts.get(conversation["order"], {}),
             tuple(answer_from(*(answer[name] for name in _ANSWER[1:-1])) for answer in conversation["answers"]),
-            None if conversation["failure"] is None else Failure(**conversation["failure"]),
+            None if conversation["failure"] is None else Failure(*conversation["failure"].values()),
         )
-        for conversation in fields["conversations"]
+        for conversation in conversations_in(fields)
     }
     return ShardRow(pair_of(fields), orders, fields["judged"].timestamp(), has_ended(fields))
 

@@ -83,7 +83,7 @@ def _protocol_fields(protocol: Protocol) -> dict[str, Any]:
         "description": protocol.description,
         "dialect": protocol.dialect.name,
         "turns": len(protocol.turns),
-        "asks": [list(question.dimensions) for question in protocol.questions],
+        "questions": [list(question.dimensions) for question in protocol.questions],
         "conversations": len(protocol.last_questions()),
         "fingerprint": protocol.fingerprint,
     }

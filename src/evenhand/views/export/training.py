@@ -31,7 +31,7 @@ JUDGE = {
     "completion": "messages",
     "pair": "text",
     "order": "text",
-    "ask": "integer",
+    "question": "integer",
     "dimensions": "text",
 }
 
@@ -99,9 +99,9 @@ def judge_rows(
 ) -> Iterator[Row]:
     """The protocol's conversations with people's verdicts in the judge's place: a row for each order and question.
 
-    What a question stands on (the earlier judgements of a chain) are people's verdicts too. A pair without a label on
-    some dimension is taken as far as its labels go. Control tokens in a pair's text are broken up, as they are on
-    their way to a judge, so that no chat template takes them for turns.
+    What a question stands on (the earlier judgements of a chain) are people's verdicts too. A pair without a label
+    on some dimension is taken as far as its labels go. Control tokens in a pair's text are broken up, as they are
+    on their way to a judge, so that no chat template takes them for turns.
 
     >>> pair = Pair("2 + 2?", "4", "5")
     >>> rows = list(judge_rows(Protocol.load("overall"), [(pair, {"overall": "1"})]))
@@ -131,7 +131,7 @@ def _conversation(protocol: Protocol, pair: Pair, labels: Mapping[str, Side], or
             "completion": [{"role": "assistant", "content": ",".join(verdicts)}],
             "pair": pair.id,
             "order": order,
-            "ask": number + 1,
+            "question": number + 1,
             "dimensions": ", ".join(question.dimensions),
         }
         said.append(", ".join(verdicts))

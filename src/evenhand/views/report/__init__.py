@@ -7,6 +7,6 @@ summary.py    a Report as Markdown, for a pull request
 page.py       a Report as one HTML file that opens offline; needs the extra evenhand[web]
 """
 
-from evenhand.views.report.fields import JudgeReport, Report, ReportOptions, compile_report
+from evenhand.views.report.contents import JudgeReport, Report, ReportOptions, compile_report
 
 __all__ = ["JudgeReport", "Report", "ReportOptions", "compile_report"]

@@ -12,8 +12,8 @@ from evenhand.results.examples import ExampleKind
 from evenhand.results.pair_outcome import pick_outcomes
 from evenhand.store import Records
 from evenhand.views.console import clock, percent
+from evenhand.views.report.contents import JudgeReport, Report
 from evenhand.views.report.draws import ExampleLine
-from evenhand.views.report.fields import JudgeReport, Report
 from evenhand.views.report.passages import code, fenced, table
 from evenhand.views.web.outcome_view import OutcomeView, outcome_views
 from evenhand.views.web.templating import write_date
