@@ -307,7 +307,7 @@ def test_a_second_system_turn_before_any_ask_stands_in_the_same_conversation() -
         ),
         (chatml("user", PAIR.rsplit("\n", 1)[0] + "\nIs it good: yes or no?"), "no question"),
         (ASKED_ALONE + chatml("system", "Go on.") + chatml("user", SECOND), "no {instruction} before"),
-        (ASKED_ALONE + chatml("user", "Is response A brief: yes or no?"), "'alone' asked twice"),
+        (ASKED_ALONE + chatml("user", "Is response A brief: yes or no?"), "'good_1' asked twice"),
         ("---\nasks: beside\n---\n" + ASKED_ALONE, "'good_2'"),
         ("---\nasks: overall\n---\n" + ASKED_ALONE, "'overall'"),
         ("---\nasks: alone\n---\n" + chatml("user", PAIR), "'good_1' for another question"),

@@ -501,7 +501,7 @@ def of_one(dimension: str, yes: float, no: float, *, other: float = 0.0) -> Verd
         ("good_1", "No.", "B"),
         ("good_2", " Yes", "B"),
         ("good_2", "**no**", "A"),
-        ("good_2", "Beside: no", "A"),
+        ("good_2", "Good_2: no", "A"),
         ("good_1", "It is wrong.\nVerdict: no", "B"),
     ],
 )

@@ -23,7 +23,8 @@ BUSY_SECONDS = 30.0
 # How long another process may take from making a file to writing its first bytes.
 _BIRTH_SECONDS = 2.0
 _MAGIC = b"SQLite format 3\x00"
-_OUR_TABLES = {"judges", "pairs", "conversations", "queue", "verdicts"}
+# What a file has that was written before files were marked as ours.
+_OUR_TABLES = {"judges", "pairs", "hearings", "docket", "verdicts"}
 _NOT_OURS = "name another file with --db; this one is left as it is"
 
 

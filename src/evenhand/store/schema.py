@@ -185,6 +185,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             for table in ("verdicts", "calibrations")
             for old, new in (("alone", "good_1"), ("beside", "good_2"))
         ),
+        """UPDATE judges SET dimensions =
+            replace(replace(dimensions, '"alone"', '"good_1"'), '"beside"', '"good_2"')""",
         "DROP INDEX docket_by_hearing",
         "DROP INDEX docket_by_pair",
         "CREATE INDEX queue_by_conversation ON queue (conversation)",
