@@ -41,6 +41,8 @@ def test_an_old_database_shows_what_it_showed_before(old: Path) -> None:
             if judge["judge"] == "five answers" or (judge["protocol"], name) == ("four", "combined"):
                 continue  # shares of 0 are no longer taken for certain
             expected = before[name].pop("expected")
+            if (judge["protocol"], name) == ("weighed", "combined"):
+                del before[name]["position_bias"]  # questions about one response are no longer in it
             assert {key: found[key] for key in before[name]} == before[name], (judge["protocol"], name)
             assert found["expected"]["win_rate_1"] == expected
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from evenhand.core.engine import Answer, Token
 from evenhand.core.judge import Conversation, Judgment
-from evenhand.core.pair import Pair, Side
+from evenhand.core.pair import COMBINED, Pair, Side
 from evenhand.core.protocol import Order
 from evenhand.core.verdict import (
     LABELS,
@@ -461,8 +461,8 @@ def test_the_parts_together_have_the_mean_of_their_log_odds_without_overall() ->
 
 
 def test_one_part_alone_has_nothing_to_be_combined_with() -> None:
-    assert combine({"overall": said("overall", 0.6, 0.3)}) is None
-    assert combine({"format": said("format", 0.6, 0.3), "overall": said("overall", 0.6, 0.3)}) is None
+    assert COMBINED not in found_on(["overall"])
+    assert COMBINED not in found_on(["format", "overall"])
 
 
 def test_a_part_that_is_missing_makes_the_whole_invalid_with_its_reason() -> None:
@@ -557,12 +557,18 @@ def test_the_same_word_on_both_responses_is_a_tie_and_no_contradiction(
     assert (outcome.side, outcome.inconsistent) == (side, False)
 
 
+def test_a_judge_that_says_yes_to_everything_has_no_position_bias_on_the_parts_together() -> None:
+    tie = {"A": 0.1, "B": 0.1, "tie": 0.8}
+    same = {"good_1": of_one("good_1", 0.99, 0.01), "format": Verdict("format", "tie", tie, 1.0)}
+    found = Judgment.outcomes_of({"forward": Conversation(same), "swapped": Conversation(same)})[COMBINED]
+    assert (found.side, found.inconsistent) == ("tie", False)
+    assert [found.side_in("forward"), found.side_in("swapped")] == ["tie", "tie"]
+
+
 def test_what_is_said_of_one_response_counts_in_both_orders_only() -> None:
     compared = {name: Verdict(name, "B", {"A": 0.2, "B": 0.6, "tie": 0.2}, 1.0) for name in ("precision", "format")}
     verdicts = {"good_1": of_one("good_1", 0.99, 0.01), **compared}
     both, one = combine(verdicts), combine(verdicts, both_orders=False)
-    assert both is not None
-    assert one is not None
     assert one == combine(compared)
     assert both.p is not None
     assert both.p["A"] > both.p["B"]

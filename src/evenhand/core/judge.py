@@ -18,7 +18,7 @@ from evenhand.core.errors import EngineError
 from evenhand.core.pair import COMBINED, Pair, digest
 from evenhand.core.protocol import ORDERS, Order, Prompt
 from evenhand.core.protocol import Protocol as Template
-from evenhand.core.verdict import Outcome, Verdict, combine, invalid, pool, read_answer
+from evenhand.core.verdict import Outcome, Verdict, found_on, invalid, pool, pool_combined, read_answer
 
 Orders = Literal["both", "forward", "swapped", "random"]
 Asking = Callable[[Prompt], Awaitable[Answer]]
@@ -121,13 +121,10 @@ class Judgment:
             name: pool(name, {order: conversation.verdicts[name] for order, conversation in conversations.items()})
             for name in dimensions
         }
-        if len(dimensions) > 1:
-            together = {
-                order: combine(conversation.verdicts, both_orders=len(conversations) > 1)
-                for order, conversation in conversations.items()
-            }
-            if parts := {order: verdict for order, verdict in together.items() if verdict is not None}:
-                outcomes[COMBINED] = pool(COMBINED, parts)
+        if COMBINED in found_on(dimensions):
+            outcomes[COMBINED] = pool_combined(
+                {order: conversation.verdicts for order, conversation in conversations.items()}
+            )
         return outcomes
 
 

@@ -564,9 +564,9 @@ def _about_one(question: str, shown: Sequence[str]) -> str | None:
     It names the response, or only one has been shown.
 
     >>> _about_one("Is response B correct: yes or no?", SLOTS), _about_one("Is it correct: yes or no?", SLOTS)
-    ('beside', None)
+    ('good_2', None)
     >>> _about_one("Is it correct: yes or no?", ["instruction", "output_1"])
-    'alone'
+    'good_1'
     """
     if _QUESTION.search(question) or not _YES_OR_NO.search(question):
         return None

@@ -62,7 +62,7 @@ class Verdict:
     def word(self) -> str:
         """What the judge said, in the words of the question; the reason where it said nothing of use.
 
-        >>> Verdict("overall", "A").word, Verdict("beside", "A").word
+        >>> Verdict("overall", "A").word, Verdict("good_2", "A").word
         ('A', 'no')
         """
         if self.label is None:
@@ -182,19 +182,38 @@ def pool(dimension: str, orders: Mapping[Order, Verdict]) -> Outcome:
     return Outcome(dimension, _choose(p), p, inconsistent, orders)
 
 
-def combine(verdicts: Mapping[str, Verdict], *, both_orders: bool = True) -> Verdict | None:
+def pool_combined(orders: Mapping[Order, Mapping[str, Verdict]]) -> Outcome:
+    """The parts of each order together, and the orders: the outcome "combined".
+
+    A question about one response is not answered about the pair before both orders are there. So it has its share
+    in the outcome, and none in what a single order says: a judge that says yes to everything has no position bias.
+
+    >>> same = {"good_1": Verdict("good_1", "A"), "format": Verdict("format", "tie")}
+    >>> found = pool_combined({"forward": same, "swapped": same})
+    >>> found.side, found.inconsistent, found.side_in("forward"), found.side_in("swapped")
+    ('tie', False, 'tie', 'tie')
+    """
+    whole = {order: combine(verdicts, both_orders=len(orders) > 1) for order, verdicts in orders.items()}
+    outcome = pool(COMBINED, whole)
+    pointwise = any(name in POINTWISE_DIMENSIONS for verdicts in orders.values() for name in verdicts)
+    if len(orders) < 2 or outcome.invalid or not pointwise:
+        return outcome
+    compared = {order: combine(verdicts, both_orders=False) for order, verdicts in orders.items()}
+    shown = {order: replace(verdict, mass=whole[order].mass) for order, verdict in compared.items()}
+    return replace(outcome, inconsistent=pool(COMBINED, compared).inconsistent, orders=shown)
+
+
+def combine(verdicts: Mapping[str, Verdict], *, both_orders: bool = True) -> Verdict:
     """What the parts of a conversation say together: the geometric mean of the probabilities of all but "overall".
 
     Each part is a noisy view of the same pair, and the mean of their log-odds is steadier than any of them.
-    Overall is left out: asked last, it repeats what was said before it (docs/quality.md has the figures). None
-    where there are fewer than two parts; one invalid part makes the whole invalid.
+    Overall is left out: asked last, it repeats what was said before it (docs/quality.md has the figures). One
+    invalid part makes the whole invalid.
 
     >>> half = {"A": 0.5, "B": 0.25, "tie": 0.25}
     >>> combine({name: Verdict(name, "A", half, 0.9) for name in ("format", "precision")}).p["A"]
     0.5
     """
-    if COMBINED not in found_on(verdicts):
-        return None
     parts = [verdicts[name] for name in parts_of(verdicts, both_orders=both_orders)]
     broken = next((part for part in parts if part.label is None), None)
     if broken is not None:
@@ -212,8 +231,8 @@ def parts_of(dimensions: Iterable[str], *, both_orders: bool = True) -> list[str
     What was said of a response by itself counts where both orders are judged: in one of them it is about one
     response only, and is taken where there is nothing else.
 
-    >>> parts_of(["alone", "format", "overall"]), parts_of(["alone", "format", "overall"], both_orders=False)
-    (['alone', 'format'], ['format'])
+    >>> parts_of(["good_1", "format", "overall"]), parts_of(["good_1", "format", "overall"], both_orders=False)
+    (['good_1', 'format'], ['format'])
     """
     parts = [name for name in dimensions if name != "overall"]
     compared = [name for name in parts if name not in POINTWISE_DIMENSIONS]
