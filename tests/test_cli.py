@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import typer.main
 
+import warm
 from evenhand import __version__
 from evenhand.core.protocol import built_in_names
 from evenhand.engines.catalog import ModelFile
@@ -38,15 +39,7 @@ def evenhand(
     *arguments: str | Path, code: int = 0, stdin: str | None = None, **env: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a command and check its exit code; whatever happens, nobody is shown a traceback."""
-    done = subprocess.run(
-        [*EVENHAND, *map(str, arguments)],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=TIME_LIMIT,
-        env=os.environ | {"COLUMNS": "160"} | env,
-        check=False,
-    )
+    done = warm.run(*arguments, stdin=stdin, env=os.environ | {"COLUMNS": "160"} | env)
     assert "Traceback" not in done.stderr + done.stdout
     assert done.returncode == code, done.stderr
     return done
@@ -440,13 +433,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(short: list[str], tmp_pat
     rows = [{"instruction": f"What is {n} + {n}?", "output_1": str(2 * n), "output_2": "0"} for n in range(1, 31)]
     file = write_jsonl(tmp_path / "pairs.jsonl", rows)
     command = ["judge", str(file), *short, "--db", str(db), "--json"]
-    process = subprocess.Popen(
-        [*EVENHAND, *command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
+    process = warm.start(*command)
     wait_for_answers(db, 5, process)
     process.send_signal(signal.SIGINT)
     said, explained = process.communicate(timeout=TIME_LIMIT)
@@ -460,7 +447,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(short: list[str], tmp_pat
     assert fields["dimensions"]["overall"]["n"] == 30
 
 
-def wait_for_answers(db: Path, wanted: int, process: subprocess.Popen[str]) -> None:
+def wait_for_answers(db: Path, wanted: int, process: warm.Warm) -> None:
     deadline = time.monotonic() + TIME_LIMIT
     while process.poll() is None:
         assert time.monotonic() < deadline, "nothing is answered"

@@ -5,23 +5,22 @@ Without a Chromium these tests are skipped, except where CI runs them: there tha
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+from browsing import PATIENCE, chromium, ready
 from evenhand import Pair
 from evenhand.store import Store
 from evenhand.views.report import compile_report
 from evenhand.views.report.page import write_page
 from web_server import CANARY, HOSTILE, fill, hostile_pairs, plain_pairs
 
-FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
+ODD = Pair("Say something unreadable.", "x", "y", id="odd", model_1="alpha", model_2="beta")
 
 
 def write(folder: Path, pairs: list[Pair], protocols: tuple[str, ...]) -> Path:
@@ -33,8 +32,13 @@ def write(folder: Path, pairs: list[Pair], protocols: tuple[str, ...]) -> Path:
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    odd = Pair("Say something unreadable.", "x", "y", id="odd", model_1="alpha", model_2="beta")
-    return write(tmp_path_factory.mktemp("plain"), [*plain_pairs(40), odd], ("chained", "overall"))
+    return write(tmp_path_factory.mktemp("plain"), [*plain_pairs(40), ODD], ("chained", "overall"))
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same kinds of things, fewer of each: axe looks at all of them, one by one."""
+    return write(tmp_path_factory.mktemp("short"), [*plain_pairs(8), ODD], ("chained", "overall"))
 
 
 @pytest.fixture(scope="module")
@@ -44,20 +48,10 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def browser(plain: Path, bad: Path) -> Iterator[Browser]:
+def browser(plain: Path, bad: Path, short: Path) -> Iterator[Browser]:
     """Started after the reports are written: while it runs, this thread has a loop of its own."""
-    given = os.environ.get("EVENHAND_CHROMIUM")
-    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
-    chromium = given or next((path for name in names if (path := shutil.which(name))), None)
-    if chromium is None:
-        why = "no Chromium is here (apt-get install chromium, or name one in EVENHAND_CHROMIUM)"
-        if os.environ.get("CI"):
-            pytest.fail(why)
-        pytest.skip(why)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=[*FLAGS])
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 Opener = Callable[..., Page]
@@ -73,7 +67,7 @@ def opened(browser: Browser) -> Iterator[Opener]:
         context = browser.new_context(viewport={"width": width, "height": 900}, offline=True, **options)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(PATIENCE)
         watch(page, file, faults)
         page.goto(file.as_uri())
         return page
@@ -138,7 +132,7 @@ def sung(browser: Browser, file: Path) -> tuple[bool, bool]:
 def test_search_by_keyboard(plain: Path, opened: Opener) -> None:
     page = opened(plain)
     given = page.locator("#told")
-    page.keyboard.press("/")
+    ready(page).keyboard.press("/")
     expect(page.get_by_label("Search")).to_be_focused()
     page.keyboard.type("NUMBER 17: spider")
     expect(given).to_have_text("1 of 41 pairs")
@@ -184,8 +178,8 @@ def test_it_reads_without_a_script(plain: Path, opened: Opener) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(plain: Path, opened: Opener, scheme: str) -> None:
-    page = opened(plain, color_scheme=scheme)
+def test_axe_finds_nothing(short: Path, opened: Opener, scheme: str) -> None:
+    page = opened(short, color_scheme=scheme)
     page.evaluate("for (const part of [...document.querySelectorAll('details')].slice(0, 12)) part.open = true")
     found = Axe().run(page)
     assert not found.response["violations"], found.generate_report()

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+import warm
 from conftest import LoopThread
 from evenhand import Judge, Pair
 from evenhand.core.errors import StoreError
@@ -93,13 +94,15 @@ def write(file: Path, texts: list[tuple[str, str, str]]) -> Path:
 def command(server: Server | str, file: Path, db: Path, *more: str) -> list[str]:
     url = server if isinstance(server, str) else server.url
     judged = ["judge", str(file), "--judge", f"{url}#m", "--protocol", "overall", "--db", str(db)]
-    return [sys.executable, "-m", "evenhand", *judged, *more]
+    return [*judged, *more]
 
 
 def run(command: list[str], code: int = 0, **env: str) -> subprocess.CompletedProcess[str]:
     """Run to the end and check the exit code; whatever happens, nobody is shown a traceback."""
-    environment = os.environ | {"COLUMNS": "160"} | env
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, env=environment, check=False)
+    return ended(warm.run(*command, env=os.environ | {"COLUMNS": "160"} | env), code)
+
+
+def ended(done: subprocess.CompletedProcess[str], code: int) -> subprocess.CompletedProcess[str]:
     assert "Traceback" not in done.stderr + done.stdout
     assert done.returncode == code, done.stderr
     return done
@@ -246,7 +249,7 @@ def test_a_finished_run_says_so_before_it_counts(serve: Serve, file: Path, db: P
 def test_a_reading_anew_that_may_reopen_hearings_takes_finished_back(serve: Serve, file: Path, db: Path) -> None:
     server = serve(GOOD)
     run(command(server, file, db))
-    run([sys.executable, "-m", "evenhand", "reread", "--db", str(db)])
+    run(["reread", "--db", str(db)])
     assert "nothing is left to ask" not in run(command(server, file, db)).stderr
     assert "nothing is left to ask" in run(command(server, file, db)).stderr
 
@@ -326,17 +329,7 @@ def test_a_key_on_the_command_line_is_not_taken(file: Path, db: Path) -> None:
 # -- Ctrl-C -----------------------------------------------------------------------------------------------
 
 
-def start(arguments: list[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        arguments,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-
-
-def wait_until(so: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+def wait_until(so: Callable[[], bool], process: warm.Warm) -> None:
     deadline = time.monotonic() + TIME_LIMIT
     while not so():
         assert process.poll() is None, process.communicate()
@@ -347,7 +340,7 @@ def wait_until(so: Callable[[], bool], process: subprocess.Popen[str]) -> None:
 def test_ctrl_c_finishes_what_is_in_flight_and_says_how_to_go_on(serve: Serve, tmp_path: Path, db: Path) -> None:
     file = write(tmp_path / "pairs.jsonl", [(f"Question {n}", "x", "y") for n in range(200)])
     server = serve(slow(0.1, GOOD))
-    process = start(command(server, file, db, "--json"))
+    process = warm.start(*command(server, file, db, "--json"))
     wait_until(lambda: len(server.bodies) > 40, process)
     process.send_signal(signal.SIGINT)
     said, explained = process.communicate(timeout=TIME_LIMIT)
@@ -364,10 +357,9 @@ def test_ctrl_c_finishes_what_is_in_flight_and_says_how_to_go_on(serve: Serve, t
 
 def test_ctrl_c_twice_stops_at_once(serve: Serve, file: Path, db: Path) -> None:
     server = serve(hangs)
-    process = start(command(server, file, db))
+    process = warm.start(*command(server, file, db))
     wait_until(lambda: len(server.bodies) >= 4, process)
     process.send_signal(signal.SIGINT)
-    assert process.stderr is not None
     while "press Ctrl-C again" not in (line := process.stderr.readline()):
         assert line, "it ended without a word"
     began = time.monotonic()
@@ -491,7 +483,8 @@ def test_a_disk_that_is_really_full(serve: Serve, tmp_path: Path) -> None:
     evenhand = [sys.executable, "-m", "evenhand"]
     judge = shlex.join([*evenhand, "judge", str(file), "--judge", f"{server.url}#m", "--protocol", "overall"])
     script = FULL.format(folder=disk, judge=judge, results=shlex.join([*evenhand, "results"]))
-    done = run(["unshare", "-rm", "sh", "-c", script])
+    program = ["unshare", "-rm", "sh", "-c", script]
+    done = ended(subprocess.run(program, capture_output=True, text=True, timeout=TIME_LIMIT, check=False), 0)
     assert "code 1" in done.stderr
     assert "disk is full" in done.stderr
     kept, last = split_json(done.stdout)
@@ -548,7 +541,7 @@ def test_reread_reads_the_raw_answers_again_and_asks_nobody(serve: Serve, file: 
     before = rows(db, "SELECT * FROM verdicts ORDER BY conversation")
     with closing(sqlite3.connect(db, isolation_level=None)) as base:
         base.execute("UPDATE verdicts SET label = 'B', p_a = 0.1, p_b = 0.8 WHERE conversation % 4 = 0")
-    done = run([sys.executable, "-m", "evenhand", "reread", "--db", str(db), "--json"])
+    done = run(["reread", "--db", str(db), "--json"])
     assert rows(db, "SELECT * FROM verdicts ORDER BY conversation") == before
     assert fields_of(done) == {"verdicts": 40, "changed": 10}
     assert len(server.bodies) == 40

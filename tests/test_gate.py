@@ -6,7 +6,6 @@ import asyncio
 import json
 import random
 import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +17,7 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import warm
 from conftest import LoopThread
 from evenhand import Judge, Pair, ScriptedEngine
 from evenhand.core.columns import blocks_of
@@ -198,20 +198,10 @@ def test_output_that_cannot_be_written_does_not_change_the_decision(
     server, rows = serve(prefers_good), rows_of(two=40)
     done = run_gate(folder, server, rows, PASSED, "--markdown", folder / "no" / "such" / "folder.md")
     assert "the decision stands" in done.stderr
-    words: list[Any] = [
-        sys.executable,
-        "-m",
-        "evenhand",
-        "gate",
-        folder / "pairs.jsonl",
-        "--judge",
-        f"{server.url}#judge",
-    ]
-    more: list[Any] = ["--protocol", folder / "short.txt", "--db", folder / "gate.db"]
+    words: list[Any] = ["gate", folder / "pairs.jsonl", "--judge", f"{server.url}#judge"]
+    words += ["--protocol", folder / "short.txt", "--db", folder / "gate.db"]
     with Path("/dev/full").open("w") as full:
-        assert (
-            subprocess.run([*words, *more], stdout=full, stderr=subprocess.PIPE, check=False).returncode == PASSED
-        )
+        assert warm.run(*words, stdout=full).returncode == PASSED
 
 
 @pytest.mark.parametrize(

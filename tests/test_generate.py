@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+import warm
 from command import evenhand
 from evenhand.core.engine import Answer, Engine, Sampling, Writer, Writing
 from evenhand.core.errors import EngineError, InputError, PairError, SpecError
@@ -281,9 +279,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path, server: Server, stop: si
     (tmp_path / "ask.txt").write_text("".join(f"q{n}\n" for n in range(30)))
     words = ["generate", str(tmp_path / "ask.txt"), "-m", f"{server.url}#m", "-o", str(tmp_path / "o.jsonl")]
     words += ["--db", str(tmp_path / "e.db"), "--concurrency", "2", "--json"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "evenhand", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ
-    )
+    process = warm.start(*words)
     deadline = time.monotonic() + 60
     while len(server.bodies) < 8 and time.monotonic() < deadline:
         time.sleep(0.02)

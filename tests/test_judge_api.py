@@ -8,9 +8,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -188,6 +189,27 @@ def test_a_run_is_closed_twice_and_after_its_end() -> None:
         run.close()
         run.close()
         assert run.take() is None
+
+
+def test_an_interrupt_while_a_question_is_put_loses_neither_it_nor_its_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ctrl-C between sending the question to the loop and noting that it stands there."""
+    with Judge(Slow(0.1), "overall") as judge, judge.run(pairs(3)) as run:
+        with monkeypatch.context() as patched:
+            submit = run._loop.submit
+
+            def interrupted(work: Coroutine[Any, Any, Any]) -> Any:
+                submit(work)
+                raise KeyboardInterrupt
+
+            patched.setattr(run._loop, "submit", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                run.take()
+        assert {judgment.pair.id for judgment in run} == {"p0", "p1", "p2"}
+    with Judge(Slow(60), "overall") as judge, judge.run(pairs(3)) as run:
+        run._loop.submit(run._take())
+        run._loop.submit(run._take())  # and the run can still be closed
 
 
 def test_a_run_that_nobody_takes_from_is_closed() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import random
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+import warm
 from evenhand.engines.catalog import ModelFile
+from warm import Warm
 
 PAIRS = 60
 CONCURRENCY = 3
@@ -49,7 +49,7 @@ ASKS = PAIRS * 2 * 4
 def worker(tmp_path: Path, db: Path) -> list[str]:
     script = tmp_path / "worker.py"
     script.write_text(WORKER)
-    return [sys.executable, str(script), str(db), str(tmp_path / "asked.log")]
+    return [str(script), str(db), str(tmp_path / "asked.log")]
 
 
 @pytest.fixture
@@ -70,22 +70,22 @@ def answers(db: Path) -> int:
     return count(db, "SELECT count(*) FROM answers")
 
 
-def start(command: list[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def start(worker: list[str]) -> Warm:
+    return warm.start(*worker[1:], script=Path(worker[0]))
 
 
-def finish(process: subprocess.Popen[str]) -> str:
+def finish(process: Warm) -> str:
     said, fault = process.communicate(timeout=TIME_LIMIT)
     assert (process.returncode, fault) == (0, "")
     return said
 
 
-def kill(process: subprocess.Popen[str]) -> None:
+def kill(process: Warm) -> None:
     process.kill()
     process.communicate(timeout=TIME_LIMIT)
 
 
-def wait_for(condition: Iterator[bool], process: subprocess.Popen[str]) -> None:
+def wait_for(condition: Iterator[bool], process: Warm) -> None:
     """Wait until it is so, or the process has ended, or it takes too long."""
     deadline = time.monotonic() + TIME_LIMIT
     for fulfilled in condition:
@@ -175,15 +175,14 @@ def test_the_real_engine_is_killed_and_the_command_goes_on(smollm: ModelFile, tm
     template.write_text(
         "<|im_start|>user\n{instruction}\nA: {output_1}\nB: {output_2}\nWhich is best, A, B, or tie?<|im_end|>\n"
     )
-    command = [sys.executable, "-m", "evenhand", "judge", str(pairs), "--judge", "smollm2-135m", "--json"]
+    command = ["judge", str(pairs), "--judge", "smollm2-135m", "--json"]
     command += ["--protocol", str(template), "--db", str(db), "--context", "512", "--threads", "1"]
-    process = start(command)
+    process = warm.start(*command)
     wait_for(some_answered(db, 4), process)
     kill(process)
     committed = answers(db)
     assert 4 <= committed < 24
-    said = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, check=True).stdout
-    fields = json.loads(said)
+    fields = json.loads(warm.run(*command).stdout)
     assert fields["asked"] == 24 - committed
     assert fields["dimensions"]["overall"]["n"] == 12
     assert answers(db) == 24

@@ -21,9 +21,10 @@ from urllib.request import urlopen
 
 import pytest
 
+import warm
 from counting_server import label_of
+from warm import Warm
 
-EVENHAND = Path(sys.executable).with_name("evenhand")
 SERVER = Path(__file__).with_name("counting_server.py")
 CONCURRENCY = 8
 TIME_LIMIT = 240.0
@@ -93,10 +94,10 @@ class Work:
     def questions(self) -> int:
         return self.pairs * 2 * self.dimensions
 
-    def start(self) -> subprocess.Popen[str]:
-        return subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def start(self) -> Warm:
+        return warm.start(*self.command)
 
-    def finish(self, process: subprocess.Popen[str] | None = None) -> dict[str, Any]:
+    def finish(self, process: Warm | None = None) -> dict[str, Any]:
         said, fault = (process or self.start()).communicate(timeout=TIME_LIMIT)
         assert said, fault
         fields: dict[str, Any] = json.loads(said)
@@ -137,19 +138,19 @@ def work_of(
     file, db = folder / "pairs.jsonl", folder / "evenhand.db"
     rows = ({"instruction": f"Question {n}", "output_1": f"x{n}", "output_2": f"y{n}"} for n in range(pairs))
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    command = [str(EVENHAND), "judge", str(file), "--judge", f"{server.url}#m", "--protocol", protocol]
+    command = ["judge", str(file), "--judge", f"{server.url}#m", "--protocol", protocol]
     command += ["--db", str(db), "--concurrency", str(concurrency), "--json"]
     return Work(command, db, pairs, 4 if protocol == "chained" else 1)
 
 
-def wait_until_asked(server: Counting, wanted: int, process: subprocess.Popen[str]) -> None:
+def wait_until_asked(server: Counting, wanted: int, process: Warm) -> None:
     deadline = time.monotonic() + TIME_LIMIT
     while process.poll() is None and server.asked().total() < wanted:
         assert time.monotonic() < deadline, "the process does not get on"
         time.sleep(0.005)
 
 
-def kill(process: subprocess.Popen[str]) -> bool:
+def kill(process: Warm) -> bool:
     """Whether there was still somebody to kill."""
     alive = process.poll() is None
     process.kill()

@@ -32,6 +32,15 @@ def labelled(count: int) -> list[dict[str, object]]:
     return rows
 
 
+def both_ways(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """Each pair once more with its sides changed over: twice the labels, and no new text for a model to read."""
+    turned = []
+    for row in rows:
+        label = {"overall": "2" if row["labels"] == {"overall": "1"} else "1"}
+        turned.append({**row, "output_1": row["output_2"], "output_2": row["output_1"], "labels": label})
+    return rows + turned
+
+
 def write(path: Path, rows: list[dict[str, object]]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     return path
@@ -39,21 +48,22 @@ def write(path: Path, rows: list[dict[str, object]]) -> Path:
 
 @pytest.mark.engine
 def test_a_head_is_learned_and_judges(smollm: ModelFile, tmp_path: Path) -> None:
-    pairs, head = write(tmp_path / "pairs.jsonl", labelled(24)), tmp_path / "mine.json"
+    rows = both_ways(labelled(10))
+    pairs, head = write(tmp_path / "pairs.jsonl", rows), tmp_path / "mine.json"
     words = ("learn", pairs, "--out", head, "--judge", smollm.name, "--threads", "1", "--context", "512")
     fields = json.loads(evenhand(*words, "--json").stdout)
-    assert fields["learned"]["overall"]["labels"] == 24
+    assert fields["learned"]["overall"]["labels"] == 20
     assert fields["learned"]["overall"]["held_out"]["value"] > 0.9
     assert Head.load(head).trained_on[0].name == "pairs"
     given = evenhand(*words)  # the states are kept: nothing is read again
-    assert "with your 24 labels" in given.stdout
-    db = tmp_path / "h.db"
-    asked = ("judge", pairs, "--judge", f"head:{head}", "--db", db, "--threads", "1", "--json")
+    assert "with your 20 labels" in given.stdout
+    few, db = write(tmp_path / "few.jsonl", rows[:2]), tmp_path / "h.db"
+    asked = ("judge", few, "--judge", f"head:{head}", "--db", db, "--threads", "1", "--json")
     found = json.loads(evenhand(*asked).stdout)
-    assert "overall" in json.dumps(found)
+    assert found["dimensions"]["overall"]["agreement"]["n"] == 2
     again = json.loads(evenhand("results", "--db", db, "--json").stdout)
     assert "head:mine" in json.dumps(again)
-    refused = evenhand("judge", pairs, "--judge", f"head:{head}", "--protocol", "four", "--db", db, code=2)
+    refused = evenhand("judge", few, "--judge", f"head:{head}", "--protocol", "four", "--db", db, code=2)
     assert "takes no protocol" in refused.stderr
 
 

@@ -6,12 +6,12 @@ import json
 import math
 import random
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import warm
 from evenhand import Judge, Pair, ScriptedEngine
 from evenhand.core.columns import blocks_of
 from evenhand.core.errors import InputError
@@ -62,10 +62,7 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def evenhand(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "evenhand", *map(str, words)]
-    return subprocess.run(
-        command, capture_output=True, encoding="utf-8", timeout=120, check=False, env={"COLUMNS": "120"}
-    )
+    return warm.run(*words, env={"COLUMNS": "120"})
 
 
 @pytest.fixture(scope="module")

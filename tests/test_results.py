@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import warm
 from evenhand import Judge, Pair, ScriptedEngine
 from evenhand.core.columns import blocks_of
 from evenhand.core.errors import InputError
@@ -90,8 +89,7 @@ def judgments(database: Path, protocol: str = "overall") -> list[Judgment]:
 
 
 def run(database: Path, *words: str, code: int = 0) -> str:
-    command = [sys.executable, "-m", "evenhand", "results", "--db", str(database), *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = warm.run("results", "--db", database, *words)
     assert done.returncode == code, done.stderr
     return done.stdout if code == 0 else done.stderr
 

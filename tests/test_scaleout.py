@@ -6,7 +6,6 @@ import asyncio
 import json
 import pickle
 import socket
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -21,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import warm
 from command import evenhand
 from evenhand import Pair, Protocol, ScriptedEngine
 from evenhand.core.engine import Engine, Usage
@@ -513,8 +513,7 @@ def test_what_cannot_be_meant_is_refused(pairs_file: Path, tmp_path: Path, words
     ],
 )
 def test_the_old_flags_of_judge_name_the_command_of_today(words: list[str], meant: str) -> None:
-    command = [sys.executable, "-m", "evenhand", "judge", "pairs.parquet", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = warm.run("judge", "pairs.parquet", *words)
     assert done.returncode == 2
     assert f"evenhand ray judge pairs.parquet {meant}\n" in done.stderr
 

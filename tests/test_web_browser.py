@@ -5,9 +5,7 @@ Without a Chromium these tests are skipped, except where CI runs them: there tha
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,23 +13,14 @@ from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
+from browsing import PATIENCE, chromium, ready
 from evenhand import Pair
 from evenhand.store import HumanLabel, Store
 from web_server import CANARY, HOSTILE, WebServer, fill, hostile_pairs, plain_pairs
 
-FLAGS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync"),
-)
 SIZES = {"narrow": 360, "usual": 1280, "wide": 2500}
-
-
-def find_chromium() -> str | None:
-    given = os.environ.get("EVENHAND_CHROMIUM")
-    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
-    return given or next((path for name in names if (path := shutil.which(name))), None)
 
 
 @pytest.fixture(scope="module")
@@ -52,16 +41,8 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def browser(plain: Path, bad: Path) -> Iterator[Browser]:
     """Started after the databases are filled: while it runs, this thread has a loop of its own."""
-    chromium = find_chromium()
-    if chromium is None:
-        why = "no Chromium is here (apt-get install chromium, or name one in EVENHAND_CHROMIUM)"
-        if os.environ.get("CI"):
-            pytest.fail(why)
-        pytest.skip(why)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=[*FLAGS])
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +70,7 @@ def opened(browser: Browser) -> Iterator[Opener]:
         context = browser.new_context(viewport={"width": width, "height": 900}, **options)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(PATIENCE)
         watch(page, server, faults)
         return page
 
@@ -126,9 +107,8 @@ def invite(page: Page, server: WebServer, name: str, *, count: int = 12, asked: 
 
 
 def press(page: Page, key: str) -> None:
-    """A key that is answered by the page with what comes next; our script has to be there to hear it."""
-    page.wait_for_load_state()
-    with page.expect_navigation():
+    """A key that is answered by the page with what comes next."""
+    with ready(page).expect_navigation():
         page.keyboard.press(key)
 
 
@@ -155,7 +135,7 @@ def test_the_owner_looks_around(server: WebServer, opened: Opener) -> None:
     assert 0 < rows < int(count)
     page.get_by_role("searchbox").fill("spider")
     with page.expect_navigation():
-        page.keyboard.press("Enter")
+        ready(page).keyboard.press("Enter")
     expect(page).to_have_url(re.compile("q=spider"))
     assert page.locator("tbody tr").count() == rows
     # A pair, the next, and the one before, by key.
@@ -189,7 +169,7 @@ def test_a_link_shows_the_same_view_to_another_browser(server: WebServer, opened
 def test_the_keyboard_alone_is_enough(server: WebServer, opened: Opener) -> None:
     page = enter(opened(server), server)
     page.goto(server.base + "/pairs")
-    page.keyboard.press("Tab")
+    ready(page).keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     page.keyboard.press("/")
     expect(page.get_by_role("searchbox")).to_be_focused()
@@ -215,11 +195,12 @@ def test_ten_pairs_by_key_with_a_reload_in_the_middle(server: WebServer, plain: 
     for number in range(10):
         expect(page.locator("#count")).to_have_text(f"{number} of 12")
         if number == 5:  # a note that is being written, and the time, outlast a reload
-            page.keyboard.press("n")
+            ready(page).keyboard.press("n")
+            expect(page.get_by_label("Note")).to_be_focused()
             page.keyboard.type("both are poor")
             page.reload()
             expect(page.get_by_label("Note")).to_have_value("both are poor")
-            page.keyboard.press("Escape")
+            ready(page).keyboard.press("Escape")
         key = "abt"[number % 3]
         said.append(key)
         press(page, key)
@@ -257,12 +238,12 @@ def test_four_dimensions_skip_and_the_rubric(server: WebServer, plain: Path, ope
     page = opened(server)
     page.goto(invite(owner, server, "dims", count=2, asked="chained"))
     expect(page.locator("#question")).to_have_text("Best on precision: A, B, or tie?")
-    page.keyboard.press("r")
+    ready(page).keyboard.press("r")
     expect(page.locator("#rubric .prose")).to_be_visible()
     for key, question in (("a", "correctness"), ("b", "format"), ("t", "overall")):
         press(page, key)
         expect(page.locator("#question")).to_contain_text(question)
-    page.keyboard.press("s")
+    ready(page).keyboard.press("s")
     expect(page.get_by_label("Reason to skip")).to_be_focused()
     page.keyboard.press("Enter")  # without a reason nothing is passed over
     expect(page.locator("#told")).to_contain_text("reason")
@@ -291,10 +272,11 @@ def test_a_dead_connection_loses_nothing_and_labels_once(server: WebServer, plai
         else:
             route.continue_()
 
+    expect(page.locator("#count")).to_have_text("0 of 3")
     page.route("**/annotate/save", fail_twice)
-    page.keyboard.press("a")
+    ready(page).keyboard.press("a")
     expect(page.locator("#told")).to_contain_text("Not saved yet")
-    expect(page.locator("#count")).to_have_text("1 of 3", timeout=30_000)
+    expect(page.locator("#count")).to_have_text("1 of 3", timeout=2 * PATIENCE)
     assert len(tries) == 3
     assert [shown(label) for label in labels(plain, "dead")] == ["a"]
 
@@ -308,14 +290,15 @@ def test_a_server_that_dies_and_comes_back_has_lost_nothing(plain: Path, opened:
         page = opened(server)
         page.goto(f"{server.base}/a/{secret}")
         press(page, "a")
-        page.keyboard.press("n")
+        ready(page).keyboard.press("n")
+        expect(page.get_by_label("Note")).to_be_focused()
         page.keyboard.type("said into the dark")
         page.keyboard.press("Escape")
     page.keyboard.press("b")
     expect(page.locator("#told")).to_contain_text("Not saved yet")
     assert len(labels(plain, "survivor")) == 1
     with WebServer(plain, port=server.port):
-        expect(page.locator("#count")).to_have_text("2 of 4", timeout=30_000)
+        expect(page.locator("#count")).to_have_text("2 of 4", timeout=2 * PATIENCE)
         kept = sorted(labels(plain, "survivor"), key=lambda label: label.created)
         assert [(shown(label), label.note) for label in kept] == [("a", ""), ("b", "said into the dark")]
         assert kept[1].seconds is not None

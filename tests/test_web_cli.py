@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+import warm
 from web_server import Client, fill, plain_pairs
 
-PROGRAM = str(Path(sys.executable).parent / "evenhand")
 STOPPED, WRONG = 130, 2
 
 
@@ -26,8 +26,10 @@ def filled(db: Path) -> Path:
     return db
 
 
-def run(*words: str, before: str = "pass") -> subprocess.CompletedProcess[str]:
-    """The command; `before` is Python that runs first in the same process."""
+def run(*words: str, before: str = "") -> subprocess.CompletedProcess[str]:
+    """The command; `before` is Python that runs first in the same process, which then is a new one."""
+    if not before:
+        return warm.run(*words)
     code = (
         f"import sys; sys.argv = ['evenhand', *sys.argv[1:]]; {before}; from evenhand.views.cli import main; main()"
     )
@@ -39,10 +41,8 @@ def run(*words: str, before: str = "pass") -> subprocess.CompletedProcess[str]:
 @contextmanager
 def serving(*words: str) -> Iterator[tuple[Client, dict[str, Any], Callable[[], dict[str, Any]]]]:
     """The command at work: a client that came in by its link, its first words, and its next; then Ctrl-C."""
-    called = [PROGRAM, "serve", *words, "--port", "0", "--json"]
-    program = subprocess.Popen(called, stdout=subprocess.PIPE, encoding="utf-8")
+    program = warm.start("serve", *words, "--port", "0", "--json")
     out = program.stdout
-    assert out is not None
     try:
         said = json.loads(out.readline())
         link = urlsplit(said["link"])
@@ -54,7 +54,7 @@ def serving(*words: str) -> Iterator[tuple[Client, dict[str, Any], Callable[[], 
     finally:
         program.kill()
         program.wait()
-        out.close()
+        program.close()
 
 
 def test_it_serves_until_it_is_stopped(filled: Path) -> None:

@@ -264,7 +264,9 @@ class Judgments:
 
     async def _take(self) -> list[Judgment]:
         """The next, and what is ready behind it: the way between threads costs as much for one as for many."""
-        self._taking = asyncio.current_task()
+        before, self._taking = self._taking, asyncio.current_task()
+        if before is not None and not before.done():
+            return await before  # its caller was interrupted before it could note that the question stands
         judgment = await anext(self._stream, None)
         return [] if judgment is None else [judgment, *self._run.take_ready(_AT_ONCE - 1)]
 
