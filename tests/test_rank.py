@@ -17,6 +17,7 @@ from evenhand.core.columns import blocks_of
 from evenhand.core.errors import InputError
 from evenhand.core.judge import Conversation, Judgment
 from evenhand.core.verdict import Verdict, invalid, pool
+from evenhand.results.counting import WEIGHTINGS, Counting
 from evenhand.results.plain import plain
 from evenhand.results.ranking import matches_of
 
@@ -160,9 +161,9 @@ def test_two_judges_are_two_rankings_and_one_picture_needs_one(db: Path, tmp_pat
 # -- judgments to comparisons ---------------------------------------------------------------------------
 
 
-def judged(one: str, two: str, label: str | None, instruction: str = "Hi") -> Judgment:
+def judged(one: str, two: str, label: str | None, instruction: str = "Hi", output: str = "x") -> Judgment:
     verdict = Verdict("overall", label) if label else invalid(["overall"], "unreadable")[0]  # type: ignore[arg-type]
-    pair = Pair(instruction, "x", "y", model_1=one, model_2=two)
+    pair = Pair(instruction, output, "y", model_1=one, model_2=two)
     return Judgment.of(pair, {"forward": Conversation({"overall": verdict})})
 
 
@@ -172,14 +173,38 @@ def test_an_order_that_is_invalid_makes_no_half_win() -> None:
     pair = Pair("Hi", "x", "y", model_1="a", model_2="b")
     half = Judgment(pair, {"overall": pool("overall", {"forward": forward, "swapped": broken})})
     for reading in ("hard", "expected"):
-        matches = matches_of(blocks_of([half, judged("a", "b", "A")]), "overall", reading)
+        matches = matches_of(blocks_of([half, judged("a", "b", "A", output="z")]), "overall", reading)
         assert (matches.ranking().n, matches.ranking().invalid) == (1, 1)
 
 
 def test_pairs_of_one_instruction_are_one_cluster() -> None:
+    some = [judged("a", "b", "A", f"Task {number % 3}", str(number)) for number in range(9)]
+    found = matches_of(blocks_of(some), "overall").ranking()
+    assert (found.n, found.instructions, found.repeats) == (9, 3, 0)
+
+
+def test_exact_repeats_are_left_out_unless_they_are_wanted() -> None:
     some = [judged("a", "b", "A", f"Task {number % 3}") for number in range(9)]
     found = matches_of(blocks_of(some), "overall").ranking()
-    assert (found.n, found.instructions) == (9, 3)
+    assert (found.n, found.instructions, found.repeats) == (3, 3, 6)
+    kept = matches_of(blocks_of(some), "overall", counting=Counting(keep_repeats=True)).ranking()
+    assert (kept.n, kept.repeats) == (9, 0)
+
+
+def test_each_instruction_weighs_the_same_in_a_ranking() -> None:
+    """Two models: a wins 60 of 100 single pairs, and 33 more on one instruction change next to nothing."""
+    singles = [judged("a", "b", "A" if number < 60 else "B", f"Task {number}") for number in range(100)]
+    more = [judged("a", "b", "B", "Task 0", str(number)) for number in range(33)]
+    blocks = list(blocks_of([*singles, *more]))
+    found = {word: matches_of(blocks, "overall", counting=Counting(word)).ranking() for word in WEIGHTINGS}
+    a = {word: next(m for m in each.models if m.model == "a") for word, each in found.items()}
+    rate = (59 + 1 / 34) / 100
+    assert a["instructions"].strength == pytest.approx(math.log(rate / (1 - rate)) / 2)
+    assert a["pairs"].strength == pytest.approx(math.log(60 / 73) / 2)
+    assert a["instructions"].wins == a["pairs"].wins == 60, "records count pairs"
+    widths = {word: (each.high or 0) - (each.low or 0) for word, each in a.items()}
+    assert widths["pairs"] > 1.5 * widths["instructions"]
+    assert {word: each.weighting for word, each in found.items()} == {word: word for word in WEIGHTINGS}
 
 
 def test_why_nothing_can_be_ranked() -> None:

@@ -19,6 +19,7 @@ from evenhand.core.pair import Side
 from evenhand.core.stats.ppi import powered_rate
 from evenhand.core.stats.winrate import mean_rate, paired_difference
 from evenhand.results.comparison import compare, values_of
+from evenhand.results.counting import WEIGHTINGS
 from evenhand.results.evidence import gather
 from evenhand.results.groups import group_by
 from evenhand.results.human import human_rate
@@ -115,9 +116,15 @@ def test_the_table_has_both_readings_the_length_and_the_invalid(database: Path) 
 def test_the_rate_is_that_of_the_judgments_in_clusters(database: Path) -> None:
     valid = [j for j in judgments(database) if j["overall"].side]
     assert 0 < len(valid) < COUNT
-    rate = mean_rate([value(j) for j in valid], [j.pair.instruction for j in valid])
+    values, instructions = [value(j) for j in valid], [j.pair.instruction for j in valid]
+    for weighting in WEIGHTINGS:
+        rate = mean_rate(values, instructions, weighting=weighting)
+        fields = fields_of(database, "--weigh", weighting)["dimensions"]["overall"]
+        assert (fields["win_rate_1"], fields["ci"]) == (rate.value, [rate.low, rate.high])
+        assert fields["weighting"] == weighting
+    rate = mean_rate(values, instructions, weighting="instructions")
     fields = fields_of(database)["dimensions"]["overall"]
-    assert (fields["win_rate_1"], fields["ci"]) == (rate.value, [rate.low, rate.high])
+    assert (fields["win_rate_1"], fields["weighting"]) == (rate.value, "instructions")
     assert fields["clusters"] == 30
     assert fields["invalid_bounds"][0] < rate.value < fields["invalid_bounds"][1]
 
@@ -169,10 +176,15 @@ def test_the_difference_to_another_protocol_is_paired(database: Path) -> None:
     other = {j.pair.id: j for j in judgments(database, "chained") if j["overall"].side}
     both = [j for j in judgments(database) if j["overall"].side and j.pair.id in other]
     expected = paired_difference(
-        [value(j) for j in both], [value(other[j.pair.id]) for j in both], [j.pair.instruction for j in both]
+        [value(j) for j in both],
+        [value(other[j.pair.id]) for j in both],
+        [j.pair.instruction for j in both],
+        weighting="instructions",
     )
     assert (fields["dimension"], fields["n"]) == ("overall", len(both))
     assert (fields["difference"], fields["ci"]) == (expected.value, [expected.low, expected.high])
+    assert (fields["p"] < 0.05) == expected.decided
+    assert fields["p_holm"] == fields["p"], "one question needs no correction"
 
 
 def test_the_difference_to_another_database(database: Path, tmp_path: Path) -> None:

@@ -9,15 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evenhand.core.columns import Block
 from evenhand.core.engine import Usage
 from evenhand.core.judge import Conversation, Judgment
 from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import ORDERS, Order
+from evenhand.core.stats.clusters import Weighting
+from evenhand.core.stats.multiple import holm
 from evenhand.core.stats.winrate import mean_rate
 from evenhand.core.verdict import LABELS, SIDES, Label, Verdict, invalid
+from evenhand.results.counting import DEFAULT, WEIGHTINGS, Counting
 from evenhand.results.judged import judged_pair
 from evenhand.results.plain import plain
-from evenhand.results.summary import Counter
+from evenhand.results.summary import Counter, summarise
 
 OTHER_SIDE: dict[str, Side] = {"1": "2", "2": "1", "tie": "tie"}
 
@@ -50,8 +54,11 @@ def count(found: list[Judgment], **wanted: Any) -> int:
     return sum(all(getattr(j["overall"], key) == value for key, value in wanted.items()) for j in found)
 
 
-def summed(found: list[Judgment]) -> dict[str, Any]:
-    counter = Counter(["overall"])
+EVERY_PAIR = Counting("pairs", keep_repeats=True)
+
+
+def summed(found: list[Judgment], counting: Counting = EVERY_PAIR) -> dict[str, Any]:
+    counter = Counter(["overall"], counting)
     for judgment in found:
         counter.add(judgment)
     fields: dict[str, Any] = plain(counter.summary())["dimensions"]["overall"]
@@ -134,9 +141,12 @@ def mirrored(judgment: Judgment) -> Judgment:
 
 
 @settings(deadline=None)  # the first example may load numpy
-@given(st.lists(judgments(), max_size=20))
-def test_exchanging_the_sides_mirrors_every_fact(found: list[Judgment]) -> None:
-    fields, back = summed(found), summed([mirrored(j) for j in found])
+@given(st.lists(judgments(), max_size=20), st.sampled_from(WEIGHTINGS), st.booleans())
+def test_exchanging_the_sides_mirrors_every_fact(
+    found: list[Judgment], weighting: Weighting, keep_repeats: bool
+) -> None:
+    counting = Counting(weighting, keep_repeats=keep_repeats)
+    fields, back = (summed(some, counting) for some in (found, [mirrored(j) for j in found]))
     assert (fields["wins_1"], fields["wins_2"]) == (back["wins_2"], back["wins_1"])
     for same in ("n", "ties", "inconsistent", "invalid"):
         assert fields[same] == back[same]
@@ -147,19 +157,26 @@ def test_exchanging_the_sides_mirrors_every_fact(found: list[Judgment]) -> None:
             assert mirror["win_rate_1"] == pytest.approx(1 - reading["win_rate_1"], abs=1e-9)
             assert mirror["ci"] == pytest.approx([1 - end for end in reversed(reading["ci"])], abs=1e-9)
     assert (fields["clusters"], fields["small"]) == (back["clusters"], back["small"])
+    assert back["p"] == (None if fields["p"] is None else pytest.approx(fields["p"]))
     if fields["invalid_bounds"]:
         assert back["invalid_bounds"] == pytest.approx([1 - end for end in reversed(fields["invalid_bounds"])])
     assert back.get("agreement") == (pytest.approx(fields["agreement"]) if "agreement" in fields else None)
 
 
-@given(st.lists(judgments(), max_size=20))
-def test_both_readings_are_those_of_the_plain_functions(found: list[Judgment]) -> None:
-    fields = summed(found)
+@given(st.lists(judgments(), max_size=20), st.sampled_from(WEIGHTINGS))
+def test_both_readings_are_those_of_the_plain_functions(found: list[Judgment], weighting: Weighting) -> None:
+    fields = summed(found, Counting(weighting, keep_repeats=True))
     valid = [j for j in found if j["overall"].side]
     instructions = [j.pair.instruction for j in valid]
-    hard = mean_rate([{"1": 1.0, "tie": 0.5, "2": 0.0}[str(j["overall"].side)] for j in valid], instructions)
+    values = [{"1": 1.0, "tie": 0.5, "2": 0.0}[str(j["overall"].side)] for j in valid]
+    hard = mean_rate(values, instructions, weighting=weighting)
     shares = [j["overall"].p for j in valid]
-    lean = mean_rate([p["1"] + p["tie"] / 2 for p in shares if p], instructions)
+    lean = mean_rate([p["1"] + p["tie"] / 2 for p in shares if p], instructions, weighting=weighting)
+    assert fields["weighting"] == weighting
+    for name, other in (("by_pair", "pairs"), ("by_instruction", "instructions")):
+        assert fields[name]["win_rate_1"] == mean_rate(values, instructions, weighting=other).value
+    if hard.low is not None and hard.high is not None and fields["p"] is not None:
+        assert (fields["p"] < 0.05) == (not hard.low <= 0.5 <= hard.high)
     assert fields["win_rate_1"] == hard.value
     assert fields["ci"] == (None if hard.low is None else [hard.low, hard.high])
     assert fields["expected"]["win_rate_1"] == lean.value
@@ -175,6 +192,13 @@ def test_invalid_findings_bound_the_rate(found: list[Judgment]) -> None:
     won = sum({"1": 1.0, "tie": 0.5}.get(str(j["overall"].side), 0.0) for j in found)
     lost_all, won_all = won / len(found), (won + fields["invalid"]) / len(found)
     assert fields["invalid_bounds"] == pytest.approx([lost_all, won_all])
+    instructions = [j.pair.instruction for j in found]
+    worths = [
+        [{"1": 1.0, "tie": 0.5, "2": 0.0}.get(str(j["overall"].side), end) for j in found] for end in (0.0, 1.0)
+    ]
+    by_instruction = [mean_rate(each, instructions, weighting="instructions").value for each in worths]
+    fields = summed(found, Counting("instructions", keep_repeats=True))
+    assert fields["invalid_bounds"] == pytest.approx(by_instruction)
 
 
 @given(st.lists(judgments(), max_size=12))
@@ -184,8 +208,93 @@ def test_a_twin_of_every_pair_changes_no_rate(found: list[Judgment]) -> None:
         assert twice[name] == once[name]
 
 
-def test_a_summary_keeps_up_with_what_is_added() -> None:
+@given(st.lists(judgments(), max_size=12), st.randoms())
+def test_exact_repeats_change_nothing_at_all(found: list[Judgment], rng: Any) -> None:
+    more = [*found, *(rng.choice(found) for _ in range(5 if found else 0))]
+    assert summed(more, DEFAULT) == summed(once_each(more), DEFAULT)
+    assert summed(once_each(more), DEFAULT) == summed(once_each(more), Counting(keep_repeats=True))
+
+
+def once_each(found: list[Judgment]) -> list[Judgment]:
+    """Of judgments on the same texts, the first that is valid, or else the first."""
+    kept: dict[str, Judgment] = {}
+    for judgment in found:
+        known = kept.setdefault(judgment.pair.key, judgment)
+        if known["overall"].side is None and judgment["overall"].side is not None:
+            kept[judgment.pair.key] = judgment
+    return list(kept.values())
+
+
+def won(instruction: str, output: str, *, wins: bool, models: tuple[str, str] = ("", "")) -> Judgment:
+    label: Label = "A" if wins else "B"
+    pair = Pair(instruction, output, "z", model_1=models[0], model_2=models[1])
+    return Judgment.of(pair, {"forward": Conversation({"overall": Verdict("overall", label)})})
+
+
+def test_repeats_are_counted_and_told() -> None:
     counter = Counter()
+    for wins, output in ((True, "x"), (True, "x"), (True, "x"), (False, "y")):
+        counter.add(won("Hi", output, wins=wins))
+    summary = counter.summary()
+    assert (summary.pairs, summary.repeats, summary.dimensions["overall"].n) == (2, 2, 2)
+    assert "2 exact repeats left out" in next(summary.notes())
+
+
+def test_the_same_texts_of_other_models_are_no_repeat() -> None:
+    counter = Counter()
+    for models in (("a", "b"), ("b", "a"), ("a", "c"), ("a", "b")):
+        counter.add(won("Hi", "x", wins=True, models=models))
+    assert counter.summary().repeats == 1
+
+
+def test_a_turned_block_is_told_from_one_that_stood_so() -> None:
+    """(x of a, z of b) is no repeat of (x of b, z of a), also where the second was turned."""
+    stood, turn = (Block.of([won("Hi", "x", wins=True, models=models)]) for models in (("a", "b"), ("b", "a")))
+    assert stood.identities[0] != turn.turned().identities[0] == turn.identities[0]
+    assert summarise([stood, turn.turned()]).repeats == 0
+
+
+def test_more_pairs_on_one_instruction_do_not_widen_the_interval() -> None:
+    """67 single pairs have .37 to .62; 33 more pairs on one instruction must not make that .05 to .95."""
+    singles = [won(f"Task {n}", "x", wins=n % 2 == 0) for n in range(67)]
+    more = [won("Task 0", f"x{n}", wins=True) for n in range(33)]
+    alone, together = (summed(some, DEFAULT) for some in (singles, [*singles, *more]))
+    assert alone["ci"] == pytest.approx([0.37, 0.62], abs=0.02)
+    assert together["ci"] == pytest.approx(alone["ci"], abs=0.02)
+    low, high = together["by_pair"]["ci"]
+    assert high - low > 0.8, "this is what the other weighting makes of it"
+
+
+def test_the_other_weighting_is_told_where_it_differs() -> None:
+    counter = Counter()
+    for judgment in (won("Hi", "x", wins=True), won("Hi", "y", wins=True), won("Ho", "x", wins=False)):
+        counter.add(judgment)
+    [note] = counter.summary().notes()
+    assert note.startswith("In the win rates each instruction weighs the same. Where each pair weighs the same:")
+    assert "overall 66.7%" in note
+    assert counter.summary().dimensions["overall"].win_rate_1 == 0.5
+
+
+def test_p_values_of_dimensions_are_corrected_together() -> None:
+    counter = Counter()
+    for n in range(40):
+        said = {"overall": Verdict("overall", "A" if n < 29 else "B"), "format": Verdict("format", "A")}
+        said["precision"] = Verdict("precision", "A" if n % 2 else "B")
+        counter.add(Judgment.of(Pair(f"Task {n}", "x", "y"), {"forward": Conversation(said)}))
+    found = counter.summary()
+    p = {name: each.p for name, each in found.dimensions.items()}
+    fixed = {name: each.p_holm for name, each in found.dimensions.items()}
+    assert p["format"] < p["overall"] < 0.05 < p["precision"] == 1
+    assert list(fixed.values()) == pytest.approx(holm(list(p.values())).tolist())
+    assert fixed["overall"] > p["overall"]
+    [note] = found.notes()
+    assert note.startswith(
+        "4 questions at once: corrected for their number (Holm), these stand out: overall, format"
+    )
+
+
+def test_a_summary_keeps_up_with_what_is_added() -> None:
+    counter = Counter(counting=EVERY_PAIR)
     for count in range(1, 4):
         counter.add(judged(forward="A"))
         assert (counter.pairs, counter.summary().dimensions["overall"].n) == (count, count)

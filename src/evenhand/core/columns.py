@@ -27,6 +27,7 @@ from evenhand.core.outcome import (
     leading,
     outcome_row,
 )
+from evenhand.core.pair import short_hash
 from evenhand.core.verdict import SIDES, known_label
 from evenhand.core.votes import known_labels
 
@@ -141,8 +142,7 @@ class Outcomes:
     @property
     def first(self) -> Ints:
         """Of each pair in both orders, how often the response shown first was chosen, less how often the second."""
-        lift = (self.forward == ONE).astype(np.int64) - (self.forward == TWO)
-        return np.asarray(lift + (self.swapped == TWO) - (self.swapped == ONE))
+        return first_chosen(self.forward, self.swapped)
 
     def turned(self) -> Outcomes:
         """The same outcomes with the sides exchanged: forward is then what swapped was."""
@@ -183,6 +183,7 @@ class Block:
     labels: Words  # what people said, by dimension, as JSON
     outcomes: Mapping[str, Outcomes]
     metadata: Words | None = None  # JSON, where it was asked for
+    identity: NDArray[np.uint64] | None = None  # of a block whose sides were exchanged: what it was before
 
     def __len__(self) -> int:
         return len(self.number)
@@ -191,6 +192,17 @@ class Block:
     def longer(self) -> Ints:
         """By how many characters output 1 is longer."""
         return np.asarray(self.length_1 - self.length_2)
+
+    @property
+    def identities(self) -> NDArray[np.uint64]:
+        """Numbers that pairs share where their texts, their models and their sides are the same."""
+        if self.identity is not None:
+            return self.identity
+        found = self.key.astype(np.uint64)
+        for side, words in (("1", self.model_1), ("2", self.model_2)):
+            each = [short_hash(f"{side}{word}") if word else 0 for word in (*words.words, "")]
+            found = found ^ np.array(each, dtype=np.uint64)[words.codes]
+        return found
 
     def known(self, dimension: str) -> Codes:
         """What people said on a dimension; each text of JSON is read once."""
@@ -204,7 +216,8 @@ class Block:
         words = {name: getattr(self, name).take(rows) for name in ("model_1", "model_2", "candidate", "labels")}
         outcomes = {name: found.take(rows) for name, found in self.outcomes.items()}
         metadata = None if self.metadata is None else self.metadata.take(rows)
-        return replace(self, **arrays, **words, outcomes=outcomes, metadata=metadata)
+        identity = None if self.identity is None else self.identity[rows]
+        return replace(self, **arrays, **words, outcomes=outcomes, metadata=metadata, identity=identity)
 
     def turned(self) -> Block:
         """The same pairs with their sides exchanged."""
@@ -222,6 +235,7 @@ class Block:
             candidate=Words(candidate, self.candidate.codes),
             labels=Words(tuple(labels), self.labels.codes),
             outcomes={name: found.turned() for name, found in self.outcomes.items()},
+            identity=self.identities,
         )
 
     @classmethod
@@ -250,6 +264,16 @@ class Block:
             {name: outcomes_of([outcome_row(j.outcomes[name]) for j in judgments]) for name in dimensions},
             Words.of(metadata_text(pair.metadata) for pair in pairs),
         )
+
+
+def first_chosen(forward: Codes, swapped: Codes) -> Ints:
+    """How often the response shown first was chosen in both orders, less how often the second.
+
+    >>> first_chosen(np.array([ONE, ONE, TIE]), np.array([TWO, ONE, TIE])).tolist()
+    [2, 0, 0]
+    """
+    lift = (forward == ONE).astype(np.int64) - (forward == TWO)
+    return np.asarray(lift + (swapped == TWO) - (swapped == ONE))
 
 
 def outcomes_of(rows: Sequence[OutcomeRow]) -> Outcomes:

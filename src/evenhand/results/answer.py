@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from evenhand.core.pair import COMBINED
+from evenhand.results.counting import weighs_text
 from evenhand.results.summary import DimensionSummary, Span, Summary
 
 Kind = Literal["better", "unclear", "distrust", "nothing"]
@@ -93,17 +94,26 @@ def _sentence(summary: Summary, name: str, found: DimensionSummary) -> AnswerSen
         more = pairs_wanted(found)
         wanted = "" if more is None else f"; about {more:,} more pairs would decide a {POINTS}-point difference"
         said = (
-            f"cannot tell yet: {side_name(summary, '1')} wins {_percent(rate)}{_span(ci)}, n = {found.n:,}{wanted}"
+            f"cannot tell yet: {side_name(summary, '1')} wins {_percent(rate)}{_span(ci)}{_weighed(found)},"
+            f" n = {found.n:,}{wanted}"
         )
         return AnswerSentence("unclear", said, name, None, rate, ci, found.n, more)
     if ci[0] > 0.5:
-        return _better(summary, name, "1", rate, ci, found.n)
-    return _better(summary, name, "2", 1 - rate, (1 - ci[1], 1 - ci[0]), found.n)
+        return _better(summary, name, "1", rate, ci, found)
+    return _better(summary, name, "2", 1 - rate, (1 - ci[1], 1 - ci[0]), found)
 
 
-def _better(summary: Summary, name: str, side: Literal["1", "2"], rate: float, ci: Span, n: int) -> AnswerSentence:
-    said = f"{side_name(summary, side)} is better: it wins {_percent(rate)} of pairs{_span(ci)}, n = {n:,}"
-    return AnswerSentence("better", said, name, side, rate, ci, n)
+def _better(
+    summary: Summary, name: str, side: Literal["1", "2"], rate: float, ci: Span, found: DimensionSummary
+) -> AnswerSentence:
+    who = side_name(summary, side)
+    said = f"{who} is better: it wins {_percent(rate)} of pairs{_span(ci)}{_weighed(found)}, n = {found.n:,}"
+    return AnswerSentence("better", said, name, side, rate, ci, found.n)
+
+
+def _weighed(found: DimensionSummary) -> str:
+    """What weighs the same, where that matters."""
+    return f", {weighs_text(found.weighting)}" if found.shared else ""
 
 
 def side_name(summary: Summary, side: Literal["1", "2"]) -> str:

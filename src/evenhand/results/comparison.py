@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.columns import Block
-from evenhand.core.stats.winrate import Difference, paired_difference
+from evenhand.core.stats.clusters import Weighting
+from evenhand.core.stats.winrate import Difference, difference_p, paired_difference
+from evenhand.results.counting import DEFAULT, Counting
 from evenhand.results.summary import Span, span
 
 
@@ -50,6 +52,9 @@ class Comparison:
     expected: PairedRates
     ci_method: str
     ci_level: float
+    weighting: Weighting  # what weighs the same in rates and difference
+    p: float | None  # of no difference, by verdicts
+    p_holm: float | None = None  # corrected for the other comparisons that are shown with it
     fingerprint: str | None = None  # of the other judge
     db: str | None = None  # where the other is kept, if elsewhere
 
@@ -77,19 +82,28 @@ def compare(
     dimension: str,
     against: str,
     *,
+    counting: Counting = DEFAULT,
     fingerprint: str | None = None,
     db: str | None = None,
 ) -> Comparison:
-    """The paired difference over the pairs that both have; pairs are the same where their texts are."""
+    """The paired difference over the pairs that both have; pairs are the same where their texts are.
+
+    So a pair that stands twice counts once.
+    """
     _, here, there = np.intersect1d(first.keys, second.keys, return_indices=True)
     clusters = first.clusters[here]
-    hard, expected = (
-        paired_difference(getattr(first, reading)[here], getattr(second, reading)[there], clusters)
+    values = {
+        reading: (getattr(first, reading)[here], getattr(second, reading)[there])
         for reading in ("hard", "expected")
-    )
+    }
+    weighting = counting.weighting
+    hard, expected = (paired_difference(*pair, clusters, weighting=weighting) for pair in values.values())
+    p = difference_p(*values["hard"], clusters, weighting=weighting)
     return Comparison(
         *(dimension, against, hard.n, hard.clusters, hard.first, hard.second, hard.value),
-        *(span(hard.low, hard.high), hard.decided, _rates(expected), hard.method, hard.level, fingerprint, db),
+        *(span(hard.low, hard.high), hard.decided, _rates(expected), hard.method, hard.level, weighting, p),
+        fingerprint=fingerprint,
+        db=db,
     )
 
 

@@ -106,7 +106,8 @@ class Decider:
     ) -> None:
         self.dimension, self._enough = dimension, enough
         self._sequence = ConfidenceSequence(level)
-        self._drawn: deque[tuple[str, bool]] = deque()  # ids in their order, and whether an instruction ends there
+        # Ids in their order, whether an instruction ends there, and whether the pair repeats one before it.
+        self._drawn: deque[tuple[str, bool, bool]] = deque()
         self._done: dict[str, Outcome] = {}  # judged, but something drawn before it is not
         self._numbers: dict[str, int] = {}  # of those drawn and not counted, their places in the draw
         self._taken = 0  # how many of the drawn are counted
@@ -115,19 +116,23 @@ class Decider:
         self.seen = 0
 
     def watch(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        """The same pairs, with their order noted as they are taken."""
+        """The same pairs, with their order noted as they are taken; exact repeats are judged and do not count."""
         before: Pair | None = None
-        number = 0
+        number, seen = 0, set[tuple[str, str, str]]()
         for number, pair in enumerate(pairs):
             if before is not None:
-                yield self._draw(before, number - 1, ends=before.instruction != pair.instruction)
+                yield self._draw(before, number - 1, seen, ends=before.instruction != pair.instruction)
             before = pair
         if before is not None:
-            yield self._draw(before, number, ends=True)
+            yield self._draw(before, number, seen, ends=True)
 
-    def _draw(self, pair: Pair, number: int, *, ends: bool) -> Pair:
+    def _draw(self, pair: Pair, number: int, seen: set[tuple[str, str, str]], *, ends: bool) -> Pair:
         self._numbers[pair.id] = number
-        self._drawn.append((pair.id, ends))
+        which = (pair.key, pair.model_1, pair.model_2)
+        self._drawn.append((pair.id, ends, which in seen))
+        seen.add(which)
+        if ends:  # the next instruction has no pair in common with this one
+            seen.clear()
         return pair
 
     def before(self, pair: Pair) -> int:
@@ -144,10 +149,12 @@ class Decider:
         self.seen += 1
         self._done[judgment.pair.id] = judgment[self.dimension]
         while not self.met and self._drawn and self._drawn[0][0] in self._done:
-            name, ends = self._drawn.popleft()
+            name, ends, repeats = self._drawn.popleft()
             self._taken += 1
             self._numbers.pop(name, None)
-            self._cluster.append(score_of(self._done.pop(name)))
+            score = score_of(self._done.pop(name))
+            if not repeats:
+                self._cluster.append(score)
             if ends:
                 self.count(self._cluster)
                 self._cluster = []
@@ -179,14 +186,19 @@ def score_of(outcome: Outcome) -> float | None:
 def replay(blocks: Iterable[Block], decider: Decider, *, seed: int = 0, most: int | None = None) -> None:
     """Count outcomes that are there already, in the random order in which they would have been drawn.
 
-    A pair that was not asked in both orders counts as invalid. Seventeen bytes of each are held.
+    A pair that was not asked in both orders counts as invalid, and one that repeats another not at all. Forty bytes
+    of each are held.
     """
     import numpy as np
+
+    from evenhand.results.counting import first_of_each
 
     parts = [_places(block, decider.dimension, seed) for block in blocks]
     if not parts:
         return
-    instructions, each, scores = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    *columns, identity, number = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    kept = first_of_each(identity, number, np.isnan(columns[2]))
+    instructions, each, scores = (column[kept] for column in columns)
     order = np.lexsort((each, instructions))[:most]
     ends = np.flatnonzero(np.diff(instructions[order])) + 1
     for rows in np.split(order, ends):
@@ -195,11 +207,12 @@ def replay(blocks: Iterable[Block], decider: Decider, *, seed: int = 0, most: in
             return
 
 
-def _places(block: Block, dimension: str, seed: int) -> tuple[Any, Any, Any]:
-    """Where each pair stands in the draw, and what side 1 scored; NaN for what does not count."""
+def _places(block: Block, dimension: str, seed: int) -> tuple[Any, ...]:
+    """Where each pair stands in the draw, what side 1 scored (NaN for nothing), and which pair it is."""
     import numpy as np
 
     found = block.outcomes[dimension]
     first, second = ([mixed(number, seed) for number in column.tolist()] for column in (block.cluster, block.key))
     score = np.where((found.asked == _BOTH) & (found.side != MISSING), found.value, np.nan)
-    return np.array(first, dtype=np.uint64), np.array(second, dtype=np.uint64), score
+    draw = (np.array(column, dtype=np.uint64) for column in (first, second))
+    return *draw, score, block.identities, block.number

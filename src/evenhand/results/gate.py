@@ -14,9 +14,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from evenhand.core.errors import InputError
+from evenhand.core.stats.clusters import Weighting
+from evenhand.results.counting import repeats_text, weighs_text
 from evenhand.results.decision import RunningRate
 
 GateOutcome = Literal["not_worse", "worse", "undecided", "not_judged"]
+# An instruction is one observation of the confidence sequence; `results` and `rank` weigh alike by default.
+WEIGHTING: Weighting = "instructions"
 # After so many pairs without one valid verdict, the rest would fare no better.
 HOPELESS = 20
 
@@ -69,6 +73,7 @@ class GateResult:
     judged: int
     why: str = ""  # the run ended before all pairs were judged, other than by the decision
     failure: str = ""  # what kept the judge from judging
+    repeats: int = 0  # exact repeats of other pairs, which are in no number
 
     @property
     def outcome(self) -> GateOutcome:
@@ -110,9 +115,11 @@ class GateResult:
             "interval": list(self.interval),
             "interval_level": rate.level,
             "interval_method": rate.method,
+            "weighting": WEIGHTING,
             "invalid_bounds": implied,
             "pairs": self.pairs,
             "judged": self.judged,
+            "repeats": self.repeats,
             "counted": self.standing.pairs,
             "instructions": self.standing.instructions,
             "invalid": self.standing.invalid,
@@ -155,8 +162,10 @@ class GateResult:
             ),
             "has to be at least": f"{100 * self.gate.bar:g}%",
             "pairs": f"{self.judged:,} of {self.pairs:,} judged; {self.standing.pairs:,} counted, on "
-            f"{self.standing.instructions:,} instructions",
+            f"{self.standing.instructions:,} instructions; in the win rate {weighs_text(WEIGHTING)}",
         }
+        if self.repeats:
+            lines["repeats"] = repeats_text(self.repeats)
         if self.beyond:
             lines["beyond the decision"] = f"{self.beyond:,} pairs, which do not count"
         if self.saved:

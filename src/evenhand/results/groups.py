@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter as Tally
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ import orjson
 
 from evenhand.core.columns import MISSING, Block, Words
 from evenhand.core.errors import InputError
+from evenhand.results.counting import DEFAULT, Counting
+from evenhand.results.questions import correct_dimensions
 from evenhand.results.summary import Counter, Summary
 
 MODEL_FIELDS = ("model_1", "model_2")
@@ -31,10 +33,13 @@ class Group:
         return {"value": self.value, **self.summary.plain()}
 
 
-def group_by(blocks: Iterable[Block], dimensions: Iterable[str], name: str) -> list[Group]:
+def group_by(
+    blocks: Iterable[Block], dimensions: Iterable[str], name: str, counting: Counting = DEFAULT
+) -> list[Group]:
     """A summary for each value of a field, those without it last; the blocks are read with their metadata.
 
-    InputError if no pair has the field, with the fields that they have.
+    Repeats are left out within each group; p-values are corrected over all groups and dimensions. InputError if no
+    pair has the field, with the fields that they have.
     """
     groups: dict[str | None, Counter] = {}
     fields: Tally[str] = Tally()
@@ -47,12 +52,17 @@ def group_by(blocks: Iterable[Block], dimensions: Iterable[str], name: str) -> l
             rows = np.flatnonzero(codes == place)
             if value is None:
                 fields.update(_fields(block.take(rows[:1])))
-            groups.setdefault(value, Counter(asked)).add_block(block.take(rows))
+            groups.setdefault(value, Counter(asked, counting)).add_block(block.take(rows))
     if groups and set(groups) == {None}:
         known = ", ".join(field for field, _ in fields.most_common(_MOST_NAMED)) or "none at all"
         raise InputError(f"no pair has a field '{name}'", hint=f"the pairs have {known}")
     ordered = sorted(groups.items(), key=lambda group: (group[0] is None, group[0] or ""))
-    return [Group(value, counter.summary()) for value, counter in ordered]
+    found = [Group(value, counter.summary()) for value, counter in ordered]
+    fixed = correct_dimensions([group.summary.dimensions for group in found])
+    return [
+        Group(group.value, replace(group.summary, dimensions=each))
+        for group, each in zip(found, fixed, strict=True)
+    ]
 
 
 def field_text(metadata: Mapping[str, Any], name: str) -> str | None:

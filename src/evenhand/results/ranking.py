@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from evenhand.core.columns import MISSING, Block, Outcomes, Words
 from evenhand.core.errors import InputError
+from evenhand.core.stats.clusters import Weighting
 from evenhand.core.stats.comparisons import gather_numbers
 from evenhand.core.stats.ranking import Contrast, Ranking, Standing, rank
 from evenhand.core.verdict import SIDES
+from evenhand.results.counting import DEFAULT, Counting, first_of_each
 
 Reading = Literal["hard", "expected"]
 Scale = Literal["log-odds", "elo", "arena"]
@@ -49,17 +51,20 @@ class RankingSummary:
     level: float
     method: str
     warnings: tuple[str, ...]
+    weighting: Weighting  # what weighs the same in strengths and differences
+    repeats: int  # exact repeats of other pairs, which are in no number
 
 
 class Matches:
     """Comparisons of models on one dimension, filled block by block.
 
     The unit is the pair, both orders pooled. `hard` takes the pooled verdict, `expected` its probabilities. A pair
-    that names no two different models is counted and left out; an invalid one is counted by its models.
+    that names no two different models is counted and left out; an invalid one is counted by its models; an exact
+    repeat of another is left out, unless `counting` keeps it.
     """
 
-    def __init__(self, dimension: str, reading: Reading = "hard") -> None:
-        self.dimension, self.reading = dimension, reading
+    def __init__(self, dimension: str, reading: Reading = "hard", counting: Counting = DEFAULT) -> None:
+        self.dimension, self.reading, self.counting = dimension, reading, counting
         self.unnamed = 0
         self.seen: set[str] = set()
         self._names: dict[str, int] = {}
@@ -82,7 +87,8 @@ class Matches:
         self.unnamed += int((~named).sum())
         hard = np.where(found.valid[:, None], found.side[:, None] == np.arange(len(SIDES)), np.nan)
         weights = hard if self.reading == "hard" else found.p
-        self._parts.append((one[named], two[named], weights[named], block.cluster[named]))
+        about = (block.cluster, block.identities, block.number)
+        self._parts.append((one[named], two[named], weights[named], *(column[named] for column in about)))
 
     def _numbers(self, words: Words) -> NDArray[np.int64]:
         """Models by the numbers that they have here; -1 for no name."""
@@ -98,14 +104,23 @@ class Matches:
         columns = [np.concatenate(parts) for parts in zip(*self._parts, strict=True)] if self._parts else []
         if not columns or not (columns[2] >= 0).any():
             raise InputError(self._why_empty(bool(columns) and len(columns[0]) > 0), hint=self._hint())
-        one, two, weights, clusters = columns
+        one, two, weights, clusters, repeats = self._once(columns)
+        data = gather_numbers(self.models, one, two, weights, clusters)
         try:
-            found = rank(gather_numbers(self.models, one, two, weights, clusters), scale=scale, anchor=anchor)
+            found = rank(data, scale=scale, anchor=anchor, weighting=self.counting.weighting)
         except ValueError as fault:
             raise InputError(str(fault), hint=f"models here: {', '.join(sorted(self._names))}") from None
-        return self._summary(found)
+        return self._summary(found, repeats)
 
-    def _summary(self, found: Ranking) -> RankingSummary:
+    def _once(self, columns: list[NDArray[Any]]) -> tuple[Any, Any, Any, Any, int]:
+        """The columns without exact repeats, and how many these were."""
+        *found, identity, number = columns
+        if self.counting.keep_repeats:
+            return *found, 0
+        kept = first_of_each(identity, number, np.isnan(found[2][:, 0]))
+        return *(column[kept] for column in found), int((~kept).sum())
+
+    def _summary(self, found: Ranking, repeats: int) -> RankingSummary:
         return RankingSummary(
             *(self.dimension, self.reading, self.unnamed, found.n, found.clusters, found.invalid),
             tuple(found.standings),
@@ -113,6 +128,7 @@ class Matches:
             tuple(found.contrasts),
             tuple(tuple(part) for part in found.parts),
             *(found.tie_parameter, found.scale, found.anchor, found.level, found.method, tuple(found.warnings)),
+            *(found.weighting, repeats),
         )
 
     def _why_empty(self, met: bool) -> str:
@@ -128,9 +144,11 @@ class Matches:
         return f"dimensions here: {', '.join(sorted(self.seen))}" if self.seen - {self.dimension} else ""
 
 
-def matches_of(blocks: Iterable[Block], dimension: str, reading: Reading = "hard") -> Matches:
+def matches_of(
+    blocks: Iterable[Block], dimension: str, reading: Reading = "hard", counting: Counting = DEFAULT
+) -> Matches:
     """All comparisons of a judge on one dimension."""
-    matches = Matches(dimension, reading)
+    matches = Matches(dimension, reading, counting)
     for block in blocks:
         matches.add_block(block)
     return matches

@@ -9,12 +9,14 @@ import numpy as np
 
 from evenhand.core.columns import Block
 from evenhand.core.engine import Usage
+from evenhand.core.stats.alpaca import AlpacaLength
 from evenhand.core.stats.calibration import Calibration
 from evenhand.core.stats.stopping import WORD
 from evenhand.core.verdict import found_on
 from evenhand.results.answer import answer_of
 from evenhand.results.calibrated import calibrated as calibrate
 from evenhand.results.comparison import Comparison
+from evenhand.results.counting import DEFAULT, Counting
 from evenhand.results.decision import Decider, replay
 from evenhand.results.groups import Group
 from evenhand.results.human import HumanRate
@@ -91,6 +93,7 @@ class Readings:
     against: Sequence[Comparison] = ()
     between: Sequence[Comparison] = ()
     human: Mapping[str, HumanRate] | None = None
+    alpaca: Mapping[str, AlpacaLength] | None = None
 
     def plain(self) -> dict[str, object]:
         """What there is of them as JSON has it."""
@@ -103,6 +106,8 @@ class Readings:
             found["between"] = self.between
         if self.human is not None:
             found["human"] = self.human
+        if self.alpaca is not None:
+            found["alpaca_length_controlled"] = self.alpaca
         return found
 
 
@@ -134,9 +139,11 @@ def in_roles(blocks: Iterable[Block]) -> Iterator[Block]:
         yield block.take(np.flatnonzero(turn)).turned()
 
 
-def judge_summary(store: Records, judge: JudgeRow, *, calibrated: bool = False) -> JudgeSummary:
+def judge_summary(
+    store: Records, judge: JudgeRow, *, calibrated: bool = False, counting: Counting = DEFAULT
+) -> JudgeSummary:
     """What is kept of one judge, counted."""
-    found = summarise(blocks_of_judge(store, judge, calibrated=calibrated), found_on(judge.dimensions))
+    found = summarise(blocks_of_judge(store, judge, calibrated=calibrated), found_on(judge.dimensions), counting)
     usage, seconds = store.usage(judge)
     names = tuple(sorted(store.calibrations.of(judge.id))) if calibrated else None
     return JudgeSummary(

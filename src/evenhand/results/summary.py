@@ -8,17 +8,21 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.core.columns import MISSING, TIE, Block, Codes, Outcomes
+from evenhand.core.columns import MISSING, ONE, TIE, TWO, Block, Codes, Outcomes, first_chosen
 from evenhand.core.pair import COMBINED
 from evenhand.core.stats.clusters import UNIT, Weighting, fixed_point, gather
 from evenhand.core.stats.length import LengthControlled, arrange, length_controlled_over
-from evenhand.core.stats.winrate import Rate, mean_rate, mean_rate_over, missing_bounds
+from evenhand.core.stats.multiple import p_of
+from evenhand.core.stats.winrate import Rate, mean_rate, mean_rates_over
 from evenhand.io.spill_file import Part, SpillFile
+from evenhand.results.counting import DEFAULT, WEIGHTINGS, Counting, repeats_text, weighs_text, without_repeats
+from evenhand.results.questions import caution, correct_dimensions
 
 if TYPE_CHECKING:
     from evenhand.core.judge import Judgment
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 Span = tuple[float, float]
 ROLES = {"1": ("candidate", "baseline"), "2": ("baseline", "candidate")}  # of the sides, by the candidate's
 SignedValues = Callable[[Part], NDArray[np.float64]]
+Rates = Callable[[float], Rate]  # by level
 _SIGNED = np.array([1.0, -1.0, 0.0])  # what a side is worth to side 1: won, lost, tie
 _TOGETHER = 4096  # judgments that wait to be counted
 
@@ -41,6 +46,14 @@ class ExpectedRate:
 @dataclass(frozen=True, slots=True)
 class InstructionRate:
     """How often side 1 wins where each instruction weighs the same, however many pairs share it."""
+
+    win_rate_1: float | None
+    ci: Span | None
+
+
+@dataclass(frozen=True, slots=True)
+class PairRate:
+    """How often side 1 wins where each pair weighs the same."""
 
     win_rate_1: float | None
     ci: Span | None
@@ -93,8 +106,12 @@ class DimensionSummary:
     small: bool
     invalid_bounds: Span | None
     expected: ExpectedRate
+    weighting: Weighting  # what weighs the same in the rates above
+    p: float | None  # of a win rate of one half
     by_instruction: InstructionRate
+    by_pair: PairRate
     length_controlled: EqualLengthRate
+    p_holm: float | None = None  # corrected for the other dimensions, or groups, that are shown with it
     agreement: KnownAnswers | None = field(default=None, metadata={"json": None})
     rows: DimensionRows | None = field(default=None, repr=False, compare=False, metadata={"json": False})
 
@@ -104,6 +121,12 @@ class DimensionSummary:
         if not self.n:
             return None
         return {"1": self.wins_1 / self.n, "2": self.wins_2 / self.n, "tie": self.ties / self.n}
+
+    @property
+    def shared(self) -> bool:
+        """Whether the two weightings come to different rates, or to different intervals."""
+        each, pair = self.by_instruction, self.by_pair
+        return (each.win_rate_1, each.ci) != (pair.win_rate_1, pair.ci)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +138,7 @@ class Summary:
     dimensions: Mapping[str, DimensionSummary]
     roles: tuple[str, str] | None = None  # candidate and baseline, where every pair has the same
     unfinished: int = 0  # pairs that were given to the judge and are not asked, or asked in part
+    repeats: int = 0  # exact repeats of other pairs, which are in no number
 
     def plain(self) -> dict[str, object]:
         """The summary as JSON has it."""
@@ -125,6 +149,7 @@ class Summary:
             "sides": sides,
             **roles,
             "unfinished": self.unfinished,
+            "repeats": self.repeats,
             "dimensions": self.dimensions,
         }
 
@@ -142,57 +167,107 @@ class Summary:
                 reasons.update(found.invalid_reasons)
         return dict(reasons)
 
+    def notes(self) -> Iterator[str]:
+        """What a reader must know of how this was counted, a sentence each."""
+        if self.repeats:
+            yield f"{repeats_text(self.repeats)}."
+        shared = {name: found for name, found in self.dimensions.items() if found.shared}
+        if shared:
+            weighting = next(iter(shared.values())).weighting
+            others = ", ".join(f"{name} {_other_rate(found)}" for name, found in shared.items())
+            other: Weighting = "pairs" if weighting == "instructions" else "instructions"
+            yield f"In the win rates {weighs_text(weighting)}. Where {weighs_text(other)}: {others}."
+        said = caution((name, found.p_holm) for name, found in self.dimensions.items())
+        if said:
+            yield said
+
+
+def _other_rate(found: DimensionSummary) -> str:
+    """The rate by the other weighting, in words."""
+    other = found.by_pair if found.weighting == "instructions" else found.by_instruction
+    if other.win_rate_1 is None or other.ci is None:
+        return "–"
+    return f"{100 * other.win_rate_1:.1f}% ({100 * other.ci[0]:.0f} to {100 * other.ci[1]:.0f}%)"
+
 
 class DimensionRows:
-    """What statistics need of the valid outcomes of one dimension, a few bytes a pair."""
+    """What statistics need of the outcomes of one dimension, some bytes a pair; repeats are left out on the way."""
 
-    def __init__(self) -> None:
+    def __init__(self, counting: Counting = DEFAULT) -> None:
+        self._counting = counting
+        self._repeats: int | None = 0 if counting.keep_repeats else None  # None: not looked for yet
         self._rows = SpillFile(
-            cluster="Q", longer="i", side="b", forward="b", swapped="b", mass="d", masses="b", expected="d"
-        )
+            cluster="Q", identity="Q", number="q", longer="i", side="b", forward="b", swapped="b", mass="d",
+            masses="b", expected="d", lean="b", inconsistent="b", known="b", reason="h",
+        )  # fmt: skip
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def extend(self, block: Block, found: Outcomes, rows: NDArray[Any]) -> None:
-        """Take some rows of a block."""
-        both = found.both_orders[rows]
+    def extend(self, block: Block, found: Outcomes, known: Codes, reason: NDArray[Any]) -> None:
+        """Take the rows of a block."""
+        both = found.both_orders
         self._rows.extend(
-            cluster=block.cluster[rows],
-            longer=block.longer[rows],
-            side=found.side[rows],
-            forward=np.where(both, found.forward[rows], MISSING),
-            swapped=np.where(both, found.swapped[rows], MISSING),
-            mass=found.mass[rows],
-            masses=found.masses[rows],
-            expected=found.expected[rows],
+            cluster=block.cluster,
+            identity=block.identities,
+            number=block.number,
+            longer=block.longer,
+            side=found.side,
+            forward=np.where(both, found.forward, MISSING),
+            swapped=np.where(both, found.swapped, MISSING),
+            mass=found.mass,
+            masses=found.masses,
+            expected=found.expected,
+            lean=found.lean,
+            inconsistent=found.inconsistent,
+            known=known,
+            reason=reason,
         )
+        self._repeats = 0 if self._counting.keep_repeats else None
 
-    def parts(self) -> Iterator[Part]:
-        """All rows in parts that share no cluster."""
+    @property
+    def repeats(self) -> int:
+        """How many rows are left out, because they repeat another."""
+        if self._repeats is None:
+            self._repeats = len(self._rows) - sum(len(without_repeats(part)["side"]) for part in self._each())
+        return self._repeats
+
+    def _each(self) -> Iterator[Part]:
         return ({name: np.array(column) for name, column in part.items()} for part in self._rows.parts())
 
-    def all(self) -> Part:
-        """All rows at once, for whoever has the memory."""
-        return {name: np.asarray(column) for name, column in self._rows.all().items()}
+    def every(self) -> Iterator[Part]:
+        """All rows that count, in parts that share no cluster; where there is no verdict, the side is missing."""
+        return map(without_repeats, self._each()) if self.repeats else self._each()
 
-    def rate(self) -> Rate:
-        """How often side 1 wins, a tie counting one half."""
-        return self._mean(lambda part: _SIGNED[part["side"]])
+    def parts(self) -> Iterator[Part]:
+        """The same with a verdict each."""
+        for part in self.every():
+            valid = part["side"] != MISSING
+            yield part if valid.all() else {name: column[valid] for name, column in part.items()}
+
+    def all(self) -> Part:
+        """All rows with a verdict at once, for whoever has the memory."""
+        parts = list(self.parts())
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def rates(self, weighting: Weighting) -> Callable[[float], Rate]:
+        """How often side 1 wins, a tie counting one half; at any level."""
+        return self._means(self.parts, lambda part: _SIGNED[part["side"]], weighting)
 
     def expected_rate(self) -> Rate:
         """How often side 1 can expect to win."""
-        return self._mean(lambda part: 2 * part["expected"] - 1)
+        return self._means(self.parts, lambda part: 2 * part["expected"] - 1, self._counting.weighting)(0.95)
 
-    def rate_by_instruction(self) -> Rate:
-        """How often side 1 wins, each instruction weighing the same."""
-        return self._mean(lambda part: _SIGNED[part["side"]], "instructions")
+    def invalid_bounds(self) -> Span | None:
+        """The win rate if everything invalid went against side 1, and if it all went for it: Manski's bounds."""
+        ends = [
+            self._means(self.every, partial(_with_missing_as, end), self._counting.weighting)(0.95)
+            for end in (TWO, ONE)
+        ]
+        return span(*(rate.value for rate in ends))
 
-    def _mean(self, signed: SignedValues, weighting: Weighting = "pairs") -> Rate:
-        if not len(self):
-            return mean_rate([])
-        return mean_rate_over(
-            lambda: (gather(signed(part), part["cluster"], weighting) for part in self.parts()), weighting=weighting
+    def _means(self, parts: Callable[[], Iterator[Part]], signed: SignedValues, weighting: Weighting) -> Rates:
+        if not any(len(part["side"]) for part in parts()):
+            return lambda level: mean_rate([], level=level, weighting=weighting)
+        return mean_rates_over(
+            lambda: (gather(signed(part), part["cluster"], weighting) for part in parts()), weighting=weighting
         )
 
     def length_controlled(self) -> LengthControlled:
@@ -205,65 +280,44 @@ class DimensionRows:
 
 
 class DimensionCounter:
-    """One dimension, counted as blocks come."""
+    """One dimension: rows as blocks come, and at the end what they come to."""
 
-    def __init__(self) -> None:
-        self.sides = np.zeros(3, dtype=np.int64)
-        self.reasons: collections.Counter[str] = collections.Counter()
-        self.inconsistent = self.mass = self.masses = self.first = self.places = 0
-        self.first_in_both = self.second_in_both = 0
-        self.labelled = self.agreed = self.decided = 0
-        self.decided_right = 0.0
-        self.rows = DimensionRows()
+    def __init__(self, counting: Counting = DEFAULT) -> None:
+        self.counting = counting
+        self._reasons: dict[str, int] = {}
+        self.rows = DimensionRows(counting)
 
     def add(self, block: Block, found: Outcomes, known: Codes) -> None:
-        """Count the pairs of a block."""
-        rows = np.flatnonzero(found.valid)
-        self._count_reasons(found, np.flatnonzero(~found.valid))
-        self.rows.extend(block, found, rows)
-        self.sides += np.bincount(found.side[rows], minlength=3)
-        self.inconsistent += int(found.inconsistent.sum())
-        # In whole numbers, so that the order in which pairs come cannot change a digit.
-        self.mass += int(fixed_point(found.mass[rows]).sum())
-        self.masses += int(found.masses[rows].sum())
-        both = rows[found.both_orders[rows]]
-        self.first += int(found.first[both].sum())
-        self.places += 2 * len(both)
-        self.first_in_both += int((found.first[both] == 2).sum())
-        self.second_in_both += int((found.first[both] == -2).sum())
-        self._compare(found.take(rows), known[rows])
-
-    def _count_reasons(self, found: Outcomes, rows: NDArray[Any]) -> None:
-        words, counts = np.unique(found.reason.codes[rows], return_counts=True)
-        for word, count in zip(words, counts, strict=True):
-            self.reasons[found.reason.words[word] if word != MISSING else "unknown"] += int(count)
-
-    def _compare(self, found: Outcomes, known: Codes) -> None:
-        given, decided = known != MISSING, (known != MISSING) & (known != TIE)
-        self.labelled += int(given.sum())
-        self.agreed += int((found.side == known)[given].sum())
-        self.decided += int(decided.sum())
-        lean = found.lean[decided]
-        self.decided_right += float(np.where(lean == TIE, 0.5, lean == known[decided]).sum())
+        """Take the pairs of a block."""
+        words = [self._reasons.setdefault(word, len(self._reasons)) for word in (*found.reason.words, "unknown")]
+        reason = np.where(found.valid, MISSING, np.array(words, dtype=np.int16)[found.reason.codes])
+        self.rows.extend(block, found, known, reason)
 
     def summary(self) -> DimensionSummary:
         """What was counted."""
-        rate, expected, length = self.rows.rate(), self.rows.expected_rate(), self.rows.length_controlled()
-        each = self.rows.rate_by_instruction()
-        invalid = self.reasons.total()
-        one, two, tie = (int(count) for count in self.sides)
+        count = _Tally(len(self._reasons))
+        for part in self.rows.every():
+            count.add(part)
+        weighting = self.counting.weighting
+        rates: dict[Weighting, Rates] = {each: self.rows.rates(each) for each in WEIGHTINGS}
+        rate, each, pair = (rates[which](0.95) for which in (weighting, "instructions", "pairs"))
+        expected = self.rows.expected_rate()
+        invalid = int(count.reasons.sum())
+        one, two, tie = (int(number) for number in count.sides)
         return DimensionSummary(
             n=one + two + tie,
             wins_1=one,
             wins_2=two,
             ties=tie,
-            inconsistent=self.inconsistent,
+            inconsistent=count.inconsistent,
             invalid=invalid,
-            invalid_reasons=dict(sorted(self.reasons.items())),
-            label_mass=self.mass / UNIT / self.masses if self.masses else None,
-            position_bias=self.first / self.places if self.places else None,
-            first_in_both=2 * self.first_in_both / self.places if self.places else None,
-            second_in_both=2 * self.second_in_both / self.places if self.places else None,
+            invalid_reasons={
+                name: n for name in sorted(self._reasons) if (n := int(count.reasons[self._reasons[name]]))
+            },
+            label_mass=count.mass / UNIT / count.masses if count.masses else None,
+            position_bias=count.first / count.places if count.places else None,
+            first_in_both=2 * count.first_in_both / count.places if count.places else None,
+            second_in_both=2 * count.second_in_both / count.places if count.places else None,
             win_rate_1=rate.value,
             ci=span(rate.low, rate.high),
             ci_method=rate.method,
@@ -271,15 +325,60 @@ class DimensionCounter:
             clusters=rate.clusters,
             effective_n=rate.effective,
             small=rate.small,
-            invalid_bounds=missing_bounds(rate, invalid) if invalid else None,
+            invalid_bounds=self.rows.invalid_bounds() if invalid else None,
             expected=ExpectedRate(expected.value, span(expected.low, expected.high)),
+            weighting=weighting,
+            p=p_of(lambda level: _ends(rates[weighting](level)), 0.5),
             by_instruction=InstructionRate(each.value, span(each.low, each.high)),
-            length_controlled=_equal_length(length),
-            agreement=self._agreement(),
+            by_pair=PairRate(pair.value, span(pair.low, pair.high)),
+            length_controlled=_equal_length(self.rows.length_controlled()),
+            agreement=count.agreement(),
             rows=self.rows,
         )
 
-    def _agreement(self) -> KnownAnswers | None:
+
+class _Tally:
+    """Plain counts over the rows of one dimension."""
+
+    def __init__(self, reasons: int) -> None:
+        self.sides, self.reasons = np.zeros(3, dtype=np.int64), np.zeros(reasons, dtype=np.int64)
+        self.inconsistent = self.mass = self.masses = self.first = self.places = 0
+        self.first_in_both = self.second_in_both = 0
+        self.labelled = self.agreed = self.decided = 0
+        self.decided_right = 0.0
+
+    def add(self, part: Part) -> None:
+        """Count some rows."""
+        valid = part["side"] != MISSING
+        self.reasons += np.bincount(part["reason"][~valid], minlength=len(self.reasons))
+        self.inconsistent += int(part["inconsistent"].sum())
+        rows = {name: column[valid] for name, column in part.items()}
+        self.sides += np.bincount(rows["side"], minlength=3)
+        # In whole numbers, so that the order in which pairs come cannot change a digit.
+        self.mass += int(fixed_point(rows["mass"]).sum())
+        self.masses += int(rows["masses"].sum())
+        self._look_at_places(rows["forward"], rows["swapped"])
+        self._compare(rows)
+
+    def _look_at_places(self, forward: Codes, swapped: Codes) -> None:
+        both = (forward != MISSING) & (swapped != MISSING)
+        first = first_chosen(forward[both], swapped[both])
+        self.first += int(first.sum())
+        self.places += 2 * len(first)
+        self.first_in_both += int((first == 2).sum())
+        self.second_in_both += int((first == -2).sum())
+
+    def _compare(self, rows: Part) -> None:
+        known, side = rows["known"], rows["side"]
+        given, decided = known != MISSING, (known != MISSING) & (known != TIE)
+        self.labelled += int(given.sum())
+        self.agreed += int((side == known)[given].sum())
+        self.decided += int(decided.sum())
+        lean = rows["lean"][decided]
+        self.decided_right += float(np.where(lean == TIE, 0.5, lean == known[decided]).sum())
+
+    def agreement(self) -> KnownAnswers | None:
+        """How often the judge said the same as the labels; None where there are none."""
         if not self.labelled:
             return None
         right = self.decided_right / self.decided if self.decided else None
@@ -299,8 +398,9 @@ class Counter:
     1
     """
 
-    def __init__(self, dimensions: Iterable[str] = ()) -> None:
-        self._dimensions = {name: DimensionCounter() for name in dimensions}
+    def __init__(self, dimensions: Iterable[str] = (), counting: Counting = DEFAULT) -> None:
+        self._counting = counting
+        self._dimensions = {name: DimensionCounter(counting) for name in dimensions}
         self._models: set[tuple[str, str]] = set()
         self._candidates: set[str] = set()
         self._waiting: list[Judgment] = []
@@ -333,20 +433,24 @@ class Counter:
             self._models |= models_of(block)
         self._candidates |= {block.candidate.words[code] for code in np.unique(block.candidate.codes)}
         for name, found in block.outcomes.items():
-            self._dimensions.setdefault(name, DimensionCounter()).add(block, found, block.known(name))
+            if name not in self._dimensions:
+                self._dimensions[name] = DimensionCounter(self._counting)
+            self._dimensions[name].add(block, found, block.known(name))
 
     def summary(self) -> Summary:
         """What was counted."""
         self._flush()
         names = next(iter(self._models)) if len(self._models) == 1 else ("", "")
-        found = {name: counter.summary() for name, counter in self._dimensions.items()}
+        [found] = correct_dimensions([{name: counter.summary() for name, counter in self._dimensions.items()}])
         candidate = next(iter(self._candidates)) if len(self._candidates) == 1 else ""
-        return Summary(self.pairs, (names[0] or "1", names[1] or "2"), found, ROLES.get(candidate))
+        repeats = max((counter.rows.repeats for counter in self._dimensions.values()), default=0)
+        sides = (names[0] or "1", names[1] or "2")
+        return Summary(self.pairs - repeats, sides, found, ROLES.get(candidate), repeats=repeats)
 
 
-def summarise(blocks: Iterable[Block], dimensions: Iterable[str] = ()) -> Summary:
+def summarise(blocks: Iterable[Block], dimensions: Iterable[str] = (), counting: Counting = DEFAULT) -> Summary:
     """Every dimension of a judge, counted over blocks."""
-    counter = Counter(dimensions)
+    counter = Counter(dimensions, counting)
     for block in blocks:
         counter.add_block(block)
     return counter.summary()
@@ -362,6 +466,15 @@ def models_of(block: Block) -> set[tuple[str, str]]:
 def span(low: float | None, high: float | None) -> Span | None:
     """Two ends; None where there are none."""
     return None if low is None or high is None else (low, high)
+
+
+def _with_missing_as(side: int, part: Part) -> NDArray[np.float64]:
+    """What each pair is worth to side 1 if all without a verdict had gone to one side."""
+    return np.asarray(_SIGNED[np.where(part["side"] == MISSING, side, part["side"])])
+
+
+def _ends(rate: Rate) -> tuple[float | None, float | None]:
+    return rate.low, rate.high
 
 
 def _equal_length(found: LengthControlled) -> EqualLengthRate:

@@ -171,6 +171,7 @@ def notes(summary: Summary) -> Iterator[str]:
             f"[red]label mass[/] {percent(min(masses))}: this judge would rather say something else"
             " than what it was asked for. It is not a judge; do not trust its verdicts."
         )
+    yield from (escape(visible(note)) for note in summary.notes())
     if any(found.small for found in summary.dimensions.values()):
         yield "fewer than 30 instructions: n is small, so the intervals are wide."
 

@@ -241,6 +241,16 @@ def signed_interval_over(parts: Callable[[], Iterable[Groups]], level: float = 0
     >>> signed_interval_over(lambda: halves).mean == signed_interval([1] * 8 + [-1] * 2).mean
     True
     """
+    return signed_intervals_over(parts)(level)
+
+
+def signed_intervals_over(parts: Callable[[], Iterable[Groups]]) -> Callable[[float], Signed]:
+    """The same at any level: the clusters are gone through once, whatever levels are asked for.
+
+    >>> at = signed_intervals_over(lambda: [gather([1] * 8 + [-1] * 2)])
+    >>> at(0.95) == signed_interval([1] * 8 + [-1] * 2), at(0.99).low < at(0.9).low
+    (True, True)
+    """
     pairs = 0
 
     def columns() -> Iterator[tuple[Sequence[Ints], Ints]]:
@@ -254,7 +264,7 @@ def signed_interval_over(parts: Callable[[], Iterable[Groups]], level: float = 0
     plus, minus = (Moments(found.means[i], found.covariance[i][i], found.largest[i], found.shape) for i in range(2))
     together = found.covariance[0][1]
     mean = (found.totals[0] - found.totals[1]) / (found.shape.n * UNIT)
-    return joined(plus, minus, together, level, mean, pairs)
+    return lambda level: joined(plus, minus, together, level, mean, pairs)
 
 
 def joined(plus: Moments, minus: Moments, together: float, level: float, mean: float, pairs: int) -> Signed:

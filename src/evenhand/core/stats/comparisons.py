@@ -47,6 +47,20 @@ class ComparisonRows:
             self.one, self.two, self.cluster, self.wins_1 + half, self.wins_2 + half, np.zeros_like(half)
         )
 
+    def with_equal_clusters(self) -> ComparisonRows:
+        """The same with every cluster weighing the same, however many comparisons it has; all together as before.
+
+        >>> rows = gather(["a", "a", "a"], ["b", "b", "b"], ["1", "1", "2"], ["x", "x", "y"]).rows
+        >>> rows.with_equal_clusters().met.tolist()
+        [1.5, 1.5]
+        """
+        _, home = np.unique(self.cluster, return_inverse=True)
+        size = np.bincount(home, self.met)
+        part = (size.mean() / size)[home]
+        return ComparisonRows(
+            self.one, self.two, self.cluster, self.wins_1 * part, self.wins_2 * part, self.ties * part
+        )
+
     @property
     def met(self) -> Floats:
         """How many comparisons each row stands for."""

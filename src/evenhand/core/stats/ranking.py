@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 
+from evenhand.core.stats.clusters import Weighting
 from evenhand.core.stats.comparisons import Bools, Comparisons, Floats, Ints, gather, matrices
 from evenhand.core.stats.differences import Differences, all_differences, t_quantiles
 from evenhand.core.stats.groups import holm, letters, rank_ranges
@@ -99,6 +100,7 @@ class Ranking:
     level: float = 0.95
     steps: int = 0
     method: str = METHOD
+    weighting: Weighting = "pairs"  # what weighs the same in strengths and differences
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -115,6 +117,7 @@ def rank_models(
     scale: Scale = "log-odds",
     anchor: str | None = None,
     level: float = 0.95,
+    weighting: Weighting = "pairs",
 ) -> Ranking:
     """Rank models by comparisons: for each the two models, what came out, and the cluster that it belongs to.
 
@@ -127,23 +130,32 @@ def rank_models(
     >>> ranking.models, round(ranking.standings[0].strength, 3)
     (('a', 'b', 'c'), 1.099)
     """
-    return rank(gather(model_1, model_2, outcomes, clusters), scale=scale, anchor=anchor, level=level)
+    data = gather(model_1, model_2, outcomes, clusters)
+    return rank(data, scale=scale, anchor=anchor, level=level, weighting=weighting)
 
 
 def rank(
-    data: Comparisons, *, scale: Scale = "log-odds", anchor: str | None = None, level: float = 0.95
+    data: Comparisons,
+    *,
+    scale: Scale = "log-odds",
+    anchor: str | None = None,
+    level: float = 0.95,
+    weighting: Weighting = "pairs",
 ) -> Ranking:
     """Rank models by comparisons that are in numbers already.
 
     The scale "arena" is Chatbot Arena's: Bradley and Terry's model without a tie parameter, a tie being half a win
     of both, on Elo's scale (Chiang et al. 2024, "Chatbot Arena", arXiv:2403.04132, and its published notebooks).
+    With the weighting "instructions" each cluster weighs the same in strengths and their errors, however many
+    comparisons it has. Records and win matrix count comparisons, and what is told of separated models rests on
+    their number: there a cluster weighs no more than one game of a model anyway.
     """
     if not data.counts.any():
         raise ValueError("there are no valid comparisons")
     given = data
     if scale == "arena":
         data = replace(data, rows=data.rows.with_half_wins())
-    parts = split(data)
+    parts = split(data if weighting == "pairs" else replace(data, rows=data.rows.with_equal_clusters()))
     place = _anchor_place(data, parts, anchor)
     if place is not None:
         parts = anchored(parts, place)
@@ -171,6 +183,7 @@ def rank(
         level=level,
         steps=parts.first.steps,
         method=ARENA_METHOD if scale == "arena" else METHOD,
+        weighting=weighting,
     )
 
 

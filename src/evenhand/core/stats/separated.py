@@ -16,8 +16,8 @@ the chi-squared distribution in its place, far too many equal models would be to
 27-38; Heinze and Schemper 2002, "A solution to the problem of separation in logistic regression", Statistics in
 Medicine 21, 2409-2419), in which eight wins of eight stand for odds of 8.5 to 0.5.
 
-*An interval.* The end that the data bound is where D reaches log(2 / (1 - level)); the end that they do not is
-where the penalised likelihood has fallen by as much.
+*An interval.* On the side that the data bound, it ends where the likelihood and Firth's, all strengths free, have
+both fallen by log(2 / (1 - level)); on the other side, where Firth's has, with the main models where they are.
 
 All of it is over decided comparisons: given which are tied, these follow Bradley and Terry's model with the same
 strengths. Comparisons of a model within one cluster may all be one piece of luck, so they weigh no more than one.
@@ -38,7 +38,8 @@ from evenhand.core.stats.graph import linked_parts
 from evenhand.core.stats.parts import Parts
 
 _RIDGE = 1e-4  # keeps strengths finite that would run away; they come to rest about 9 from the others
-_STILL = 1e-10
+_STILL = 1e-6
+_NEARLY_STILL = 1e-4  # for ends of intervals, which need no more
 _MOST_STEPS = 80
 _LONGEST = 2.0  # a step of a strength
 _FLOOR = 1e-11  # information that is never zero, so that it has an inverse
@@ -101,7 +102,7 @@ def fit_many(wins: Floats, start: Floats, hold: Hold | None = None) -> Floats:
     for _ in range(_MOST_STEPS):
         chance = _chances(strengths)
         gradient = won - (met * chance).sum(axis=2) - _RIDGE * strengths
-        inverse: Floats = np.asarray(np.linalg.inv(_laplacians(met * chance * (1 - chance))), dtype=np.float64)
+        inverse = np.linalg.inv(_laplacians(met * chance * (1 - chance)))
         move = _move(inverse, gradient, strengths, hold)
         strengths += move
         if np.abs(move).max(initial=0.0) < _STILL:
@@ -110,7 +111,7 @@ def fit_many(wins: Floats, start: Floats, hold: Hold | None = None) -> Floats:
 
 
 def _move(inverse: Floats, gradient: Floats, at: Floats, hold: Hold | None) -> Floats:
-    """Newton's step, kept short; with a hold, the best of those that end where it is put (Lagrange)."""
+    """Newton's step, kept short; with a hold, the best among those that end where it is put (Lagrange)."""
     move = np.asarray((inverse @ gradient[:, :, None])[:, :, 0])
     if hold is not None:
         along = (inverse @ hold.weights[:, :, None])[:, :, 0]
@@ -228,7 +229,7 @@ def separated(data: Comparisons, parts: Parts, anchor: int | None, level: float)
             ends[known[every]] = game.ends(every, side, enough)
             if len(main) > 1:  # the data bound the other side
                 those = np.flatnonzero(firm[known])
-                ends[known[those]] = _likelihood_ends(wins, zero, those, side, enough)
+                ends[known[those]] = _bounded_ends(wins, zero, those, side, enough)
     found.low[:], found.high[:] = np.minimum(found.low, found.strength), np.maximum(found.high, found.strength)
     if len(main) > 1:
         found.strength[main] = np.nan
@@ -247,6 +248,16 @@ def _zero(parts: Parts, anchor: int | None, count: int) -> Floats:
         firm = main.hanging if main.hanging.all() else ~main.hanging
         zero[:size] = firm / firm.sum()
     return zero
+
+
+def _bounded_ends(wins: Floats, zero: Floats, models: Ints, side: int, enough: float) -> Floats:
+    """The ends on the side that the data bound: by likelihood and by Firth's, all strengths free, the farther one.
+
+    With few games for each strength the likelihood is too sure: it fits luck. The penalty takes that back.
+    """
+    plain = _likelihood_ends(wins, zero, models, side, enough)
+    every = _Penalised(wins, np.zeros(1), zero).ends(models, side, enough)
+    return np.asarray(side * np.maximum(side * plain, side * every))
 
 
 def _likelihood_ends(wins: Floats, zero: Floats, models: Ints, side: int, enough: float) -> Floats:
@@ -331,10 +342,9 @@ class _Penalised:
             lever = self._leverage(self.met * single)
             score = (self.wins - self.met * chance + lever * (0.5 - chance)).sum(axis=2)[:, fixed:]
             # The penalty is as good as half a win and half a loss for each unit of leverage.
-            inner: Floats = np.asarray(np.linalg.inv(self._inner((self.met + lever) * single)), dtype=np.float64)
-            move = _move(inner, score, free, hold)
+            move = _move(np.linalg.inv(self._inner((self.met + lever) * single)), score, free, hold)
             free += move
-            if np.abs(move).max(initial=0.0) < _STILL:
+            if np.abs(move).max(initial=0.0) < (_STILL if hold is None else _NEARLY_STILL):
                 break
         return free
 

@@ -23,7 +23,9 @@ from evenhand.core.stats.clusters import (
     places,
     signed_interval,
     signed_interval_over,
+    signed_intervals_over,
 )
+from evenhand.core.stats.multiple import p_of
 from evenhand.core.stats.weighted import signed_mean, target_weights, weigh
 
 METHOD = "Clopper-Pearson by effective trials, MOVER"
@@ -101,6 +103,19 @@ def mean_rate_over(
     0.75
     """
     return _rate(signed_interval_over(parts, level), level, weighting)
+
+
+def mean_rates_over(
+    parts: Callable[[], Iterable[Groups]], *, weighting: Weighting = "pairs"
+) -> Callable[[float], Rate]:
+    """The same at any level, the clusters gone through once.
+
+    >>> at = mean_rates_over(lambda: [gather([1, -1, 1])])
+    >>> at(0.99).low < at(0.95).low < at(0.95).value
+    True
+    """
+    found = signed_intervals_over(parts)
+    return lambda level: _rate(found(level), level, weighting)
 
 
 def weighted_rate(
@@ -206,3 +221,19 @@ def paired_difference(
     w = target_weights(np.arange(len(a)) if clusters is None else places(clusters), weighting)
     one, two = (float(np.sort(w * x).sum() / np.sort(w).sum()) for x in (a, b))
     return Difference(found.mean, found.low, found.high, one, two, found.pairs, found.shape.clusters, level)
+
+
+def difference_p(
+    first: ArrayLike, second: ArrayLike, clusters: ArrayLike | None = None, *, weighting: Weighting = "pairs"
+) -> float | None:
+    """The p-value of no difference, pair by pair: the level at which the interval comes to leave out zero.
+
+    >>> difference_p([1] * 12, [0] * 12) < 0.001, difference_p([1, 0], [0, 1]), difference_p([], [])
+    (True, 1.0, None)
+    """
+    values = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
+    if not len(values):
+        return None
+    groups = gather(values, clusters, weighting)
+    found = signed_intervals_over(lambda: [groups])
+    return p_of(lambda level: ((at := found(level)).low, at.high))

@@ -171,7 +171,8 @@ def go_through(
     if not why and not failure and most < shuffled.pairs and not decider.met:
         why = f"the budget of {most:,} pairs is used up"
     summary = found.summary if found else counter.summary()
-    result = GateResult(what, decider.standing, summary.sides, shuffled.pairs, summary.pairs, why, failure)
+    pairs = shuffled.pairs - summary.repeats
+    result = GateResult(what, decider.standing, summary.sides, pairs, summary.pairs, why, failure, summary.repeats)
     return result, _about(judge, found)
 
 
@@ -200,7 +201,9 @@ def count_stored(
     blocks = list(on_trial(store.blocks(row), candidate))
     replay(blocks, decider, seed=seed, most=most)
     summary = summarise(blocks, found_on(row.dimensions))
-    result = GateResult(what, decider.standing, summary.sides, summary.pairs, summary.pairs)
+    result = GateResult(
+        what, decider.standing, summary.sides, summary.pairs, summary.pairs, repeats=summary.repeats
+    )
     return result, {"judge": row.model, "protocol": row.protocol, "fingerprint": row.fingerprint}
 
 

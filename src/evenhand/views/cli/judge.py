@@ -139,7 +139,9 @@ def judge(
         found = run_with_progress(judge, rows, min(given.count, limit or given.count), enough=decider, line=decider)
         given.end(judge, found.summary.pairs)
         kept = judge.store.judge_book.find(judge.setup.fingerprint) is not None
-    decision = decision_of(decider.standing, found.summary.pairs, given.count) if decider else None
+    decision = (
+        decision_of(decider.standing, found.summary.pairs, given.count - found.summary.repeats) if decider else None
+    )
     if as_json:
         stopping = {"until_decided": decision} if decision else {}
         print(to_json({**found.plain(), "db": str(db), **given.plain(), **stopping}))

@@ -144,3 +144,19 @@ def orders_from(word: str) -> Orders:
         if word == choice:
             return choice
     raise InputError(f"--orders {word}", hint=f"one of {', '.join(ORDER_CHOICES)}")
+
+
+WeighOption = Annotated[
+    str,
+    typer.Option(
+        "--weigh",
+        metavar="instructions|pairs",
+        help="What weighs the same: each instruction, however many pairs it has, or each pair.",
+    ),
+]
+KeepRepeatsOption = Annotated[
+    bool,
+    typer.Option(
+        "--keep-repeats", help="Count pairs that repeat another exactly (instruction, outputs, models); else not."
+    ),
+]

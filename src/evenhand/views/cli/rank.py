@@ -14,13 +14,14 @@ from rich.table import Table
 from evenhand.core.errors import InputError
 from evenhand.core.stats.ranking import Standing
 from evenhand.core.verdict import found_on, headline
+from evenhand.results.counting import Counting, repeats_text, weighs_text, weighting_from
 from evenhand.results.plain import plain, to_json
-from evenhand.results.ranking import SCALES, RankingSummary, Scale, matches_of
+from evenhand.results.ranking import SCALES, RankingSummary, Reading, Scale, matches_of
 from evenhand.store import JudgeRow
 from evenhand.views import console
 from evenhand.views.cli.app import app
 from evenhand.views.cli.opening import open_records
-from evenhand.views.cli.options import DEFAULT_DB, JsonOption, RecordsOption
+from evenhand.views.cli.options import DEFAULT_DB, JsonOption, KeepRepeatsOption, RecordsOption, WeighOption
 from evenhand.views.plots import Plot, check_plot_path, ranking_plot, save_plot, win_matrix_plot
 
 _MOST_IN_MATRIX = 10
@@ -76,6 +77,8 @@ def rank(
         str,
         typer.Option("--anchor", metavar="MODEL", help="Measure strengths from this model, not from the average."),
     ] = "",
+    weigh: WeighOption = "instructions",
+    keep_repeats: KeepRepeatsOption = False,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw the ranking to FILE.svg or FILE.png.")
     ] = None,
@@ -89,7 +92,14 @@ def rank(
     for file in (plot, matrix_plot):
         if file is not None:
             check_plot_path(file)
-    found = list(_rankings(db, spec, protocol, dimension, expected, _scale(scale), anchor or None))
+    wanted = _Wanted(
+        dimension,
+        "expected" if expected else "hard",
+        _scale(scale),
+        anchor or None,
+        Counting(weighting_from(weigh), keep_repeats),
+    )
+    found = list(_rankings(db, spec, protocol, wanted))
     if (plot or matrix_plot) and len(found) > 1:
         raise InputError(f"{db} holds {len(found)} judges", hint="name one to draw: --judge MODEL --protocol NAME")
     if plot:
@@ -110,17 +120,26 @@ def _scale(word: str) -> Scale:
     raise InputError(f"--scale {word}", hint=f"one of {', '.join(SCALES)}")
 
 
-def _rankings(
-    db: Path, spec: str, protocol: str, dimension: str, expected: bool, scale: Scale, anchor: str | None
-) -> Iterator[JudgeRanking]:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """How to rank."""
+
+    dimension: str
+    reading: Reading
+    scale: Scale
+    anchor: str | None
+    counting: Counting
+
+
+def _rankings(db: Path, spec: str, protocol: str, wanted: _Wanted) -> Iterator[JudgeRanking]:
     with open_records(db) as store:
         rows = [row for row in store.judges() if spec in ("", row.model) and protocol in ("", row.protocol)]
         if not rows:
             raise InputError(f"{db} holds no verdicts of that kind")
-        for row in _with_dimension(rows, dimension):
-            on = dimension or headline(row.dimensions)
-            matches = matches_of(store.blocks(row), on, "expected" if expected else "hard")
-            found = matches.ranking(scale=scale, anchor=anchor)
+        for row in _with_dimension(rows, wanted.dimension):
+            on = wanted.dimension or headline(row.dimensions)
+            matches = matches_of(store.blocks(row), on, wanted.reading, wanted.counting)
+            found = matches.ranking(scale=wanted.scale, anchor=wanted.anchor)
             yield JudgeRanking(row.model, row.protocol, row.fingerprint, found)
 
 
@@ -194,6 +213,10 @@ def matrix_table(ranking: RankingSummary) -> Table:
 def notes(ranking: RankingSummary) -> Iterator[str]:
     """What a reader of the table should know about these very numbers."""
     yield "[dim]Models that share a letter cannot be told apart; a rank is the range that the tests leave open.[/]"
+    if ranking.n > ranking.instructions:
+        yield f"[dim]In strengths and tests {weighs_text(ranking.weighting)}; records count pairs.[/]"
+    if ranking.repeats:
+        yield f"[yellow]note:[/] {repeats_text(ranking.repeats)}."
     for warning in ranking.warnings:
         yield f"[yellow]note:[/] {escape(console.visible(warning))}."
     if ranking.invalid:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from evenhand.core.stats.alpaca import AlpacaLength
 from evenhand.results.comparison import Comparison
+from evenhand.results.counting import repeats_text, weighs_text
 from evenhand.results.groups import Group
 from evenhand.results.human import HumanRate
+from evenhand.results.questions import caution, stands_out
 from evenhand.results.summary import DimensionSummary
 from evenhand.views.console import COLOURS, percent, plain_table, span, visible
 
@@ -54,12 +57,6 @@ def odds(effect: float | None) -> str:
 def readings_notes(dimensions: Mapping[str, DimensionSummary]) -> Iterator[str]:
     """What a reader of the readings should know."""
     for dimension, found in dimensions.items():
-        each = found.by_instruction
-        if (percent(each.win_rate_1), span(each.ci)) != (percent(found.win_rate_1), span(found.ci)):
-            yield (
-                f"{dimension}: each instruction weighing the same, however many pairs share it,"
-                f" {percent(each.win_rate_1)} ({span(each.ci)})"
-            )
         length = found.length_controlled
         if length.reason or length.length_effect_ci is None:
             if found.n and length.reason:
@@ -99,6 +96,56 @@ def groups_table(field: str, groups: Iterable[Group]) -> Table:
     return table
 
 
+def groups_notes(groups: Sequence[Group]) -> Iterator[str]:
+    """What a reader of the groups should know."""
+    every = [(group, name, found) for group in groups for name, found in group.summary.dimensions.items()]
+    shared = [found for *_, found in every if found.shared]
+    if shared:
+        yield f"In the win rates {weighs_text(shared[0].weighting)}."
+    repeats = sum(group.summary.repeats for group in groups)
+    if repeats:
+        yield f"{repeats_text(repeats)}."
+    several = len({name for _, name, _ in every}) > 1
+    named = (
+        (" ".join([group.value or "(none)", *([name] if several else [])]), found.p_holm)
+        for group, name, found in every
+    )
+    yield from filter(None, [caution(named)])
+
+
+def differences_notes(rows: Sequence[Comparison]) -> Iterator[str]:
+    """What a reader of the differences should know."""
+    if any(found.n > found.clusters for found in rows):
+        yield f"In rates and differences {weighs_text(rows[0].weighting)}."
+    several = len({found.against for found in rows}) > 1
+    named = ((f"{f.dimension}, {f.against}" if several else f.dimension, f.p_holm) for f in rows)
+    yield from filter(None, [caution(named)])
+
+
+def alpaca_table(dimensions: Mapping[str, AlpacaLength], one: str) -> Table:
+    """AlpacaEval's length-controlled win rate, by its own formula."""
+    table = _table(f"AlpacaEval's length-controlled win rate of {visible(one)}", "dimension")
+    for name in ("pairs", "win rate", "95%\ninterval", "length\ncoefficient"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for dimension, found in dimensions.items():
+        ends = None if found.low is None or found.high is None else (found.low, found.high)
+        length = "–" if found.length is None else f"{found.length:+.2f}"
+        table.add_row(dimension, f"{found.n:,}", percent(found.value), span(ends), length)
+    return table
+
+
+def alpaca_notes(dimensions: Mapping[str, AlpacaLength]) -> Iterator[str]:
+    """Why there is no number where there is none, and how far the others can be compared."""
+    for dimension, found in dimensions.items():
+        if found.reason:
+            yield f"{dimension}: no length-controlled rate, because of {_because(found.reason)}"
+    if any(found.value is not None for found in dimensions.values()):
+        yield (
+            "By AlpacaEval's formula on your pairs alone: its leaderboard also uses its own difficulties of"
+            " instructions and verdicts on its baseline (docs/statistics.md)."
+        )
+
+
 def differences_table(title: str, rows: Iterable[Comparison]) -> Table:
     """Paired differences: a line for each dimension and each other run."""
     table = _table(title, "dimension", "against")
@@ -111,7 +158,7 @@ def differences_table(title: str, rows: Iterable[Comparison]) -> Table:
             f"{found.n:,}",
             percent(found.win_rate_1),
             percent(found.win_rate_1_other),
-            Text(points(found.difference), style="bold" if found.decided else ""),
+            Text(points(found.difference), style="bold" if stands_out(found.p_holm) else ""),
             f"{points(found.ci[0])} to {points(found.ci[1])}" if found.ci else "–",
         )
     return table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,17 +16,29 @@ from evenhand.core.protocol import Protocol
 from evenhand.core.verdict import found_on
 from evenhand.results.card import choose_judges
 from evenhand.results.comparison import Comparison, compare, values_of
+from evenhand.results.counting import DEFAULT, Counting, weighting_from
 from evenhand.results.groups import Group, group_by
 from evenhand.results.human import human_rates
+from evenhand.results.length import alpaca_rates
 from evenhand.results.people import People
 from evenhand.results.plain import to_json
+from evenhand.results.questions import correct_comparisons
 from evenhand.results.run import JudgeSummary, Readings, blocks_of_judge, judge_summary
 from evenhand.store import JudgeRow, Records
 from evenhand.views import console
 from evenhand.views.cli import result_tables as tables
 from evenhand.views.cli.app import app
 from evenhand.views.cli.opening import is_records, open_records, open_store
-from evenhand.views.cli.options import DEFAULT_DB, DbOption, JsonOption, RecordsOption, RenameOption, renames_from
+from evenhand.views.cli.options import (
+    DEFAULT_DB,
+    DbOption,
+    JsonOption,
+    KeepRepeatsOption,
+    RecordsOption,
+    RenameOption,
+    WeighOption,
+    renames_from,
+)
 from evenhand.views.cli.running import show_run
 
 
@@ -41,9 +53,11 @@ class ResultOptions:
     width: float | None = None
     rename: Mapping[str, str] | None = None
     calibrated: bool = False
+    alpaca: bool = False
+    counting: Counting = DEFAULT
 
     def __bool__(self) -> bool:
-        return bool(self.by or self.against or self.between or self.human)
+        return bool(self.by or self.against or self.between or self.human or self.alpaca)
 
 
 @app.command()
@@ -85,13 +99,22 @@ def results(
     calibrated: Annotated[
         bool, typer.Option("--calibrated", help="Apply what evenhand calibrate has fitted, where it has.")
     ] = False,
+    alpaca: Annotated[
+        bool,
+        typer.Option(
+            "--alpaca-length-control", help="AlpacaEval's length-controlled win rate, by its own formula."
+        ),
+    ] = False,
+    weigh: WeighOption = "instructions",
+    keep_repeats: KeepRepeatsOption = False,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw the win rates into an SVG or PNG file.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print the table of a database again; or its verdicts in groups, beside other verdicts, or beside people's."""
-    wanted = ResultOptions(by, against, between, human, width, renames_from(rename), calibrated)
+    counting = Counting(weighting_from(weigh), keep_repeats)
+    wanted = ResultOptions(by, against, between, human, width, renames_from(rename), calibrated, alpaca, counting)
     if calibrated and human:
         raise InputError(
             "--calibrated and --human would use the same labels twice", hint="--human corrects the judge by itself"
@@ -109,7 +132,7 @@ def results(
         if calibrated and not any(store.calibrations.of(row.id) for row in rows):
             raise InputError("none of these judges has been calibrated", hint="evenhand calibrate does that")
         found = [
-            (judge_summary(store, row, calibrated=calibrated), readings_of(store, row, wanted, others))
+            _read(judge_summary(store, row, calibrated=calibrated, counting=counting), store, row, wanted, others)
             for row in rows
         ]
     if plot:
@@ -140,17 +163,25 @@ def reread(db: DbOption = DEFAULT_DB, as_json: JsonOption = False) -> None:
         console.out.print(f"{read:,} verdicts read again, {changed:,} of them came out otherwise")
 
 
+def _read(
+    found: JudgeSummary, store: Records, row: JudgeRow, wanted: ResultOptions, others: ExitStack
+) -> tuple[JudgeSummary, Readings]:
+    """A judge with what was asked for besides."""
+    more = readings_of(store, row, wanted, others)
+    return found, replace(more, alpaca=alpaca_rates(found.summary)) if wanted.alpaca else more
+
+
 def readings_of(store: Records, row: JudgeRow, wanted: ResultOptions, others: ExitStack) -> Readings:
     """What was asked for besides the plain table."""
     groups: list[Group] = []
     if wanted.by:
         blocks = blocks_of_judge(store, row, calibrated=wanted.calibrated, metadata=True)
-        groups = group_by(blocks, found_on(row.dimensions), wanted.by)
+        groups = group_by(blocks, found_on(row.dimensions), wanted.by, wanted.counting)
     return Readings(
         wanted.by,
         groups,
-        list(compare_judges(store, row, wanted, others)) if wanted.against else [],
-        [compare_dimensions(store, row, wanted)] if wanted.between else [],
+        correct_comparisons(compare_judges(store, row, wanted, others)) if wanted.against else [],
+        correct_comparisons([compare_dimensions(store, row, wanted)]) if wanted.between else [],
         human_rates(store, row, People(store, rename=wanted.rename), wanted.width) if wanted.human else None,
     )
 
@@ -172,6 +203,7 @@ def compare_judges(store: Records, row: JudgeRow, wanted: ResultOptions, others:
                 beside[dimension],
                 dimension,
                 f"{other.model} under {other.protocol}",
+                counting=wanted.counting,
                 fingerprint=other.fingerprint,
                 db=name if there is not store else None,
             )
@@ -186,7 +218,7 @@ def compare_dimensions(store: Records, row: JudgeRow, wanted: ResultOptions) -> 
         raise InputError(
             f"--between {wanted.between}", hint=f"two dimensions with a comma between them, of {', '.join(found)}"
         )
-    return compare(found[first], found[second], first, second)
+    return compare(found[first], found[second], first, second, counting=wanted.counting)
 
 
 def show_results(found: JudgeSummary) -> None:
@@ -206,9 +238,14 @@ def show_more(found: JudgeSummary, more: Readings, wanted: ResultOptions) -> Non
     console.out.print(title, style="bold", markup=False, soft_wrap=True)
     if more.by:
         console.out.print(tables.groups_table(more.by, more.groups))
+        print_notes(tables.groups_notes(more.groups))
     for comparisons in (more.against, more.between):
         if comparisons:
             console.out.print(tables.differences_table("Paired differences, in percentage points", comparisons))
+            print_notes(tables.differences_notes(comparisons))
+    if more.alpaca is not None:
+        console.out.print(tables.alpaca_table(more.alpaca, found.summary.sides[0]))
+        print_notes(tables.alpaca_notes(more.alpaca))
     if more.human is not None:
         console.out.print(tables.human_table("What people would say of all pairs", more.human))
         print_notes(tables.human_notes(more.human, wanted.width))
