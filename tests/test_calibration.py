@@ -169,7 +169,7 @@ def test_clusters_stay_whole() -> None:
     data = {name: np.repeat(column, 10, axis=0) for name, column in drawn(60, slope=0.0, tie=-1.0).items()}
     data["clusters"] = np.arange(600) // 10
     folds = calibration._folds(
-        data["clusters"], calibration.Inputs(data["log_odds"], data["log_length"]), data["truth"], 0
+        data["clusters"], calibration.Inputs(data["log_odds"], data["log_length"], np.ones(600)), data["truth"], 0
     )
     assert all(len(set(folds[data["clusters"] == cluster])) == 1 for cluster in range(60))
     assert sorted(np.bincount(folds)) == [120] * 5

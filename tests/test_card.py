@@ -182,7 +182,7 @@ def test_labels_that_were_imported_count_like_those_of_the_file(db: Path, tmp_pa
     judged(other, judge_that_knows(0.7), pairs=[Pair(p.instruction, p.output_1, p.output_2, p.id) for p in voted])
     with Store(other) as store:
         store.labels.add(
-            HumanLabel(pair.key, "overall", f"annotator {place}", "1" if vote == "A" else "2")
+            HumanLabel(pair.key, "overall", f"annotator {place}", "1" if vote == "A" else "2", design="imported")
             for pair in voted
             for place, vote in enumerate(pair.metadata["human"], 1)
         )

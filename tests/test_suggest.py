@@ -217,7 +217,7 @@ def test_wrong_use(judged: Path, words: list[str], said: str) -> None:
 def test_nothing_left_to_label(db: Path) -> None:
     with Judge(ScriptedEngine(wavering), "overall", db=db) as judge:
         list(judge.judge(PAIRS[-2:]))
-    assert "no pair is left to label" in evenhand("suggest", "--db", db).stdout
+    assert "no pair is left to label" in evenhand("suggest", "--db", db, "--random", "0").stdout
 
 
 def test_a_page_may_ask_for_all_pairs_in_their_order() -> None:

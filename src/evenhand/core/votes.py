@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from evenhand.core.pair import Pair, Side, read_label
 from evenhand.core.protocol import Order
@@ -21,8 +21,25 @@ SHOWN: dict[str, Order] = {
     **dict.fromkeys(("swapped", "2 shown first"), "swapped"),
 }
 
+# How a pair came to be labelled: drawn by chance, chosen because its label would teach most, or brought by a file
+# that does not say; unknown is a label of an older version, or one that was added by a program.
+Design = Literal["random", "suggested", "imported", "unknown"]
+DESIGNS: tuple[Design, ...] = ("random", "suggested", "imported", "unknown")
+
 _OTHER_SIDE: dict[Side | None, Side] = {"1": "2", "2": "1", "tie": "tie"}
 _OTHER_ORDER: dict[Order | None, Order] = {"forward": "swapped", "swapped": "forward"}
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """How a pair came to be labelled, and with what probability, where that is known.
+
+    `among` is the number of the newest pair that could have been drawn: of later ones the draw says nothing.
+    """
+
+    design: Design = "unknown"
+    probability: float | None = None
+    among: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +55,7 @@ class NamedVote:
     note: str = ""
     seconds: float | None = None
     flipped: str = ""  # the key of the same texts with their sides exchanged
+    drawn: Drawn | None = None  # where the file says it
 
     def exchanged(self) -> NamedVote:
         """The same vote on the pair whose sides stand the other way round."""
@@ -55,6 +73,15 @@ def votes_on(votes: Votes, dimension: str) -> Mapping[str, Side]:
     {'ann': '1'}
     """
     return votes.get(dimension) or votes.get(_ASKED_AS.get(dimension, dimension), {})
+
+
+def draws_on(draws: Mapping[str, Sequence[Drawn]], dimension: str) -> Sequence[Drawn]:
+    """How a pair came to be labelled on a dimension; for `combined` on overall.
+
+    >>> draws_on({"overall": [Drawn("random")]}, "combined")[0].design
+    'random'
+    """
+    return draws.get(dimension) or draws.get(_ASKED_AS.get(dimension, dimension), ())
 
 
 def label_of(votes: Votes, dimension: str) -> Side | None:

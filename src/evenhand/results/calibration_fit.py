@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from evenhand.core.errors import InputError
 from evenhand.core.stats.agreement import MISSING
 from evenhand.core.stats.calibration import Calibration, TooFewLabels, fit
 from evenhand.results.evidence import Evidence
+from evenhand.results.label_use import LabelUse
 from evenhand.store import JudgeRow
 
 
@@ -20,12 +21,13 @@ class FittedCalibration:
     judge: JudgeRow
     dimension: str
     calibration: Calibration
+    use: LabelUse
 
     def plain(self) -> dict[str, object]:
         """The calibration as JSON has it."""
         row = self.judge
         named = {"judge": row.model, "protocol": row.protocol, "fingerprint": row.fingerprint}
-        return {**named, "dimension": self.dimension, **self.calibration.plain()}
+        return {**named, "dimension": self.dimension, **self.calibration.plain(), "label_use": asdict(self.use)}
 
 
 def fit_evidence(evidence: Evidence, *, seed: int = 0) -> Calibration:
@@ -33,9 +35,10 @@ def fit_evidence(evidence: Evidence, *, seed: int = 0) -> Calibration:
     rows = np.flatnonzero((evidence.truth != MISSING) & (evidence.verdict != MISSING))
     e = evidence.take(rows)
     try:
-        return fit(e.p, e.log_odds, e.log_length, e.truth, e.clusters, seed=seed)
+        return fit(e.p, e.log_odds, e.log_length, e.truth, e.clusters, seed=seed, weights=e.weights)
     except TooFewLabels as fault:
+        left_out = e.use.notes[:1] if e.use.left_out else ()
         raise InputError(
-            f"{e.dimension} cannot be calibrated: {fault}",
+            ". ".join((f"{e.dimension} cannot be calibrated: {fault}", *left_out)),
             hint="evenhand labels import FILE brings labels; evenhand labels lists those that are there",
         ) from None

@@ -15,9 +15,11 @@ import numpy as np
 from evenhand.core.stats import agreement, bias, calibration, trust
 from evenhand.core.stats.agreement import MISSING, Ceiling, Codes, Raters
 from evenhand.core.stats.calibration import Reliability
-from evenhand.core.stats.clustered import Array, Estimate, mean
+from evenhand.core.stats.clustered import Array, Estimate, mean, picked
 from evenhand.core.stats.pooling import pooling_gain
 from evenhand.results.evidence import Evidence, shared_rows
+from evenhand.results.label_use import LabelUse
+from evenhand.results.noise import NoiseSummary
 from evenhand.store import JudgeRow
 
 _SHORTEST_PREFIX = 4
@@ -81,6 +83,8 @@ class Card:
     margin: float  # by how much a trusted judge may score below one person, or below the target
     target: float | None
     better_than_person: bool
+    label_use: LabelUse  # which labels the figures against people rest on
+    noise: NoiseSummary | None  # None where the judge was asked once: that is not measured, and not 0
 
     def plain(self) -> dict[str, object]:
         """The card as JSON has it."""
@@ -103,16 +107,21 @@ READINGS = ("forward_hard", "both_hard", "pooled")
 
 
 def card_of(
-    evidence: Evidence, *, level: float = 0.95, margin: float = trust.MARGIN, target: float | None = None
+    evidence: Evidence,
+    *,
+    level: float = 0.95,
+    margin: float = trust.MARGIN,
+    target: float | None = None,
+    noise: NoiseSummary | None = None,
 ) -> Card:
     """The card of one judge on one dimension; the margin and the target are those of `stats.trust.weigh`."""
-    e, c = evidence, evidence.clusters
+    e, c, w = evidence, evidence.clusters, evidence.weights
     scores = {name: _decided_scores(e, name) for name in READINGS}
     longer = bias.longer_side(e.length_1, e.length_2)
     several = (e.counts.sum(axis=1) >= 2).any()
     biases = _biases(e, longer, level)
     shares = {"mass": biases.label_mass.value, "invalid": biases.invalid.value}
-    measures = trust.measure(e.lean, e.verdict, e.truth, longer, c, e.counts, **shares, level=level)
+    measures = trust.measure(e.lean, e.verdict, e.truth, longer, c, e.counts, **shares, level=level, weights=w)
     found = trust.weigh(measures, margin=margin, target=target)
     return Card(
         dimension=e.dimension,
@@ -123,25 +132,31 @@ def card_of(
         contested=e.contested,
         instructions=len(np.unique(c)),
         readings={name: _reading(e, name, scores[name], level) for name in READINGS},
-        gain=pooling_gain(e.verdict, e.forward, e.truth, c, level=level).hard,
+        gain=pooling_gain(e.verdict, e.forward, e.truth, c, level=level, weights=w).hard,
         longer=measures.longer,
         over_longer=measures.over_longer,
         always=measures.always,
         over_always=measures.over_always,
         biases=biases,
         meaning=Meaning(
-            calibration.brier(e.p, e.truth, c, level=level),
-            calibration.brier_binary(e.p, e.truth, c, level=level),
-            calibration.reliability(e.p, e.truth, c, level=level),
+            calibration.brier(e.p, e.truth, c, level=level, weights=w),
+            calibration.brier_binary(e.p, e.truth, c, level=level, weights=w),
+            calibration.reliability(e.p, e.truth, c, level=level, weights=w),
         ),
         people=agreement.people(e.counts, c, e.votes, e.names, level=level) if several else None,
-        ceiling=agreement.against_others(e.counts, e.lean, c, decided_only=True, level=level) if several else None,
+        ceiling=_ceiling(e, level) if several else None,
         trust=found.word,
         verdict=found.text,
         margin=margin,
         target=target,
         better_than_person=found.better_than_person,
+        label_use=e.use,
+        noise=noise,
     )
+
+
+def _ceiling(e: Evidence, level: float) -> Ceiling:
+    return agreement.against_others(e.counts, e.lean, e.clusters, decided_only=True, level=level, weights=e.weights)
 
 
 def _hard(e: Evidence, reading: str) -> Codes:
@@ -154,24 +169,24 @@ def _decided_scores(e: Evidence, reading: str) -> Array:
 
 
 def _reading(e: Evidence, reading: str, scores: Array, level: float) -> CardReading:
-    said, c = _hard(e, reading), e.clusters
+    said, c, w = _hard(e, reading), e.clusters, e.weights
     return CardReading(
-        agreement.decided(scores, e.truth, c, level=level),
-        agreement.three_way(said, e.truth, c, level=level),
-        agreement.cohen_kappa(said, e.truth, c, level=level),
+        agreement.decided(scores, e.truth, c, level=level, weights=w),
+        agreement.three_way(said, e.truth, c, level=level, weights=w),
+        agreement.cohen_kappa(said, e.truth, c, level=level, weights=w),
     )
 
 
 def _biases(e: Evidence, longer: Codes, level: float) -> Biases:
     c, rows = e.clusters, e.labelled
-    lean, truth = e.lean[rows], e.truth[rows]
+    lean, truth, w = e.lean[rows], e.truth[rows], picked(e.weights, rows)
     return Biases(
         bias.flip_rate(e.forward, e.swapped, c, level=level),
         bias.change_rate(e.forward, e.swapped, c, level=level),
         bias.position_lift(e.forward, e.swapped, c, level=level),
-        bias.longer_rate(lean, longer[rows], c[rows], level=level),
-        bias.longer_rate(truth, longer[rows], c[rows], level=level),
-        bias.length_bias(lean, truth, longer[rows], c[rows], level=level),
+        bias.longer_rate(lean, longer[rows], c[rows], level=level, weights=w),
+        bias.longer_rate(truth, longer[rows], c[rows], level=level, weights=w),
+        bias.length_bias(lean, truth, longer[rows], c[rows], level=level, weights=w),
         bias.label_mass(e.mass, c, level=level),
         mean(e.verdict == MISSING, c, level=level),
     )
@@ -237,6 +252,7 @@ class JudgeComparison:
     decided: int
     rows: tuple[ContenderRow, ...]
     longer: Estimate
+    label_use: LabelUse
 
 
 def compare(contenders: Sequence[Contender], dimension: str, *, level: float = 0.95) -> JudgeComparison:
@@ -252,25 +268,26 @@ def compare(contenders: Sequence[Contender], dimension: str, *, level: float = 0
         len(first),
         int(agreement.is_decided(first.truth).sum()),
         tuple(_row(one, e, first, clusters, level) for one, e in zip(contenders, same, strict=True)),
-        agreement.decided(longer, first.truth, clusters, level=level),
+        agreement.decided(longer, first.truth, clusters, level=level, weights=first.weights),
+        first.use,
     )
 
 
 def _row(one: Contender, e: Evidence, first: Evidence, clusters: Codes, level: float) -> ContenderRow:
     scores, others = _decided_scores(e, "pooled"), _decided_scores(first, "pooled")
     same, their_same = ((x.verdict == first.truth).astype(np.float64) for x in (e, first))
-    is_first = e is first
+    is_first, w = e is first, first.weights
     return ContenderRow(
         one.name,
         e.dimension,
         len(one.evidence),
-        agreement.decided(scores, first.truth, clusters, level=level),
-        agreement.three_way(e.verdict, first.truth, clusters, level=level),
-        agreement.cohen_kappa(e.verdict, first.truth, clusters, level=level),
-        calibration.brier(e.p, first.truth, clusters, level=level),
+        agreement.decided(scores, first.truth, clusters, level=level, weights=w),
+        agreement.three_way(e.verdict, first.truth, clusters, level=level, weights=w),
+        agreement.cohen_kappa(e.verdict, first.truth, clusters, level=level, weights=w),
+        calibration.brier(e.p, first.truth, clusters, level=level, weights=w),
         bias.flip_rate(e.forward, e.swapped, clusters, level=level),
-        None if is_first else agreement.compare(scores, others, clusters, level=level),
-        None if is_first else agreement.compare(same, their_same, clusters, level=level),
+        None if is_first else agreement.compare(scores, others, clusters, level=level, weights=w),
+        None if is_first else agreement.compare(same, their_same, clusters, level=level, weights=w),
         one.tokens,
         one.seconds,
     )

@@ -20,17 +20,22 @@ from evenhand.core.stats.agreement import people as among_people
 from evenhand.core.stats.calibration import Calibration
 from evenhand.core.stats.clustered import Array
 from evenhand.core.verdict import SIDES
-from evenhand.core.votes import Votes, majority, votes_on
+from evenhand.core.votes import Drawn, Votes, draws_on, majority, votes_on
 from evenhand.results.calibrated import calibrated
-from evenhand.results.people import People
+from evenhand.results.label_use import LabelUse, label_use
+from evenhand.results.people import FROM_FILE, People
 from evenhand.store import JudgeRow, Records
 
 CODES = CODE_OF
+Draws = Mapping[str, Sequence[Drawn]]  # how a pair came to be labelled, by dimension
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One row for each pair that the judge has judged on this dimension; codes are those of `stats.agreement`."""
+    """One row for each pair that the judge has judged on this dimension; codes are those of `stats.agreement`.
+
+    Labels are those that an estimate may use, with their weights: `use` says which, and why.
+    """
 
     dimension: str
     keys: Codes  # the numbers of the pairs
@@ -49,6 +54,8 @@ class Evidence:
     counts: Codes  # (n, 3): how many people said 1, 2, tie
     names: list[str]  # of the people
     votes: Codes  # (n, people)
+    drawn: Array  # what each label weighs, 0 where there is none
+    use: LabelUse
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -57,7 +64,12 @@ class Evidence:
         """Some of the rows, by their numbers."""
         index = np.asarray(rows, dtype=np.int64)
         columns = {name: value[index] for name, value in vars(self).items() if isinstance(value, np.ndarray)}
-        return Evidence(self.dimension, names=self.names, **columns)
+        return Evidence(self.dimension, names=self.names, use=self.use, **columns)
+
+    @property
+    def weights(self) -> Array | None:
+        """What labels weigh; None where all weigh the same."""
+        return self.drawn if self.use.weighted else None
 
     @property
     def labelled(self) -> Codes:
@@ -87,7 +99,9 @@ def gather(
     store: Records, judge: JudgeRow, people: People, calibrations: Mapping[str, Calibration] | None = None
 ) -> dict[str, Evidence]:
     """Everything that is kept of one judge, by dimension; with calibrations, what they make of it."""
-    return gather_from(calibrated(store.blocks(judge), calibrations or {}), votes_by_number(store, people))
+    blocks = calibrated(store.blocks(judge), calibrations or {})
+    votes = votes_by_number(store, people)
+    return gather_from(blocks, votes, draws_by_number(store, people, votes))
 
 
 def votes_by_number(store: Records, people: People) -> Mapping[int, Votes]:
@@ -95,15 +109,24 @@ def votes_by_number(store: Records, people: People) -> Mapping[int, Votes]:
     return {number: people.votes(pair) for number, pair in store.voted()}
 
 
-def gather_from(blocks: Iterable[Block], votes: Mapping[int, Votes]) -> dict[str, Evidence]:
-    """Blocks as arrays with the votes of people, by dimension."""
+def draws_by_number(store: Records, people: People, votes: Mapping[int, Votes]) -> Mapping[int, Draws]:
+    """How pairs came to be labelled, by their numbers."""
+    if people.only_in_files:
+        return {number: {name: [FROM_FILE] for name in said} for number, said in votes.items()}
+    return {number: people.draws(pair, votes[number]) for number, pair in store.voted() if number in votes}
+
+
+def gather_from(
+    blocks: Iterable[Block], votes: Mapping[int, Votes], draws: Mapping[int, Draws]
+) -> dict[str, Evidence]:
+    """Blocks as arrays with the votes of people that an estimate may use, by dimension."""
     parts: dict[str, list[dict[str, Array | Codes]]] = {}
     for block in blocks:
         before: list[Array] = []
         for name, found in block.outcomes.items():
             parts.setdefault(name, []).append(_columns(block, found, before))
             before.append(found.log_odds)
-    return {name: _evidence(name, some, votes) for name, some in parts.items()}
+    return {name: _evidence(name, some, votes, draws) for name, some in parts.items()}
 
 
 def _columns(block: Block, found: Outcomes, before: Sequence[Array]) -> dict[str, Array | Codes]:
@@ -137,11 +160,18 @@ def _mean_of(before: Sequence[Array], n: int) -> Array:
     return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan))
 
 
-def _evidence(dimension: str, parts: Sequence[Mapping[str, Array | Codes]], votes: Mapping[int, Votes]) -> Evidence:
+def _evidence(
+    dimension: str,
+    parts: Sequence[Mapping[str, Array | Codes]],
+    votes: Mapping[int, Votes],
+    draws: Mapping[int, Draws],
+) -> Evidence:
     columns: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     numbers = columns["keys"].tolist()
     said = {row: votes_on(votes[number], dimension) for row, number in enumerate(numbers) if number in votes}
     said = {row: by_person for row, by_person in said.items() if by_person}
+    weights, use = label_use(columns["keys"], {row: draws_on(draws[numbers[row]], dimension) for row in said})
+    said = {row: by_person for row, by_person in said.items() if weights[row] > 0}
     names = sorted({who for by_person in said.values() for who in by_person})
     names = names if len(names) <= MAX_PEOPLE else []  # a crowd is looked at by its counts
     place = {who: number for number, who in enumerate(names)}
@@ -153,7 +183,8 @@ def _evidence(dimension: str, parts: Sequence[Mapping[str, Array | Codes]], vote
         counts[row] = [sum(side == known for side in by_person.values()) for known in SIDES]
         for who in place.keys() & by_person.keys():
             by_name[row, place[who]] = CODES[by_person[who]]
-    return Evidence(dimension, truth=truth, counts=counts, names=names, votes=by_name, **columns)
+    people = {"truth": truth, "counts": counts, "names": names, "votes": by_name, "drawn": weights, "use": use}
+    return Evidence(dimension, **people, **columns)
 
 
 def people_with_each_other(pairs: Iterable[Pair], people: People) -> dict[str, AmongPeople]:

@@ -10,6 +10,7 @@ import numpy as np
 from evenhand.core.stats.ppi import Needed, labels_needed, powered_rate
 from evenhand.core.stats.winrate import Rate
 from evenhand.results.evidence import Evidence, gather
+from evenhand.results.label_use import LabelUse
 from evenhand.results.people import People
 from evenhand.results.summary import Span, span
 from evenhand.store import JudgeRow, Records
@@ -52,6 +53,7 @@ class HumanRate:
     ci_level: float
     reason: str | None
     wanted: LabelsNeeded | None
+    label_use: LabelUse  # which labels it rests on
 
 
 def human_rates(
@@ -71,7 +73,7 @@ def human_rate(evidence: Evidence, width: float | None = None) -> HumanRate:
         labels = (evidence.counts[:, 0] + evidence.counts[:, 2] / 2) / people
     expected = evidence.p[:, 0] + evidence.p[:, 2] / 2
     verdicts = np.where(np.isnan(expected), 0.5, expected)
-    found = powered_rate(labels, verdicts, evidence.clusters)
+    found = powered_rate(labels, verdicts, evidence.clusters, weights=evidence.weights)
     needed = labels_needed(labels, verdicts, evidence.clusters, width=width) if width else None
     return HumanRate(
         found.value,
@@ -80,6 +82,7 @@ def human_rate(evidence: Evidence, width: float | None = None) -> HumanRate:
         _alone(found.judge),
         *(found.narrower, found.tuning, found.n, found.labelled, int(people.sum()), found.clusters),
         *(found.method, found.level, found.reason or None, None if needed is None else _wanted(needed)),
+        evidence.use,
     )
 
 

@@ -20,10 +20,14 @@ from evenhand.core.errors import InputError, PairError
 from evenhand.core.faults import RowFault
 from evenhand.core.pair import TEXT_FIELDS, Pair, Side, digest
 from evenhand.core.votes import (
+    DESIGNS,
     FILE,
     OVERALL,
     SHOWN,
+    Design,
+    Drawn,
     NamedVote,
+    Votes,
     gather_votes,
     label_of,
     own_votes,
@@ -38,6 +42,7 @@ from evenhand.store import HumanLabel, Records, Store
 
 _BATCH = 1000
 _EXAMPLES = 5
+FROM_FILE = Drawn("imported")
 # The words for fields in files of single votes.
 _PERSON = ("annotator", "annotator_id", "worker", "rater", "user")
 _SAID = ("label", "side", "verdict", "vote", "winner", "preference")
@@ -69,14 +74,35 @@ class People:
         self.unreadable += not readable
         return found
 
+    def draws(self, pair: Pair, votes: Votes) -> dict[str, list[Drawn]]:
+        """How a pair came to be labelled, by dimension: an entry for each of its votes."""
+        kept = {
+            (self._rename.get(label.dimension, label.dimension), label.annotator): label.drawn
+            for label in (self._book.of(pair.key) if self._kept else [])
+            if label.side is not None
+        }
+        return {name: [kept.get((name, who), FROM_FILE) for who in said] for name, said in votes.items()}
+
+    @property
+    def only_in_files(self) -> bool:
+        """Whether all votes stand in the pairs' own files."""
+        return not self._kept
+
     def label(self, pair: Pair, dimension: str) -> Side | None:
         """What most people said of one dimension; None without a strict majority."""
         return label_of(self.votes(pair), dimension)
 
 
-def human_label(vote: NamedVote, key: str, source: str) -> HumanLabel:
+def human_label(vote: NamedVote, key: str, source: str, drawn: Drawn = FROM_FILE) -> HumanLabel:
     """A vote as the store keeps it."""
-    return HumanLabel(key, vote.dimension, vote.annotator, vote.side, vote.order, vote.note, vote.seconds, source)
+    said = (vote.side, vote.order, vote.note, vote.seconds)
+    how = vote.drawn or drawn
+    return HumanLabel(
+        *(key, vote.dimension, vote.annotator, *said, source),
+        design=how.design,
+        probability=how.probability,
+        among=how.among,
+    )
 
 
 # -- files of labels --------------------------------------------------------------------------------------
@@ -171,12 +197,22 @@ class Imported:
     replaced: int = 0  # labels of somebody who had spoken of the same pair and dimension before
     unknown: int = 0
     ambiguous: int = 0
+    designs: Counter[str] = field(default_factory=Counter)  # labels by how their pairs came to be labelled
     pairs: set[str] = field(default_factory=set)
     annotators: set[str] = field(default_factory=set)
     dimensions: set[str] = field(default_factory=set)
     unknown_ids: list[str] = field(default_factory=list)
     ambiguous_ids: list[str] = field(default_factory=list)
     bad: list[PairError] = field(default_factory=list)
+
+    def count(self, label: HumanLabel) -> None:
+        """Take one more label."""
+        self.labels += 1
+        self.passed += label.side is None
+        self.designs[label.design] += 1
+        self.pairs.add(label.pair)
+        self.annotators.add(label.annotator)
+        self.dimensions.add(label.dimension)
 
     def plain(self) -> dict[str, Any]:
         """The import as plain data."""
@@ -187,6 +223,7 @@ class Imported:
             "dimensions": sorted(self.dimensions),
             "passed": self.passed,
             "replaced": self.replaced,
+            "designs": {name: self.designs[name] for name in DESIGNS},
             "unknown": {"labels": self.unknown, "ids": self.unknown_ids},
             "ambiguous": {"labels": self.ambiguous, "ids": self.ambiguous_ids},
             "bad_rows": [str(error) for error in self.bad],
@@ -201,11 +238,13 @@ def import_labels(
     rename: Mapping[str, str] | None = None,
     skip_bad: bool = False,
     checked: bool = False,
+    design: Design | None = None,
 ) -> Imported:
     """Read a file of labels into the store; the whole file is checked before anything is kept.
 
     A vote on a pair that is named by its id alone needs that pair in the store. `checked` says that `check_labels`
-    has seen the file.
+    has seen the file. `design` says how the labelled pairs were chosen, where a row does not say it itself; without
+    it, pairs that `evenhand suggest` has written to a file are known by that, and the others are "imported".
     """
     names = rename or {}
     if not checked:
@@ -214,7 +253,7 @@ def import_labels(
     votes = _file_votes(path, annotator, done.bad)
     while batch := list(islice(votes, _BATCH)):
         renamed = [replace(vote, dimension=names.get(vote.dimension, vote.dimension)) for vote in batch]
-        _keep(store, renamed, str(path), done)
+        _keep(store, renamed, str(path), done, None if design is None else Drawn(design))
     return done
 
 
@@ -247,32 +286,61 @@ def _placed(row: Mapping[str, Any], annotator: str) -> Iterator[NamedVote]:
     texts = [row.get(name) for name in TEXT_FIELDS]
     task, one, two = map(str, texts)
     flipped = digest(task, two, one) if all(isinstance(text, str) for text in texts) else ""
+    drawn = _drawn(row)
     for vote in read_votes(row, annotator):
-        yield replace(vote, flipped=flipped)
+        yield replace(vote, flipped=flipped, drawn=drawn)
 
 
-def _keep(store: Store, votes: Sequence[NamedVote], source: str, done: Imported) -> None:
-    """Find the pairs of some votes and keep what they say."""
+def _drawn(row: Mapping[str, Any]) -> Drawn | None:
+    """How the pair of a row came to be labelled: `label_design` and `label_probability`, where it has them."""
+    design, chance = (row.get(name) for name in ("label_design", "label_probability"))
+    if chance in (None, "") and design in (None, ""):
+        return None
+    word = "random" if design in (None, "") else str(design)
+    found = next((known for known in DESIGNS if known == word), None)
+    if found is None:
+        raise RowFault(f"field 'label_design' is {word[:40]!r}", hint=f"one of {', '.join(DESIGNS)}")
+    if chance in (None, ""):
+        return Drawn(found)
+    return Drawn(found, _chance(chance))
+
+
+def _chance(value: Any) -> float:
+    try:
+        chance = float(str(value))
+    except ValueError:
+        chance = 0.0
+    if not 0 < chance <= 1:
+        raise RowFault(f"field 'label_probability' is {str(value)[:40]!r}", hint="a number above 0, at most 1")
+    return chance
+
+
+def _keep(store: Store, votes: Sequence[NamedVote], source: str, done: Imported, design: Drawn | None) -> None:
+    """Find the pairs of some votes and keep what they say, and how the pairs came to be labelled.
+
+    Of that the row's own word goes first, then the import's, then what is known of the same label already, then
+    what `evenhand suggest` has chosen.
+    """
+    found = [(vote, key) for vote, key in (_resolved(store, given, done) for given in votes) if key is not None]
+    before = {(x.pair, x.dimension, x.annotator): x for key in {k for _, k in found} for x in store.labels.of(key)}
     labels: dict[tuple[str, str, str], HumanLabel] = {}
-    for given in votes:
-        vote = given
-        if vote.key and not store.labels.has_pair(vote.key) and store.labels.has_pair(vote.flipped):
-            vote = vote.exchanged()
-        key = vote.key or _key_named(store, vote.id, done)
-        if key is None:
-            continue
-        label = human_label(vote, key, source)
-        place = (key, label.dimension, label.annotator)
+    for vote, key in found:
+        place = (key, vote.dimension, vote.annotator)
+        known = before[place].drawn if place in before else store.labels.suggested(key, vote.dimension)
+        label = human_label(vote, key, source, design or known or FROM_FILE)
         done.replaced += place in labels
         labels[place] = label
-        done.labels += 1
-        done.passed += label.side is None
-        done.pairs.add(key)
-        done.annotators.add(label.annotator)
-        done.dimensions.add(label.dimension)
-    before = {(x.pair, x.dimension, x.annotator) for key in {k for k, _, _ in labels} for x in store.labels.of(key)}
-    done.replaced += len(before & labels.keys())
+        done.count(label)
+    done.replaced += len(before.keys() & labels.keys())
     store.labels.add(labels.values())
+
+
+def _resolved(store: Store, given: NamedVote, done: Imported) -> tuple[NamedVote, str | None]:
+    """A vote on the sides as the database has them, and the key of its pair; None where there is no such pair."""
+    vote = given
+    if vote.key and not store.labels.has_pair(vote.key) and store.labels.has_pair(vote.flipped):
+        vote = vote.exchanged()
+    return vote, vote.key or _key_named(store, vote.id, done)
 
 
 def _key_named(store: Store, name: str, done: Imported) -> str | None:

@@ -20,6 +20,7 @@ from evenhand.results.counting import DEFAULT, Counting
 from evenhand.results.decision import Decider, replay
 from evenhand.results.groups import Group
 from evenhand.results.human import HumanRate
+from evenhand.results.noise import NoiseSummary, noise_of
 from evenhand.results.summary import Span, Summary, summarise
 from evenhand.store import JudgeRow, Records
 
@@ -49,6 +50,7 @@ class JudgeSummary:
     seconds: float
     calibrated: tuple[str, ...] | None = None  # the dimensions that were, where that was asked for
     stopped_early: EarlyStop | None = None
+    noise: Mapping[str, NoiseSummary] | None = None  # by dimension; None where the judge was asked once
 
     @property
     def title(self) -> str:
@@ -66,6 +68,7 @@ class JudgeSummary:
             **self.summary.plain(),
             "tokens": self.tokens,
             "seconds": round(self.seconds, 3),
+            "noise": self.noise,
             **({} if self.stopped_early is None else {"stopped_early": self.stopped_early}),
         }
 
@@ -155,6 +158,7 @@ def judge_summary(
         seconds,
         names,
         early_stop(store, judge),
+        noise_of(store, judge) or None,
     )
 
 

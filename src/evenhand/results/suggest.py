@@ -11,6 +11,10 @@ Doubt is margin sampling (Scheffer, Decomain and Wrobel 2001, "Active hidden Mar
 extraction"), dispute a query by committee (Seung, Opper and Sompolinsky 1992); Settles (2009), "Active learning
 literature survey", has both. The score is the mean of those that are known. Of pairs that share an instruction the
 best counts in full, the second half, the third a third: people should see many instructions.
+
+Labels on such pairs do not speak for the others. So a share of the pairs may be drawn at random, each with the same
+chance: those with the smallest hash of the seed and the texts. That keeps the sample the same while pairs are added
+and labelled (permanent random numbers: Ohlsson 1995, "Coordination of samples using permanent random numbers").
 """
 
 from __future__ import annotations
@@ -25,8 +29,10 @@ from typing import Any
 from evenhand.core.judge import Judgment
 from evenhand.core.pair import Pair, Side
 from evenhand.core.verdict import SIDES, Outcome
+from evenhand.core.votes import Drawn
 
 Others = Callable[[Pair], Sequence[Side]]
+_TO_LEARN = Drawn("suggested")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,7 @@ class Suggestion:
     pair: Pair
     parts: WorthParts
     place: int = 1
+    drawn: Drawn = _TO_LEARN
 
     @property
     def worth(self) -> float:
@@ -72,6 +79,8 @@ class Suggestion:
             "flip": self.parts.flip,
             "dispute": self.parts.dispute,
             "place": self.place,
+            "design": self.drawn.design,
+            "probability": self.drawn.probability,
         }
 
 
@@ -84,6 +93,7 @@ class Suggestions:
     labelled: int  # passed over, because people have said already
     invalid: int  # passed over, because there is no verdict that a label could teach something about
     dimension: str
+    again: tuple[Suggestion, ...] = ()  # drawn by chance, and labelled already because they had been suggested
 
 
 def suggest(
@@ -93,10 +103,15 @@ def suggest(
     dimension: str = "overall",
     number: int = 20,
     others: Others | None = None,
+    random_share: float = 0.0,
+    seed: int = 0,
+    chosen_before: Callable[[Pair], bool] | None = None,
 ) -> Suggestions:
     """The pairs whose label would teach most; memory holds no more of them than are asked for.
 
-    `labelled` says whether people have spoken of a pair, `others` what other judges say of it.
+    `labelled` says whether people have spoken of a pair, `others` what other judges say of it. Of the `number`, a
+    `random_share` is drawn at random from all pairs that chance has not taken before; `chosen_before` says of a
+    labelled pair that it was labelled only because it was suggested, so that chance may still take it.
 
     >>> from evenhand.views.api import Judge
     >>> from evenhand.engines.scripted import ScriptedEngine
@@ -106,18 +121,28 @@ def suggest(
     >>> [(s.pair.instruction, s.worth) for s in suggest(judged, lambda pair: False).pairs]
     [('Which colour?', 1.0), ('Hello', 0.0)]
     """
-    chosen = _ChosenPairs(number)
+    by_chance = int(number * random_share)
+    chosen, lottery = _ChosenPairs(number), _Lottery(by_chance, seed)
     considered = known = invalid = 0
     for judgment in judgments:
-        outcome = judgment.outcomes.get(dimension)
+        outcome, pair = judgment.outcomes.get(dimension), judgment.pair
+        spoken = labelled(pair)
+        parts = (
+            weigh(outcome, others(pair) if others else ()) if outcome is not None else WorthParts(None, None, None)
+        )
+        if by_chance and (not spoken or (chosen_before is not None and chosen_before(pair))):
+            lottery.offer(pair, parts, spoken=spoken)
         if outcome is None or outcome.p is None:
             invalid += 1
-        elif labelled(judgment.pair):
+        elif spoken:
             known += 1
         else:
             considered += 1
-            chosen.offer(judgment.pair, weigh(outcome, others(judgment.pair) if others else ()))
-    return Suggestions(chosen.best(), considered, known, invalid, dimension)
+            chosen.offer(pair, parts)
+    drawn, again = lottery.drawn()
+    taken = {suggestion.pair.key for suggestion in drawn}
+    best = [one for one in chosen.best() if one.pair.key not in taken][: number - len(drawn)]
+    return Suggestions((*best, *drawn), considered, known, invalid, dimension, again)
 
 
 def weigh(outcome: Outcome, others: Sequence[Side] = ()) -> WorthParts:
@@ -202,6 +227,35 @@ class _Offer:
     name: int
     pair: Pair = field(compare=False)
     parts: WorthParts = field(compare=False)
+
+
+_Ticket = tuple[int, int, Pair, WorthParts]
+
+
+class _Lottery:
+    """Pairs drawn by chance: those with the smallest hash. All that are labelled already are remembered."""
+
+    def __init__(self, number: int, seed: int) -> None:
+        self._number, self._seed, self._seen = number, seed, 0
+        self._new: list[_Ticket] = []  # sorted
+        self._spoken: list[_Ticket] = []
+
+    def offer(self, pair: Pair, parts: WorthParts, *, spoken: bool) -> None:
+        self._seen += 1
+        ticket = (_number(f"{self._seed} {pair.key}"), short_name(pair), pair, parts)
+        if spoken:
+            self._spoken.append(ticket)
+        elif len(self._new) < self._number or ticket[:2] < self._new[-1][:2]:
+            insort(self._new, ticket, key=lambda known: known[:2])
+            del self._new[self._number :]
+
+    def drawn(self) -> tuple[tuple[Suggestion, ...], tuple[Suggestion, ...]]:
+        """Those to label, and those that are labelled already."""
+        last = self._new[-1][0] if self._new else -1
+        again = [ticket for ticket in self._spoken if ticket[0] < last]
+        how = Drawn("random", (len(self._new) + len(again)) / max(self._seen, 1))
+        made = [[Suggestion(pair, parts, 1, how) for _, _, pair, parts in some] for some in (self._new, again)]
+        return tuple(made[0]), tuple(made[1])
 
 
 class _ChosenPairs:

@@ -21,6 +21,7 @@ from evenhand.core.errors import InputError
 from evenhand.core.pair import Side
 from evenhand.core.protocol import ORDERS, Order
 from evenhand.core.verdict import SIDE_OF, Label
+from evenhand.store.drawing import Drawing
 from evenhand.store.outcomes import OutcomeTable
 from evenhand.store.schema import clearly
 
@@ -148,49 +149,26 @@ class AnnotationBook:
         """Put pairs on an annotator's list; how many were found.
 
         Of `count` pairs, `shared` are those that others have on their lists as shared, too, as far as there are
-        any; the rest are pairs that nobody else has, while they last. `first` are keys to take before others.
+        any; the rest are pairs that nobody else has, while they last. `first` are keys to take before others; one
+        pair in five is drawn at random all the same, so that the labels can speak for all pairs.
         The annotator's seed decides in which order they come, and on which side each output stands.
         """
         with self._writing():
             who = self.annotator(name)
             if who is None:
                 raise InputError(f"no annotator is called {name}")
-            chosen = self._choose(who, count, min(shared, count), first)
+            drawing = Drawing(self._db, name, who.seed, list(first))
+            chosen = drawing.tasks(count, min(shared, count))
             begin = who.tasks + 1
             self._db.executemany(
-                "INSERT INTO tasks VALUES (?, ?, ?, ?, ?, NULL)",
+                'INSERT INTO tasks (annotator, place, pair, "order", shared, done, design, probability, among)'
+                " VALUES (?, ?, ?, ?, ?, NULL, ?, ?, ?)",
                 [
-                    (name, begin + index, key, order_for(who.seed, key), common)
-                    for index, (key, common) in enumerate(chosen)
+                    (name, begin + index, task.pair, order_for(who.seed, task.pair), task.shared, *task.how)
+                    for index, task in enumerate(chosen)
                 ],
             )
         return len(chosen)
-
-    def _choose(self, who: Annotator, count: int, shared: int, first: Iterable[str]) -> list[tuple[str, bool]]:
-        """Keys and whether they are shared, in the order in which they come."""
-        mine = {key for (key,) in self._db.execute("SELECT pair FROM tasks WHERE annotator = ?", (who.name,))}
-        labelled = {key for (key,) in self._db.execute("SELECT pair FROM labels WHERE annotator = ?", (who.name,))}
-        free = self._keys_by(first, who.seed, mine | labelled)
-        others = dict(
-            self._db.execute("SELECT pair, max(shared) FROM tasks WHERE annotator <> ? GROUP BY pair", (who.name,))
-        )
-        # Shared pairs, drawn alike for everybody: those that others share already, then those that nobody has.
-        alike = self._keys_by(first, 0, mine | labelled)
-        by_need = sorted(alike, key=lambda key: 0 if others.get(key) else 1 if key not in others else 2)
-        common = by_need[:shared]
-        taken = set(common)
-        own = [key for key in free if key not in taken and key not in others]
-        own += [key for key in free if key not in taken and key in others]
-        chosen = [(key, True) for key in common] + [(key, False) for key in own[: count - len(common)]]
-        rank = {key: place for place, key in enumerate(free)}
-        return sorted(chosen, key=lambda item: rank[item[0]])
-
-    def _keys_by(self, first: Iterable[str], seed: int, without: set[str]) -> list[str]:
-        """All keys that may be chosen: the suggested ones in their order, the others as the seed shuffles them."""
-        keys = [key for (key,) in self._db.execute("SELECT DISTINCT key FROM pairs ORDER BY key")]
-        random.Random(seed).shuffle(keys)
-        known = set(keys)
-        return [key for key in dict.fromkeys((*first, *keys)) if key in known and key not in without]
 
     def next(self, name: str) -> AnnotationTask | None:
         """The pair that an annotator is to label now; None where the list is done."""
@@ -311,11 +289,14 @@ class AnnotationBook:
         self, name: str, task: AnnotationTask, sides: dict[str, Side | None], note: str, seconds: float | None
     ) -> None:
         now = self._moment(name)
+        how = self._db.execute(
+            "SELECT design, probability, among FROM tasks WHERE annotator = ? AND place = ?", (name, task.place)
+        ).fetchone()
         self._db.executemany(
-            'INSERT INTO labels (pair, dimension, annotator, side, "order", note, seconds, source, created)'
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            'INSERT INTO labels (pair, dimension, annotator, side, "order", note, seconds, source, created, design,'
+            " probability, among) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
-                (task.pair, dimension, name, side, task.order, note, seconds, SOURCE, now)
+                (task.pair, dimension, name, side, task.order, note, seconds, SOURCE, now, *how)
                 for dimension, side in sides.items()
             ],
         )

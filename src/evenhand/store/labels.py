@@ -14,8 +14,11 @@ import orjson
 
 from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import Order
+from evenhand.core.votes import Design, Drawn
 from evenhand.store.outcomes import OutcomeTable
 from evenhand.store.schema import clearly
+
+_COLUMNS = 'pair, dimension, annotator, side, "order", note, seconds, source, created, design, probability, among'
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,14 @@ class HumanLabel:
     seconds: float | None = None  # that the person took
     source: str = ""  # the file it was imported from, or the page
     created: float = 0.0
+    design: Design = "unknown"  # how the pair came to be labelled
+    probability: float | None = None  # with which it was drawn, where that is known
+    among: int | None = None  # the number of the newest pair that could have been drawn
+
+    @property
+    def drawn(self) -> Drawn:
+        """How the pair came to be labelled."""
+        return Drawn(self.design, self.probability, self.among)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +89,16 @@ class LabelBook:
                 x.seconds,
                 x.source,
                 x.created or time.time(),
+                x.design,
+                x.probability,
+                x.among,
             )
             for x in labels
         ]
         with self._writing():
-            self._db.executemany("INSERT OR REPLACE INTO labels VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+            self._db.executemany(
+                f"INSERT OR REPLACE INTO labels ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
+            )
             self._outcomes.relabel(row[0] for row in rows)
         return len(rows)
 
@@ -100,7 +116,7 @@ class LabelBook:
         """Every label, by pair, dimension and annotator; or only those of one dimension or one person."""
         with clearly(self._path):
             rows = self._db.execute(
-                'SELECT pair, dimension, annotator, side, "order", note, seconds, source, created FROM labels'
+                f"SELECT {_COLUMNS} FROM labels"
                 " WHERE (? IS NULL OR dimension = ?) AND (? IS NULL OR annotator = ?)",
                 (dimension, dimension, annotator, annotator),
             )
@@ -109,12 +125,36 @@ class LabelBook:
 
     def of(self, pair: str) -> list[HumanLabel]:
         """What everybody said of one pair."""
-        rows = self._db.execute(
-            'SELECT pair, dimension, annotator, side, "order", note, seconds, source, created FROM labels'
-            " WHERE pair = ?",
-            (pair,),
-        )
+        rows = self._db.execute(f"SELECT {_COLUMNS} FROM labels WHERE pair = ?", (pair,))
         return [HumanLabel(*row) for row in rows]
+
+    def suggest(self, pairs: Iterable[tuple[str, Drawn]], dimension: str) -> None:
+        """Remember how pairs were chosen that are now given to people, for the labels that will come of them.
+
+        What was drawn at random once stays so. Labels on a pair that was suggested before and is drawn now count as
+        drawn: chance has taken it all the same.
+        """
+        rows = [(key, dimension, x.design, x.probability, x.among, time.time()) for key, x in pairs]
+        drawn = [(x[2], x[3], x[4], x[0], dimension) for x in rows if x[2] == "random"]
+        with self._writing():
+            self._db.executemany(
+                "INSERT INTO suggestions VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (pair, dimension) DO UPDATE SET"
+                " design = excluded.design, probability = excluded.probability, among = excluded.among"
+                " WHERE design <> 'random'",
+                rows,
+            )
+            self._db.executemany(
+                "UPDATE labels SET design = ?, probability = ?, among = ? WHERE pair = ? AND dimension = ?"
+                " AND design = 'suggested'",
+                drawn,
+            )
+
+    def suggested(self, pair: str, dimension: str) -> Drawn | None:
+        """How a pair was chosen that was given to people to label; None where nobody has suggested it."""
+        row = self._db.execute(
+            "SELECT design, probability, among FROM suggestions WHERE pair = ? AND dimension = ?", (pair, dimension)
+        ).fetchone()
+        return None if row is None else Drawn(*row)
 
     def any(self) -> bool:
         """Whether there is a label at all."""

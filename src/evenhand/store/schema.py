@@ -171,6 +171,22 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE dirty (pair INTEGER PRIMARY KEY)",
         "INSERT INTO dirty SELECT id FROM pairs",
     ),
+    # How a pair came to be labelled: `design`, the probability with which it was drawn, and `among`, the number of
+    # the newest pair that could have been drawn. Of older labels nobody knows. `suggestions` waits for labels.
+    (
+        *(
+            step
+            for table in ("labels", "tasks")
+            for step in (
+                f"ALTER TABLE {table} ADD COLUMN design TEXT NOT NULL DEFAULT 'unknown'",
+                f"ALTER TABLE {table} ADD COLUMN probability REAL",
+                f"ALTER TABLE {table} ADD COLUMN among INTEGER",
+            )
+        ),
+        """CREATE TABLE suggestions (
+            pair TEXT NOT NULL, dimension TEXT NOT NULL, design TEXT NOT NULL, probability REAL, among INTEGER,
+            created REAL NOT NULL, PRIMARY KEY (pair, dimension)) WITHOUT ROWID""",
+    ),
     # One set of words.
     (
         "ALTER TABLE hearings RENAME TO conversations",

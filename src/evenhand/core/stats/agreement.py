@@ -20,8 +20,10 @@ from evenhand.core.stats.clustered import (
     difference,
     estimate,
     mean,
+    picked,
     ratio,
     sums_by_cluster,
+    weighted_freedom,
 )
 
 Codes = NDArray[np.int64]
@@ -42,20 +44,29 @@ def three_way(
     *,
     missing_is_wrong: bool = False,
     level: float = 0.95,
+    weights: ArrayLike | None = None,
 ) -> Estimate:
     """The share of pairs on which a verdict is the truth, all three answers counting as different.
 
-    Pairs without a verdict are left out, or with `missing_is_wrong` count as not agreed on.
+    Pairs without a verdict are left out, or with `missing_is_wrong` count as not agreed on. `weights`, here and
+    below, are those of the labels (`evenhand.core.stats.designs`).
 
     >>> three_way([0, 1, 2, 2], [0, 1, 0, 2], range(4)).value
     0.75
     """
     said, true = _codes(verdicts), _codes(truth)
     keep = (true != MISSING) & ((said != MISSING) | missing_is_wrong)
-    return mean((said == true)[keep], np.asarray(clusters)[keep], level=level)
+    return mean((said == true)[keep], np.asarray(clusters)[keep], level=level, weights=picked(weights, keep))
 
 
-def decided(scores: ArrayLike, truth: ArrayLike, clusters: ArrayLike, *, level: float = 0.95) -> Estimate:
+def decided(
+    scores: ArrayLike,
+    truth: ArrayLike,
+    clusters: ArrayLike,
+    *,
+    level: float = 0.95,
+    weights: ArrayLike | None = None,
+) -> Estimate:
     """Accuracy on the pairs whose truth is a side, from scores of `score_sides`.
 
     >>> decided(score_sides([0, 0, 2, 1], [0, 1, 0, 2]), [0, 1, 0, 2], range(4)).value
@@ -63,7 +74,7 @@ def decided(scores: ArrayLike, truth: ArrayLike, clusters: ArrayLike, *, level: 
     """
     values = np.asarray(scores, dtype=np.float64)
     keep = is_decided(truth) & ~np.isnan(values)
-    return mean(values[keep], np.asarray(clusters)[keep], level=level)
+    return mean(values[keep], np.asarray(clusters)[keep], level=level, weights=picked(weights, keep))
 
 
 def score_sides(verdicts: ArrayLike, truth: ArrayLike) -> Array:
@@ -87,7 +98,14 @@ def is_decided(truth: ArrayLike) -> NDArray[np.bool_]:
     return np.asarray((true == 0) | (true == 1))
 
 
-def cohen_kappa(one: ArrayLike, other: ArrayLike, clusters: ArrayLike, *, level: float = 0.95) -> Estimate:
+def cohen_kappa(
+    one: ArrayLike,
+    other: ArrayLike,
+    clusters: ArrayLike,
+    *,
+    level: float = 0.95,
+    weights: ArrayLike | None = None,
+) -> Estimate:
     """Agreement of two beyond what their habits alone would give; None where one answer is all that was ever said.
 
     Cohen (1960), "A coefficient of agreement for nominal scales", Educational and Psychological Measurement 20,
@@ -98,11 +116,17 @@ def cohen_kappa(one: ArrayLike, other: ArrayLike, clusters: ArrayLike, *, level:
     """
     first, second = _codes(one), _codes(other)
     keep = (first != MISSING) & (second != MISSING)
-    cells = _cells(first[keep], second[keep])
-    sums = sums_by_cluster(np.column_stack([cells, np.ones(len(cells))]), np.asarray(clusters)[keep])
+    cells = np.column_stack([_cells(first[keep], second[keep]), np.ones(int(keep.sum()))])
+    drawn = picked(weights, keep)
+    sums = sums_by_cluster(cells if drawn is None else cells * drawn[:, None], np.asarray(clusters)[keep])
     margins = _margins(sums)
     return estimate(
-        sums, _kappa, n=int(keep.sum()), bounds=(-1.0, 1.0), extremes=_kappa_extremes(margins), level=level
+        *(sums, _kappa),
+        n=int(keep.sum()),
+        bounds=(-1.0, 1.0),
+        extremes=_kappa_extremes(margins),
+        level=level,
+        freedom=None if drawn is None else weighted_freedom(sums[:, -1]),
     )
 
 
@@ -204,6 +228,7 @@ def against_others(
     *,
     decided_only: bool = False,
     level: float = 0.95,
+    weights: ArrayLike | None = None,
 ) -> Ceiling:
     """What one person scores against the strict majority of the others, and what a judge scores against the same.
 
@@ -219,20 +244,39 @@ def against_others(
     parts = [_left_out(votes, said, category, decided_only) for category in range(CATEGORIES)]
     rows = np.vstack(parts)
     where = np.tile(np.arange(len(votes)), CATEGORIES)
+    if weights is not None:
+        rows = rows * np.asarray(weights, dtype=np.float64)[where][:, None]
     scored = rows[:, 2] > 0
     sums = sums_by_cluster(rows[scored][:, [0, 2]], groups[where[scored]])
+    free = None if weights is None else weighted_freedom(sums[:, -1])
     person = estimate(
-        sums, ratio, n=len(set(where[scored])), bounds=(0.0, 1.0), extremes=Extremes((1, 1), (0, 1)), level=level
+        *(sums, ratio),
+        n=len(set(where[scored])),
+        bounds=(0.0, 1.0),
+        extremes=Extremes((1, 1), (0, 1)),
+        level=level,
+        freedom=free,
     )
     both = scored & (said[where] != MISSING)
     used = len(set(where[both]))
     table = sums_by_cluster(np.column_stack([rows[both], rows[both][:, 1] - rows[both][:, 0]]), groups[where[both]])
+    free = None if weights is None else weighted_freedom(table[:, 2])
     judge = estimate(
-        table[:, [1, 2]], ratio, n=used, bounds=(0.0, 1.0), extremes=Extremes((1, 1), (0, 1)), level=level
+        *(table[:, [1, 2]], ratio),
+        n=used,
+        bounds=(0.0, 1.0),
+        extremes=Extremes((1, 1), (0, 1)),
+        level=level,
+        freedom=free,
     )
     # As many made-up clusters as for a share: where people hardly err, the gap is one, the judge's errors.
     gap = estimate(
-        table[:, [3, 2]], ratio, n=used, bounds=(-1.0, 1.0), extremes=Extremes((1, 1), (-1, 1)), level=level
+        *(table[:, [3, 2]], ratio),
+        n=used,
+        bounds=(-1.0, 1.0),
+        extremes=Extremes((1, 1), (-1, 1)),
+        level=level,
+        freedom=free,
     )
     return Ceiling(person, judge, gap)
 
@@ -273,7 +317,14 @@ def pairwise_kappas(
     return found, each
 
 
-def compare(one: ArrayLike, other: ArrayLike, clusters: ArrayLike, *, level: float = 0.95) -> Estimate:
+def compare(
+    one: ArrayLike,
+    other: ArrayLike,
+    clusters: ArrayLike,
+    *,
+    level: float = 0.95,
+    weights: ArrayLike | None = None,
+) -> Estimate:
     """How much higher the first scores than the second, on the pairs that both have a score for.
 
     >>> compare([1, 1, float("nan")], [0, 1, 1], ["a", "b", "c"]).value
@@ -281,7 +332,8 @@ def compare(one: ArrayLike, other: ArrayLike, clusters: ArrayLike, *, level: flo
     """
     first, second = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
     keep = ~np.isnan(first) & ~np.isnan(second)
-    return difference(first[keep], second[keep], np.asarray(clusters)[keep], level=level)
+    groups = np.asarray(clusters)[keep]
+    return difference(first[keep], second[keep], groups, level=level, weights=picked(weights, keep))
 
 
 def _codes(values: ArrayLike) -> Codes:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand.core.stats.agreement import MISSING, TIE, Codes, compare, score_sides
-from evenhand.core.stats.clustered import Array, Estimate, mean
+from evenhand.core.stats.clustered import Array, Estimate, mean, picked
 
 # Scores that are seldom at the ends of their range need few made-up clusters; see `stats/clustered.py`.
 LIGHT = 0.5
@@ -61,7 +61,14 @@ def longer_side(length_1: ArrayLike, length_2: ArrayLike) -> Codes:
     return np.where(one == two, TIE, (two > one).astype(np.int64))
 
 
-def longer_rate(verdicts: ArrayLike, longer: ArrayLike, clusters: ArrayLike, *, level: float = 0.95) -> Estimate:
+def longer_rate(
+    verdicts: ArrayLike,
+    longer: ArrayLike,
+    clusters: ArrayLike,
+    *,
+    level: float = 0.95,
+    weights: ArrayLike | None = None,
+) -> Estimate:
     """How often the longer output is chosen, a tie counting one half; pairs of equal length are left out.
 
     >>> longer_rate([0, 1, 2], [0, 0, 1], range(3)).value
@@ -69,11 +76,17 @@ def longer_rate(verdicts: ArrayLike, longer: ArrayLike, clusters: ArrayLike, *, 
     """
     chosen = score_sides(verdicts, longer)
     keep = ~np.isnan(chosen)
-    return mean(chosen[keep], np.asarray(clusters)[keep], level=level)
+    return mean(chosen[keep], np.asarray(clusters)[keep], level=level, weights=picked(weights, keep))
 
 
 def length_bias(
-    verdicts: ArrayLike, truth: ArrayLike, longer: ArrayLike, clusters: ArrayLike, *, level: float = 0.95
+    verdicts: ArrayLike,
+    truth: ArrayLike,
+    longer: ArrayLike,
+    clusters: ArrayLike,
+    *,
+    level: float = 0.95,
+    weights: ArrayLike | None = None,
 ) -> Estimate:
     """How much oftener the judge chooses the longer output than people do, on the same pairs: -1 to 1.
 
@@ -82,7 +95,8 @@ def length_bias(
     >>> length_bias([0, 0, 1], [0, 1, 1], [0, 0, 1], range(3)).value
     0.333...
     """
-    return compare(score_sides(verdicts, longer), score_sides(truth, longer), clusters, level=level)
+    judge, people = score_sides(verdicts, longer), score_sides(truth, longer)
+    return compare(judge, people, clusters, level=level, weights=weights)
 
 
 def label_mass(mass: ArrayLike, clusters: ArrayLike, *, level: float = 0.95) -> Estimate:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.core.stats.agreement import CATEGORIES, MISSING, Codes, is_decided
 from evenhand.core.stats.bias import LIGHT
-from evenhand.core.stats.clustered import Array, Estimate, estimate, mean, ratio, sums_by_cluster
+from evenhand.core.stats.clustered import Array, Estimate, estimate, mean, picked, ratio, sums_by_cluster
 from evenhand.core.stats.clusters import places
 
 TINY = 1e-9
@@ -33,7 +33,14 @@ _NO_SIGNAL = 0.05
 _STEPS = 100
 
 
-def brier(p: ArrayLike, truth: ArrayLike, clusters: ArrayLike, *, level: float = 0.95) -> Estimate:
+def brier(
+    p: ArrayLike,
+    truth: ArrayLike,
+    clusters: ArrayLike,
+    *,
+    level: float = 0.95,
+    weights: ArrayLike | None = None,
+) -> Estimate:
     """The three-way Brier score, 0 to 2, lower is better; thirds all over score 0.667.
 
     Brier (1950), "Verification of forecasts expressed in terms of probability", Monthly Weather Review 78, 1-3.
@@ -44,10 +51,18 @@ def brier(p: ArrayLike, truth: ArrayLike, clusters: ArrayLike, *, level: float =
     table, true = _rows(p, truth)
     keep = ~np.isnan(table[:, 0]) & (true != MISSING)
     scores = brier_scores(table[keep], true[keep])
-    return mean(scores, np.asarray(clusters)[keep], bounds=(0.0, 2.0), level=level, adjust=LIGHT)
+    drawn = picked(weights, keep)
+    return mean(scores, np.asarray(clusters)[keep], bounds=(0.0, 2.0), level=level, adjust=LIGHT, weights=drawn)
 
 
-def brier_binary(p: ArrayLike, truth: ArrayLike, clusters: ArrayLike, *, level: float = 0.95) -> Estimate:
+def brier_binary(
+    p: ArrayLike,
+    truth: ArrayLike,
+    clusters: ArrayLike,
+    *,
+    level: float = 0.95,
+    weights: ArrayLike | None = None,
+) -> Estimate:
     """The Brier score of p(1) / (p(1) + p(2)) on decided pairs, 0 to 1, lower is better; a coin scores 0.25.
 
     >>> brier_binary([[0.4, 0.4, 0.2]], [1], ["a"]).value
@@ -56,7 +71,8 @@ def brier_binary(p: ArrayLike, truth: ArrayLike, clusters: ArrayLike, *, level: 
     table, true = _rows(p, truth)
     keep = ~np.isnan(table[:, 0]) & is_decided(true)
     gap = side_share(table[keep]) - (true[keep] == 0)
-    return mean(gap**2, np.asarray(clusters)[keep], level=level, adjust=LIGHT)
+    groups, drawn = np.asarray(clusters)[keep], picked(weights, keep)
+    return mean(gap**2, groups, level=level, adjust=LIGHT, weights=drawn)
 
 
 def brier_scores(p: ArrayLike, truth: ArrayLike) -> Array:
@@ -110,7 +126,7 @@ class Reliability:
     Cooper & Hauskrecht 2015, "Obtaining well calibrated probabilities using Bayesian binning"). It is above 0 for
     a perfect judge too: `ece_of_chance` is what a judge as sure as this one and perfectly calibrated would show on
     as many pairs, which agree within an instruction as far as these do (`alike`, the correlation of being right).
-    Only what goes beyond it is the judge's.
+    Only what goes beyond it is the judge's. With labels that weigh differently both are None.
     """
 
     bins: tuple[Bin, ...]
@@ -120,7 +136,14 @@ class Reliability:
     alike: float | None = None
 
 
-def reliability(p: ArrayLike, truth: ArrayLike, clusters: ArrayLike, *, level: float = 0.95) -> Reliability:
+def reliability(
+    p: ArrayLike,
+    truth: ArrayLike,
+    clusters: ArrayLike,
+    *,
+    level: float = 0.95,
+    weights: ArrayLike | None = None,
+) -> Reliability:
     """The reliability curve of the favoured side, in bins of equal width between one half and one.
 
     >>> found = reliability([[0.9, 0.1, 0]] * 4, [0, 0, 0, 1], range(4))
@@ -135,15 +158,27 @@ def reliability(p: ArrayLike, truth: ArrayLike, clusters: ArrayLike, *, level: f
     sure = np.maximum(share, 1 - share)
     right = np.where(share == 0.5, 0.5, ((share > 0.5) == (true[keep] == 0)).astype(np.float64))
     place = np.minimum(((sure - 0.5) * 2 * BINS).astype(np.int64), BINS - 1)
-    bins = tuple(_bin(number, place == number, sure, right, groups, level) for number in range(BINS))
-    over = mean(sure - right, groups, bounds=(-1.0, 1.0), level=level, adjust=LIGHT)
+    drawn = picked(weights, keep)
+    bins = tuple(_bin(number, place == number, sure, right, groups, level, drawn) for number in range(BINS))
+    over = mean(sure - right, groups, bounds=(-1.0, 1.0), level=level, adjust=LIGHT, weights=drawn)
+    if drawn is not None:  # what chance alone would show is not known for labels of unequal weight
+        return Reliability(bins, over, None, None)
     return Reliability(bins, over, *_ece(place, sure, right, places(groups)))
 
 
-def _bin(number: int, inside: NDArray[np.bool_], sure: Array, right: Array, groups: Array, level: float) -> Bin:
+def _bin(
+    number: int,
+    inside: NDArray[np.bool_],
+    sure: Array,
+    right: Array,
+    groups: Array,
+    level: float,
+    weights: Array | None,
+) -> Bin:
     edges = [0.5 + step / (2 * BINS) for step in (number, number + 1)]
     confidence = float(np.sort(sure[inside]).mean()) if inside.any() else None
-    return Bin(round(edges[0], 3), round(edges[1], 3), confidence, mean(right[inside], groups[inside], level=level))
+    found = mean(right[inside], groups[inside], level=level, weights=picked(weights, inside))
+    return Bin(round(edges[0], 3), round(edges[1], 3), confidence, found)
 
 
 def _ece(place: Codes, sure: Array, right: Array, groups: Codes) -> tuple[float | None, float | None, float | None]:
@@ -189,6 +224,7 @@ class Inputs(NamedTuple):
 
     log_odds: Array
     log_length: Array  # of the lengths' ratio
+    weight: Array  # of the label; 1 on average
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +275,7 @@ class Calibration:
 
     def apply(self, log_odds: ArrayLike, log_length: ArrayLike) -> Array:
         """Calibrated probabilities, one row of three for each pair."""
-        inputs = Inputs(*(np.asarray(x, dtype=np.float64).reshape(-1) for x in (log_odds, log_length)))
+        inputs = _inputs(log_odds, log_length)
         return _probabilities(_features(inputs, True), np.array([self.slope, self.length, self.tie]))
 
     def plain(self) -> dict[str, Any]:
@@ -278,6 +314,7 @@ def fit(
     *,
     seed: int = 0,
     level: float = 0.95,
+    weights: ArrayLike | None = None,
 ) -> Calibration:
     """Fit the model to labelled pairs; raises TooFewLabels with the reason where it cannot be trusted.
 
@@ -285,10 +322,12 @@ def fit(
     confidence (one-sided, over clusters); otherwise the judge has no signal, and all that is fitted is how often
     people see a tie. The length term is kept where it lowers the log-loss of unseen pairs by more than one
     standard error. Scores after are of pairs in folds that the model, these two choices included, was not fitted
-    to; pairs of one cluster are in one fold.
+    to; pairs of one cluster are in one fold. With `weights` for the labels (`evenhand.core.stats.designs`) all of it is
+    weighted: the pseudo-likelihood of Binder (1983), "On the variances of asymptotically normal estimators from
+    complex surveys", International Statistical Review 51, 279-292.
     """
     true = _codes(truth)
-    inputs = Inputs(*(np.asarray(x, dtype=np.float64).reshape(-1) for x in (log_odds, log_length)))
+    inputs = _inputs(log_odds, log_length, weights)
     groups = places(clusters)
     _refuse(true, groups)
     folds = _folds(groups, inputs, true, seed)
@@ -303,9 +342,9 @@ def fit(
     counts = np.bincount(true, minlength=CATEGORIES)
     return Calibration(
         *(float(slope), float(tie), float(length), len(true), len(np.unique(groups)), FOLDS, seed),
-        before=scores(raw, true),
-        after=scores(unseen, true),
-        gain=_gain(raw, unseen, true, groups, level),
+        before=scores(raw, true, inputs.weight),
+        after=scores(unseen, true, inputs.weight),
+        gain=_gain(raw, unseen, true, groups, level, inputs.weight),
         length_gain=chosen.length_gain,
         labels=(int(counts[0]), int(counts[1]), int(counts[2])),
         signal=chosen.signal,
@@ -313,7 +352,13 @@ def fit(
     )
 
 
-def scores(p: ArrayLike, truth: ArrayLike) -> Scores:
+def _inputs(log_odds: ArrayLike, log_length: ArrayLike, weights: ArrayLike | None = None) -> Inputs:
+    odds, length = (np.asarray(x, dtype=np.float64).reshape(-1) for x in (log_odds, log_length))
+    weight = np.ones(len(odds)) if weights is None else np.asarray(weights, dtype=np.float64).reshape(-1)
+    return Inputs(odds, length, weight if weights is None else weight / weight.mean())
+
+
+def scores(p: ArrayLike, truth: ArrayLike, weights: ArrayLike | None = None) -> Scores:
     """How good probabilities are; two that are equally likely are a tie, and one half where only sides count.
 
     >>> scores([[0.6, 0.3, 0.1], [0.2, 0.3, 0.5]], [0, 1])
@@ -325,11 +370,12 @@ def scores(p: ArrayLike, truth: ArrayLike) -> Scores:
     said = np.where(alone, table.argmax(axis=1), CATEGORIES - 1)
     sided = is_decided(true)
     lean = np.sign(table[:, 0] - table[:, 1])[sided] * np.where(true[sided] == 0, 1, -1)
+    weight = np.ones(len(true)) if weights is None else np.asarray(weights, dtype=np.float64)
     return Scores(
-        float(log_losses(table, true).mean()),
-        round(float(brier_scores(table, true).mean()), 12),
-        float((said == true).mean()),
-        float(((lean + 1) / 2).mean()) if sided.any() else None,
+        float(np.average(log_losses(table, true), weights=weight)),
+        round(float(np.average(brier_scores(table, true), weights=weight)), 12),
+        float(np.average(said == true, weights=weight)),
+        float(np.average((lean + 1) / 2, weights=weight[sided])) if sided.any() else None,
     )
 
 
@@ -344,9 +390,9 @@ def _refuse(true: Codes, groups: Codes) -> None:
             raise TooFewLabels(f"{found} {what}, and it takes at least {least}")
 
 
-def _gain(raw: Array, unseen: Array, true: Codes, groups: Codes, level: float) -> Estimate:
+def _gain(raw: Array, unseen: Array, true: Codes, groups: Codes, level: float, weight: Array) -> Estimate:
     gap = log_losses(raw, true) - log_losses(unseen, true)
-    sums = sums_by_cluster(np.column_stack([gap, np.ones(len(gap))]), groups)
+    sums = sums_by_cluster(np.column_stack([gap * weight, weight]), groups)
     return estimate(sums, ratio, n=len(gap), level=level)
 
 
@@ -363,7 +409,7 @@ def _choose(inputs: Inputs, true: Codes, groups: Codes, seed: int) -> _Chosen:
     """The model with a slope or without, and with the length term or without."""
     p = _signal(inputs, true, groups)
     if p > _NO_SIGNAL:
-        tie = _fit(np.empty((len(true), 0)), true)[-1]
+        tie = _fit(np.empty((len(true), 0)), true, inputs.weight)[-1]
         return _Chosen(np.array([0.0, 0.0, tie]), False, p, None)
     helps = _length_gain(inputs, true, groups, seed)
     weights = _fit_rising(inputs, true, helps > 0)
@@ -379,7 +425,7 @@ def _signal(inputs: Inputs, true: Codes, groups: Codes) -> float:
     from scipy.special import stdtr
 
     side = np.where(true == 0, 0.5, np.where(true == 1, -0.5, 0.0))
-    adds = np.bincount(groups, side * inputs.log_odds)
+    adds = np.bincount(groups, side * inputs.log_odds * inputs.weight)
     total, spread = float(adds.sum()), float(np.sqrt((adds**2).sum()))
     many = len(np.unique(groups))
     return 1.0 if spread <= TINY else float(stdtr(many - 1, -total / spread))
@@ -394,7 +440,7 @@ def _length_gain(inputs: Inputs, true: Codes, groups: Codes, seed: int) -> float
             out = folds == fold
             weights = _fit_rising(_pick(inputs, ~out), true[~out], long)
             loss[long][out] = log_losses(_probabilities(_features(_pick(inputs, out), True), weights), true[out])
-    gap = loss[False] - loss[True]
+    gap = (loss[False] - loss[True]) * inputs.weight
     return float(gap.mean()) - _standard_error(gap, groups)
 
 
@@ -403,9 +449,10 @@ def _fit_rising(inputs: Inputs, true: Codes, long: bool) -> Array:
 
     The likelihood is concave, so that where the best slope is below 0, the best of those allowed is 0.
     """
-    weights = _fit(_features(inputs, long), true)
+    weights = _fit(_features(inputs, long), true, inputs.weight)
     if weights[0] < 0:
-        weights = np.append(0.0, _fit(inputs.log_length[:, None] if long else np.empty((len(true), 0)), true))
+        left = inputs.log_length[:, None] if long else np.empty((len(true), 0))
+        weights = np.append(0.0, _fit(left, true, inputs.weight))
     return weights if long else np.array([weights[0], 0.0, weights[-1]])
 
 
@@ -426,7 +473,7 @@ def _folds(groups: Codes, inputs: Inputs, true: Codes, seed: int) -> Codes:
 
 
 def _pick(inputs: Inputs, keep: NDArray[np.bool_]) -> Inputs:
-    return Inputs(inputs.log_odds[keep], inputs.log_length[keep])
+    return Inputs(inputs.log_odds[keep], inputs.log_length[keep], inputs.weight[keep])
 
 
 def _features(inputs: Inputs, long: bool) -> Array:
@@ -440,16 +487,16 @@ def _probabilities(features: Array, weights: Array) -> Array:
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
 
-def _fit(features: Array, true: Codes) -> Array:
+def _fit(features: Array, true: Codes, weight: Array | None = None) -> Array:
     """Newton's method on the penalised log-likelihood, which is concave.
 
     The penalty is a wide normal prior on the slopes, and one pair at log-odds 0 that is a third of each answer.
     """
     scale = np.sqrt((features**2).mean(axis=0)) + TINY  # of no feature, where there is none
     x = features / scale
-    weights = np.zeros(x.shape[1] + 1)
+    weights, weight = np.zeros(x.shape[1] + 1), np.ones(len(true)) if weight is None else weight
     for _ in range(_STEPS):
-        slope, curve = _derivatives(x, true, weights)
+        slope, curve = _derivatives(x, true, weights, weight)
         step = np.linalg.solve(curve, slope)
         weights = weights + step * min(1.0, 5.0 / (np.abs(step).max() + TINY))
         if np.abs(step).max() < 1e-10:
@@ -457,7 +504,7 @@ def _fit(features: Array, true: Codes) -> Array:
     return np.asarray(np.append(weights[:-1] / scale, weights[-1]))
 
 
-def _derivatives(x: Array, true: Codes, weights: Array) -> tuple[Array, Array]:
+def _derivatives(x: Array, true: Codes, weights: Array, weight: Array) -> tuple[Array, Array]:
     """The gradient of the penalised log-likelihood, and the curvature with its sign turned."""
     p = _probabilities(x, weights)
     count = x.shape[1]
@@ -465,8 +512,8 @@ def _derivatives(x: Array, true: Codes, weights: Array) -> tuple[Array, Array]:
     design = np.zeros((len(x), CATEGORIES, count + 1))
     design[:, 0, :count], design[:, 1, :count], design[:, 2, count] = x / 2, -x / 2, 1.0
     expected = np.einsum("ij,ijk->ik", p, design)
-    gradient = (design[np.arange(len(true)), true] - expected).sum(axis=0)
-    second = np.einsum("ij,ijk,ijl->kl", p, design, design) - expected.T @ expected
+    gradient = (weight[:, None] * (design[np.arange(len(true)), true] - expected)).sum(axis=0)
+    second = np.einsum("i,ij,ijk,ijl->kl", weight, p, design, design) - (weight[:, None] * expected).T @ expected
     prior = np.append(np.full(count, 1 / _PRIOR**2), 0.0)
     gradient, second = gradient - prior * weights, second + np.diag(prior)
     tie = np.exp(weights[-1]) / (np.exp(weights[-1]) + 2)

@@ -149,12 +149,25 @@ def mean(
         bounds=bounds,
         extremes=Extremes((high, 1.0), (low, 1.0), adjust),
         level=level,
-        freedom=None if weights is None else _freedom(sums[:, -1]),
+        freedom=None if weights is None else weighted_freedom(sums[:, -1]),
     )
 
 
-def _freedom(sizes: Array) -> float:
-    """Satterthwaite's, of a variance over clusters of unequal weight."""
+def picked(weights: ArrayLike | None, keep: ArrayLike) -> Array | None:
+    """The weights of some of the rows, where there are weights.
+
+    >>> picked(None, [True]) is None, picked([1.0, 2.0], [False, True])
+    (True, array([2.]))
+    """
+    return None if weights is None else np.asarray(weights, dtype=np.float64).reshape(-1)[np.asarray(keep)]
+
+
+def weighted_freedom(sizes: Array) -> float:
+    """Satterthwaite's degrees of freedom, of a variance over clusters of unequal weight.
+
+    >>> weighted_freedom(np.array([1.0, 1.0, 1.0]))
+    2.0
+    """
     squares = ordered_sum(sizes**2)
     return squares**2 / ordered_sum(sizes**4) - 1 if squares > 0 else 0.0
 

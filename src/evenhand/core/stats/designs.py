@@ -18,7 +18,7 @@ from evenhand.core.stats.clusters import Floats
 
 Kind = Literal["random", "weighted", "known part", "assumed random", "complete"]
 # A label that stands for more than so many times as many pairs as a mean one makes any estimate hang on it.
-_HEAVY = 20.0
+HEAVY = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def _described(weights: Floats, known: np.ndarray, used: int, out: int) -> Desig
         notes.append(f"{out} labels are left out: how their pairs were chosen is not known")
     if not equal:
         notes.append("labels are weighted by one over the probability of their pair to be labelled")
-        if weights.max() > _HEAVY * weights[known].mean():
+        if weights.max() > HEAVY * weights[known].mean():
             notes.append("a few labels carry much of the weight, so the interval is wide")
     kind: Kind = "known part" if out else "random" if equal else "weighted"
     return Design(np.where(known, 1.0, 0.0) if equal else weights, kind, used, out, "; ".join(notes))

@@ -35,6 +35,7 @@ def pooling_gain(
     p_both: ArrayLike | None = None,
     p_one: ArrayLike | None = None,
     level: float = 0.95,
+    weights: ArrayLike | None = None,
 ) -> Gain:
     """How much higher both orders score than one, by labels (codes as in `agreement`) and by probabilities.
 
@@ -44,14 +45,16 @@ def pooling_gain(
     >>> round(found.hard.value, 3), found.lean
     (0.167, None)
     """
-    hard = compare(score_sides(both, truth), score_sides(one, truth), clusters, level=level)
+    hard = compare(score_sides(both, truth), score_sides(one, truth), clusters, level=level, weights=weights)
     if p_both is None or p_one is None:
         return Gain(hard, None, None)
     two, single = (np.asarray(p, dtype=np.float64).reshape(-1, 3) for p in (p_both, p_one))
     lean_2, lean_1 = (score_sides(lean_of(p), truth) for p in (two, single))
     share_2, share_1 = (_expected(p, truth) for p in (two, single))
     return Gain(
-        hard, compare(lean_2, lean_1, clusters, level=level), compare(share_2, share_1, clusters, level=level)
+        hard,
+        compare(lean_2, lean_1, clusters, level=level, weights=weights),
+        compare(share_2, share_1, clusters, level=level, weights=weights),
     )
 
 

@@ -83,11 +83,12 @@ def measure(
     mass: float | None = None,
     invalid: float | None = None,
     level: float = 0.95,
+    weights: ArrayLike | None = None,
 ) -> Measures:
     """What a judge's word rests on, from codes by pair: 0 for side 1, 1 for side 2, 2 for a tie, -1 for none.
 
     `lean` is the side that the judge favours, `verdict` what it said, `truth` what most people said, `longer` the
-    side of the longer output, `counts` how many people gave each answer.
+    side of the longer output, `counts` how many people gave each answer, `weights` what each label weighs.
 
     >>> sides = [0, 1] * 30
     >>> found = measure(sides, sides, sides, [0] * 60, range(60), [[2, 0, 0], [0, 2, 0]] * 30)
@@ -97,15 +98,15 @@ def measure(
     true, groups = np.asarray(truth, dtype=np.int64), np.asarray(clusters)
     scores = agreement.score_sides(lean, true)
     by_length = agreement.score_sides(longer, true)
-    always, over_always = _constant(scores, true, groups, level)
-    alpha, ceiling = (None, None) if counts is None else _people(counts, lean, groups, level)
+    always, over_always = _constant(scores, true, groups, level, weights)
+    alpha, ceiling = (None, None) if counts is None else _people(counts, lean, groups, level, weights)
     return Measures(
-        right=agreement.decided(scores, true, groups, level=level),
-        kappa=agreement.cohen_kappa(verdict, true, groups, level=level),
+        right=agreement.decided(scores, true, groups, level=level, weights=weights),
+        kappa=agreement.cohen_kappa(verdict, true, groups, level=level, weights=weights),
         always=always,
         over_always=over_always,
-        longer=agreement.decided(by_length, true, groups, level=level),
-        over_longer=agreement.compare(scores, by_length, groups, level=level),
+        longer=agreement.decided(by_length, true, groups, level=level, weights=weights),
+        over_longer=agreement.compare(scores, by_length, groups, level=level, weights=weights),
         people=alpha,
         ceiling=ceiling,
         mass=mass,
@@ -113,25 +114,28 @@ def measure(
     )
 
 
-def _constant(scores: ArrayLike, truth: ArrayLike, clusters: ArrayLike, level: float) -> tuple[Estimate, Estimate]:
+def _constant(
+    scores: ArrayLike, truth: ArrayLike, clusters: ArrayLike, level: float, weights: ArrayLike | None
+) -> tuple[Estimate, Estimate]:
     """What saying always 1, or always 2, would score, and the judge less that; of the two, the harder to beat."""
     found = []
     for side in (0, 1):
         same = agreement.score_sides(np.full(np.size(truth), side), truth)
         same = np.where(np.isnan(np.asarray(scores)), np.nan, same)
-        over = agreement.compare(scores, same, clusters, level=level)
-        found.append((agreement.decided(same, truth, clusters, level=level), over))
+        over = agreement.compare(scores, same, clusters, level=level, weights=weights)
+        found.append((agreement.decided(same, truth, clusters, level=level, weights=weights), over))
     return min(found, key=lambda pair: (_or(pair[1].low, -1.0), -_or(pair[0].value, 0.0)))
 
 
 def _people(
-    counts: ArrayLike, lean: ArrayLike, clusters: ArrayLike, level: float
+    counts: ArrayLike, lean: ArrayLike, clusters: ArrayLike, level: float, weights: ArrayLike | None
 ) -> tuple[Estimate | None, Ceiling | None]:
     table = np.asarray(counts).reshape(-1, CATEGORIES)
     if (table.sum(axis=1) >= 2).sum() < MIN_SHARED:
         return None, None
     alpha = agreement.krippendorff_alpha(table, clusters, level=level)
-    return alpha, agreement.against_others(table, lean, clusters, decided_only=True, level=level)
+    ceiling = agreement.against_others(table, lean, clusters, decided_only=True, level=level, weights=weights)
+    return alpha, ceiling
 
 
 def weigh(found: Measures, *, margin: float = MARGIN, target: float | None = None) -> Trust:

@@ -56,6 +56,8 @@ def calibrate(
         return
     for one in found:
         _show(one.judge, one.dimension, one.calibration)
+        for note in one.use.notes:
+            console.out.print(note, style="dim", soft_wrap=True)
     for error in refused:
         console.out.print(Text(console.visible(error.message), style="yellow"), soft_wrap=True)
 
@@ -82,7 +84,7 @@ def _fit(
     refused: list[InputError] = []
     for row in rows:
         for name, evidence in gather(store, row, people).items():
-            if only not in ("", name) or not len(evidence.labelled):
+            if only not in ("", name) or not evidence.use.labelled:
                 continue
             try:
                 calibration = fit_evidence(evidence, seed=seed)
@@ -90,7 +92,7 @@ def _fit(
                 refused.append(InputError(f"{row.protocol}: {error.message}", hint=error.hint))
                 continue
             store.calibrations.keep(row.id, name, calibration.plain())
-            found.append(FittedCalibration(row, name, calibration))
+            found.append(FittedCalibration(row, name, calibration, evidence.use))
     return found, refused
 
 

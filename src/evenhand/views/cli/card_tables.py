@@ -9,6 +9,7 @@ from rich.text import Text
 
 from evenhand.core.stats.clustered import Estimate
 from evenhand.results.card import Card, Drag, JudgeComparison
+from evenhand.results.noise import NOT_MEASURED
 from evenhand.views import console
 
 TRUST = {"yes": "green", "limited": "yellow", "no": "red", "unknown": "yellow", "none": "yellow"}
@@ -30,8 +31,11 @@ def print_cards(title: str, cards: Sequence[Card], cost: str) -> None:
                 console.out.print(note, style="dim")
             console.out.print()
         else:
-            console.out.print(_biases(found, f"{found.dimension}: {found.pairs} pairs, none with a label"))
-    if not any(found.labelled for found in cards):
+            unused = "no label to go by" if found.label_use.labelled else "none with a label"
+            console.out.print(_biases(found, f"{found.dimension}: {found.pairs} pairs, {unused}"))
+            for note in found.label_use.notes:
+                console.out.print(note, style="yellow")
+    if not any(found.label_use.labelled for found in cards):
         console.out.print(_UNLABELLED, style="yellow")
     if cost:
         console.out.print(cost, style="dim", soft_wrap=True)
@@ -81,6 +85,12 @@ def _biases(found: Card, title: str | None = None) -> Table:
     for name, value, kind in rows:
         if value.value is not None:
             table.add_row(name, *_cells(value, kind), str(value.n))
+    if found.noise is None:
+        table.add_row("changes with nothing changed", "–", "not measured", "")
+        return table
+    noise = found.noise
+    table.add_row("changes with nothing changed", *_cells(noise.noise, "share"), str(noise.pairs))
+    table.add_row("changes that are position bias", *_cells(noise.position, "signed"), str(noise.pairs))
     return table
 
 
@@ -97,6 +107,8 @@ def _reliability(found: Card) -> Table:
 
 
 def _notes(found: Card) -> Iterator[str]:
+    yield from found.label_use.notes
+    yield f"Noise: {found.noise.text if found.noise else NOT_MEASURED}."
     if found.contested:
         yield f"{found.contested} pairs have votes and no majority; they are in no accuracy."
     if 0 < found.decided < 100:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from evenhand.core.pair import COMBINED
 from evenhand.core.protocol import Protocol
 from evenhand.results.card import Card, Contender, Drag, JudgeComparison, card_of, choose_judges, compare, drag_of
 from evenhand.results.evidence import Evidence, gather
+from evenhand.results.noise import NoiseSummary, noise_of
 from evenhand.results.people import People
 from evenhand.results.plain import to_json
 from evenhand.results.run import calibrations_of
@@ -38,6 +39,7 @@ class JudgedEvidence:
     tokens: float | None
     seconds: float | None
     calibrated: tuple[str, ...] = ()
+    noise: Mapping[str, NoiseSummary] = field(default_factory=dict)
 
     def contender(self, dimension: str) -> Contender:
         """The judge on one dimension."""
@@ -78,6 +80,8 @@ def _compare(chosen: Sequence[tuple[JudgedEvidence, str]], wanted: CardOptions) 
         return
     for comparison in found:
         console.out.print(comparison_table(comparison))
+        for note in comparison.label_use.notes:
+            console.out.print(note, style="dim", soft_wrap=True)
 
 
 # -- which judges -------------------------------------------------------------------------------------------
@@ -134,6 +138,7 @@ def _hear(store: Records, row: JudgeRow, people: People, name: str, calibrated: 
         (usage.computed + usage.generated) / pairs if usage.computed else None,
         seconds / pairs if seconds else None,
         tuple(fixes),
+        noise_of(store, row),
     )
 
 
@@ -168,7 +173,7 @@ def _cards_of(judged: JudgedEvidence, only: str) -> list[Card]:
     """Cards of the dimensions that people have labelled; without any, of all, for the judge's biases."""
     wanted = [e for name, e in judged.evidence.items() if only in ("", name)]
     labelled = [e for e in wanted if len(e.labelled)]
-    return [card_of(e) for e in labelled or wanted]
+    return [card_of(e, noise=judged.noise.get(e.dimension)) for e in labelled or wanted]
 
 
 def _about(judged: JudgedEvidence) -> dict[str, object]:

@@ -16,6 +16,7 @@ from evenhand.core.pair import Pair
 from evenhand.core.shuffle import Shuffle
 from evenhand.engines import catalog
 from evenhand.engines.llama import Hardware
+from evenhand.engines.repeated import Repeated
 from evenhand.engines.scripted import ScriptedEngine
 from evenhand.io.pairs import ReadingOptions
 from evenhand.results.decision import Decider, decision_of
@@ -95,6 +96,10 @@ def judge(
     raw_markup: RawOption = False,
     settings: SetOption = None,
     samples: SamplesOption = 1,
+    repeat: Annotated[
+        int,
+        typer.Option("--repeat", min=1, help="2 asks everything a second time, to tell noise from position bias."),
+    ] = 1,
     concurrency: ConcurrencyOption = None,
     requests_per_minute: RequestsPerMinuteOption = None,
     tokens_per_minute: TokensPerMinuteOption = None,
@@ -119,6 +124,7 @@ def judge(
     given.print()
     engine = planned_engine(spec) if dry_run else None
     engine = engine or open_judge(spec, hardware, endpoint)
+    engine = Repeated(engine, repeat) if repeat > 1 else engine
     rows: Iterable[Pair] = islice(given.read(), limit)
     decider = None
     if until_decided and not dry_run:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evenhand.core.errors import InputError
-from evenhand.core.votes import FILE
+from evenhand.core.votes import DESIGNS, FILE
 from evenhand.results.people import Imported, LabelRow, check_labels, import_labels, label_rows
 from evenhand.store import Store
 from evenhand.views import console
@@ -57,6 +57,14 @@ def labels_import(
     ] = FILE,
     rename: RenameOption = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Pass over rows that cannot be read.")] = False,
+    design: Annotated[
+        str,
+        typer.Option(
+            "--design",
+            metavar="WORD",
+            help="How the labelled pairs were chosen, where that is not known: random, suggested or unknown.",
+        ),
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Read labels of people out of files, and keep them beside the verdicts.
@@ -65,11 +73,21 @@ def labels_import(
     the votes of several people on a pair (human, dims). Exit code 3: some ids led to no pair, or to several.
     """
     names = renames_from(rename)
+    chosen = next((word for word in DESIGNS if word == design), None)
+    if design and chosen is None:
+        raise InputError(f"--design {design}", hint=f"one of {', '.join(DESIGNS)}")
     for file in files:  # all of them, before anything of one is kept
         check_labels(file, annotator=annotator, skip_bad=skip_bad)
     with Store(db) as store:
         done = [
-            import_labels(store, file, annotator=annotator, rename=names, skip_bad=skip_bad, checked=True)
+            import_labels(
+                *(store, file),
+                annotator=annotator,
+                rename=names,
+                skip_bad=skip_bad,
+                checked=True,
+                design=chosen,
+            )
             for file in files
         ]
     if as_json:
@@ -91,6 +109,8 @@ def _show(file: Path, done: Imported) -> None:
         soft_wrap=True,
     )
     for count, what in (
+        (done.designs["suggested"], "are on pairs that were chosen because they were informative"),
+        (done.designs["random"], "are on pairs that were drawn at random"),
         (done.passed, "were passed over by the person, and count for nothing"),
         (done.replaced, "replaced an earlier word of the same person on the same texts"),
     ):

@@ -197,6 +197,7 @@ def human_notes(dimensions: Mapping[str, HumanRate], width: float | None) -> Ite
     """What more labels would bring, and why there is no rate where there is none."""
     for dimension, found in dimensions.items():
         wanted = found.wanted
+        yield from (f"{dimension}: {note}" for note in found.label_use.notes)
         if found.reason:
             yield f"{dimension}: {found.reason}"
         elif wanted is not None and wanted.more is None:
@@ -208,7 +209,7 @@ def human_notes(dimensions: Mapping[str, HumanRate], width: float | None) -> Ite
             more = f"{wanted.more:,} more labelled pairs" if wanted.more else "the labels at hand"
             yield f"{dimension}: {more} give a width of {width:g}, if they are like those at hand"
     if any(not found.reason for found in dimensions.values()):
-        yield "This holds whatever the judge's bias, if it was chance that decided which pairs have labels."
+        yield "This holds whatever the judge's bias."
 
 
 def _table(title: str, *first: str) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,9 +11,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from evenhand.core.errors import InputError
+from evenhand.core.errors import InputError, StoreError
+from evenhand.core.pair import Pair
 from evenhand.core.verdict import found_on
-from evenhand.core.votes import votes_on
+from evenhand.core.votes import draws_on, votes_on
 from evenhand.io.files import write_rows
 from evenhand.results.people import People
 from evenhand.results.suggest import OtherJudges, Suggestion, Suggestions, suggest
@@ -38,6 +40,12 @@ def suggest_pairs(
     ] = "",
     on: OnOption = "",
     number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many pairs.")] = 20,
+    by_chance: Annotated[
+        float,
+        typer.Option(
+            "--random", min=0.0, max=1.0, help="The share drawn at random, so that labels speak for all pairs."
+        ),
+    ] = 0.2,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="FILE", help="Write them there to be labelled: .jsonl or .csv."),
@@ -47,7 +55,8 @@ def suggest_pairs(
     """Name the pairs whose label by people would teach most about a judge.
 
     Those in which it wavers, its two orders contradict each other, or other judges of the database say otherwise;
-    pairs that people have labelled already are left out.
+    pairs that people have labelled already are left out. One in five is drawn at random instead: only those labels
+    can tell how good the judge is on all pairs. With --out the database remembers how each pair was chosen.
     """
     if not db.is_file():
         raise InputError(f"no database at {db}", hint="evenhand judge PAIRS writes one")
@@ -61,23 +70,51 @@ def suggest_pairs(
         row = meant[-1]
         dimension = dimension_from(on, row.dimensions)
         others = [other for other in judges if other.id != row.id and dimension in found_on(other.dimensions)]
-        found = look(store, row, others, dimension, number)
+        found = look(store, row, others, dimension, number, by_chance)
     if out:
         write(found, out)
+        remember(db, found)
     if as_json:
         print(console.json_text(fields_of(found, row, len(others))))
         return
     show(found, row, len(others), out)
 
 
-def look(store: Store, row: JudgeRow, others: list[JudgeRow], dimension: str, number: int) -> Suggestions:
-    """Suggest pairs of one judge, in the light of the others."""
+def remember(db: Path, found: Suggestions) -> None:
+    """Keep how each pair was chosen, for the labels that will be imported."""
+    try:
+        with Store(db) as store:
+            among = {"random": store.judge_book.last_pair()}
+            every = (*found.pairs, *found.again)
+            chosen = [(one.pair.key, replace(one.drawn, among=among.get(one.drawn.design))) for one in every]
+            store.labels.suggest(chosen, found.dimension)
+    except StoreError as fault:
+        console.err.print(
+            f"note: how these pairs were chosen is not kept ({fault.message}); import their labels with"
+            " --design suggested",
+            style="yellow",
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+def look(
+    store: Store, row: JudgeRow, others: list[JudgeRow], dimension: str, number: int, by_chance: float = 0.0
+) -> Suggestions:
+    """Suggest pairs of one judge, in the light of the others; some of them by chance."""
     people = People(store)
+
+    def only_suggested(pair: Pair) -> bool:
+        drawn = draws_on(people.draws(pair, people.votes(pair)), dimension)
+        return all(one.design == "suggested" for one in drawn)
+
     return suggest(
         store.judgments(row),
         lambda pair: bool(votes_on(people.votes(pair), dimension)),
         dimension=dimension,
         number=number,
+        random_share=by_chance,
+        chosen_before=only_suggested,
         others=OtherJudges((store.judgments(other) for other in others), dimension) if others else None,
     )
 
@@ -137,6 +174,7 @@ def _table(pairs: tuple[Suggestion, ...], title: str) -> Table:
     table = console.plain_table()
     table.title = Text(title)
     table.add_column("id", overflow="fold")
+    table.add_column("chosen", no_wrap=True)
     for name in ("worth", "doubt", "flip", "dispute", "place"):
         table.add_column(name, justify="right")
     table.add_column("instruction", overflow="ellipsis", no_wrap=True, max_width=_SHOWN)
@@ -147,5 +185,6 @@ def _table(pairs: tuple[Suggestion, ...], title: str) -> Table:
             for part in (suggestion.worth, parts.doubt, parts.flip, parts.dispute)
         ]
         words = " ".join(console.visible(suggestion.pair.instruction).split())
-        table.add_row(Text(console.visible(suggestion.pair.id)), *known, str(suggestion.place), Text(words))
+        why = "by chance" if suggestion.drawn.design == "random" else "to learn"
+        table.add_row(Text(console.visible(suggestion.pair.id)), why, *known, str(suggestion.place), Text(words))
     return table

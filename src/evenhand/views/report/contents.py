@@ -24,7 +24,9 @@ if TYPE_CHECKING:  # with numpy and scipy, which --help needs not
     from evenhand.results.answer import AnswerSentence
     from evenhand.results.bias import BiasSummary
     from evenhand.results.card import Card
+    from evenhand.results.evidence import Draws
     from evenhand.results.examples import ExampleKind, LowestRanks
+    from evenhand.results.noise import NoiseSummary
     from evenhand.results.ranking import Matches, RankingSummary
     from evenhand.results.summary import DimensionSummary
     from evenhand.views.report.draws import ExampleLine
@@ -62,6 +64,9 @@ class JudgeReport:
     answer: AnswerSentence  # in one sentence
     dimensions: Mapping[str, DimensionSummary]
     effects: Mapping[str, BiasSummary]
+    noise: Mapping[
+        str, NoiseSummary
+    ]  # of the dimensions in which it was asked again; empty where that is not known
     people: Mapping[str, Card]  # of the dimensions that people have labelled, without their names
     ranking: RankingSummary | None
     examples: Mapping[ExampleKind, tuple[ExampleLine, ...]]
@@ -106,15 +111,16 @@ def compile_report(store: Records, rows: Sequence[JudgeRow], options: ReportOpti
     ...     compile_report(store, []).pairs
     0
     """
-    from evenhand.results.evidence import votes_by_number
+    from evenhand.results.evidence import draws_by_number, votes_by_number
     from evenhand.results.examples import LowestRanks
 
     wanted = options or ReportOptions()
     if wanted.dimension and not any(wanted.dimension in found_on(row.dimensions) for row in rows):
         known = dict.fromkeys(name for row in rows for name in found_on(row.dimensions))
         raise InputError(f"no verdicts on {wanted.dimension}", hint=f"dimensions here: {', '.join(known)}")
-    votes = {number: said for number, said in votes_by_number(store, People(store)).items() if said}
-    gathered = _Gathered(votes, LowestRanks(wanted.pairs), wanted)
+    people = People(store)
+    votes = {number: said for number, said in votes_by_number(store, people).items() if said}
+    gathered = _Gathered(votes, draws_by_number(store, people, votes), LowestRanks(wanted.pairs), wanted)
     judges = tuple(_judge_report(store, row, rows, gathered) for row in reversed(rows))
     drawn = tuple(sorted(gathered.drawn.numbers))
     shown = {line.number for judge in judges for few in judge.examples.values() for line in few}
@@ -141,6 +147,7 @@ class _Gathered:
     """What the judges of a report gather together."""
 
     votes: Mapping[int, Votes]
+    draws: Mapping[int, Draws]
     drawn: LowestRanks
     options: ReportOptions
     models: set[str] = field(default_factory=set)
@@ -161,6 +168,7 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
     from evenhand.results.answer import answer_of
     from evenhand.results.bias import biases_of
     from evenhand.results.examples import Examples
+    from evenhand.results.noise import noise_of
     from evenhand.results.ranking import Matches
     from evenhand.results.summary import Counter
     from evenhand.views.report.draws import example_lines
@@ -169,7 +177,8 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
     counter, matches = Counter(found_on(row.dimensions)), Matches(on)
     examples = Examples(on, gathered.options.examples, gathered.options.seed)
     takers = (counter, matches, examples, gathered)
-    cards = _cards(_watched(store.blocks(row), takers), gathered.votes)
+    noise = noise_of(store, row)
+    cards = _cards(_watched(store.blocks(row), takers), gathered, noise)
     summary = counter.summary()
     ranking, why = _rank(matches, len(gathered.models))
     usage, seconds = store.usage(row)
@@ -181,6 +190,7 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
         answer_of(summary),
         {name: replace(found, rows=None) for name, found in summary.dimensions.items()},
         {name: biases_of(found) for name, found in summary.dimensions.items()},
+        noise,
         cards,
         ranking,
         example_lines(examples, store.pages),
@@ -207,17 +217,18 @@ def _watched(blocks: Iterable[Block], takers: Iterable[_Taker]) -> Iterator[Bloc
         yield block
 
 
-def _cards(blocks: Iterator[Block], votes: Mapping[int, Votes]) -> Mapping[str, Card]:
+def _cards(blocks: Iterator[Block], gathered: _Gathered, noise: Mapping[str, NoiseSummary]) -> Mapping[str, Card]:
     """The cards of the dimensions that people have labelled; all blocks are read in any case."""
     from evenhand.results.card import card_of
     from evenhand.results.evidence import gather_from
 
-    if not votes:
+    if not gathered.votes:
         for _ in blocks:
             pass
         return {}
-    evidence = gather_from(blocks, votes)
-    return {name: _nameless(card_of(found)) for name, found in evidence.items() if len(found.labelled)}
+    evidence = gather_from(blocks, gathered.votes, gathered.draws)
+    labelled = {name: found for name, found in evidence.items() if found.use.labelled}
+    return {name: _nameless(card_of(found, noise=noise.get(name))) for name, found in labelled.items()}
 
 
 def _nameless(card: Card) -> Card:

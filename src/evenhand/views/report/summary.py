@@ -122,7 +122,10 @@ def _people(judge: JudgeReport) -> Iterator[str]:
             ]
         )
     yield table(head, rows, right=range(1, 7))
-    yield "\n".join(f"- {code(card.dimension)}: {card.verdict}" for card in judge.people.values())
+    yield "\n".join(
+        f"- {code(card.dimension)}: {' '.join((card.verdict, *card.label_use.notes))}"
+        for card in judge.people.values()
+    )
 
 
 def _estimate(e: Estimate) -> str:

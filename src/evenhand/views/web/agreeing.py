@@ -11,6 +11,7 @@ from starlette.responses import Response
 from evenhand.core.stats.agreement import Raters as AmongPeople
 from evenhand.results.card import Card, card_of
 from evenhand.results.evidence import gather, people_with_each_other
+from evenhand.results.noise import noise_of
 from evenhand.results.people import People
 from evenhand.store import JudgeRow, Store
 from evenhand.views.web.site import CachedFigure, Site
@@ -60,4 +61,6 @@ def _agreement(store: Store) -> Agreement:
 def judge_cards(store: Store, judge: JudgeRow, people: People) -> JudgeCards:
     """The cards of one judge."""
     evidence = gather(store, judge, people)
-    return JudgeCards(judge, tuple(card_of(e) for e in evidence.values() if len(e.labelled)))
+    noise = noise_of(store, judge)
+    labelled = ((name, e) for name, e in evidence.items() if e.use.labelled)
+    return JudgeCards(judge, tuple(card_of(e, noise=noise.get(name)) for name, e in labelled))

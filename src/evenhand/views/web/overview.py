@@ -9,6 +9,7 @@ from evenhand.core.errors import InputError
 from evenhand.core.verdict import found_on
 from evenhand.results.answer import AnswerSentence, answer_of
 from evenhand.results.bias import BiasSummary, biases_of
+from evenhand.results.noise import NoiseSummary, noise_of
 from evenhand.results.ranking import RankingSummary, matches_of
 from evenhand.results.summary import Summary, summarise
 from evenhand.store import JudgeRow, Records
@@ -21,6 +22,7 @@ class JudgeOverview:
     judge: JudgeRow
     summary: Summary
     biases: Mapping[str, BiasSummary]
+    noise: Mapping[str, NoiseSummary]
 
     @property
     def answer(self) -> AnswerSentence:
@@ -54,7 +56,8 @@ def judge_overview(store: Records, judge: JudgeRow) -> JudgeOverview:
     summary = summarise(store.blocks(judge), found_on(judge.dimensions))
     biases = {name: biases_of(found) for name, found in summary.dimensions.items()}
     kept = {name: replace(found, rows=None) for name, found in summary.dimensions.items()}
-    return JudgeOverview(judge, replace(summary, dimensions=kept, unfinished=store.unfinished(judge)), biases)
+    counted = replace(summary, dimensions=kept, unfinished=store.unfinished(judge))
+    return JudgeOverview(judge, counted, biases, noise_of(store, judge))
 
 
 def models_overview(store: Records, judge: JudgeRow, dimension: str) -> ModelsOverview:

@@ -1,0 +1,37 @@
+"""The same engine, asked once more: a repetition is a judge of its own, and nothing else about it is different."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from evenhand.core.engine import Answer, Engine
+from evenhand.core.protocol import Prompt
+
+# What may differ between two askings of the same judge.
+REPEATS = ("repeat", "seed")
+
+
+class Repeated(Engine):
+    """An engine under the number of a repetition, so that its first answers do not stand in for the new ones.
+
+    >>> from evenhand.engines.scripted import ScriptedEngine
+    >>> Repeated(ScriptedEngine(lambda prompt: "A"), 2).identity["repeat"]
+    '2'
+    """
+
+    def __init__(self, engine: Engine, number: int) -> None:
+        self._engine, self._number = engine, number
+        self.concurrency = engine.concurrency
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """The engine's own, with the number of the repetition."""
+        return {**self._engine.identity, "repeat": str(self._number)}
+
+    async def answer(self, prompt: Prompt) -> Answer:
+        """Answer one prompt."""
+        return await self._engine.answer(prompt)
+
+    async def close(self) -> None:
+        """Close the engine."""
+        await self._engine.close()

@@ -1,0 +1,108 @@
+"""Noise beside bias: how often a judge changes its own answer with nothing changed.
+
+It takes a second asking: `evenhand judge --repeat 2`, or another seed of an endpoint. Judges that differ in nothing
+else are repetitions of each other, and are put together here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.core.columns import MISSING, Block
+from evenhand.core.stats.agreement import Codes
+from evenhand.core.stats.clustered import Estimate
+from evenhand.core.stats.noise import split_changes
+from evenhand.engines.repeated import REPEATS
+from evenhand.store import JudgeRow, Records
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseSummary:
+    """One dimension of a judge that was asked several times. The fields, and their names, are those of `--json`."""
+
+    repetitions: int
+    pairs: int  # that were asked twice in some order, and in both
+    noise: Estimate  # how often two answers to the very same prompt differ
+    changes: Estimate  # how often two answers in different orders do
+    position: Estimate  # the second less the first: what the order alone changes
+    noise_share: Estimate  # the part of the changes that noise alone would make
+
+    @property
+    def text(self) -> str:
+        """The sentence that every view shows."""
+        return (
+            f"changes its own answer in {_percent(self.noise)} of pairs with nothing changed; of the"
+            f" {_percent(self.changes, ends=False)} that change with the order, {_points(self.position)} are"
+            f" position bias ({self.pairs:,} pairs, asked {self.repetitions} times)"
+        )
+
+
+NOT_MEASURED = "not measured (evenhand judge --repeat 2 asks again)"
+
+
+def repetitions_of(judge: JudgeRow, rows: Iterable[JudgeRow]) -> list[JudgeRow]:
+    """The askings of one judge, itself among them: judges that differ in the seed or the repetition alone."""
+    return [row for row in rows if _apart_from_repeats(row) == _apart_from_repeats(judge)]
+
+
+def _apart_from_repeats(row: JudgeRow) -> tuple[object, ...]:
+    named = sorted((name, value) for name, value in row.identity.items() if name not in REPEATS)
+    return tuple(named), row.protocol, row.template, row.raw_markup
+
+
+def noise_of(store: Records, judge: JudgeRow) -> Mapping[str, NoiseSummary]:
+    """The noise of a judge by dimension; empty where it was asked once, which says nothing of its noise."""
+    same = repetitions_of(judge, store.judges(counted=False))
+    if len(same) < 2:
+        return {}
+    given = [_answers(store.blocks(row)) for row in same]
+    shared = [name for name in given[0] if all(name in each for each in given)]
+    found = {name: _summary([each[name] for each in given]) for name in shared}
+    return {name: one for name, one in found.items() if one.noise.value is not None}
+
+
+_Told = Mapping[int, tuple[int, int, int]]  # by pair: its cluster, what was said forward, what was said swapped
+
+
+def _answers(blocks: Iterable[Block]) -> dict[str, dict[int, tuple[int, int, int]]]:
+    found: dict[str, dict[int, tuple[int, int, int]]] = {}
+    for block in blocks:
+        for name, outcomes in block.outcomes.items():
+            if not outcomes.pointwise:
+                rows = zip(block.cluster, outcomes.forward, outcomes.swapped, strict=True)
+                said = ((int(cluster), int(one), int(two)) for cluster, one, two in rows)
+                found.setdefault(name, {}).update(zip(block.number.tolist(), said, strict=True))
+    return found
+
+
+def _summary(given: Sequence[_Told]) -> NoiseSummary:
+    pairs = sorted({pair for each in given for pair in each})
+    cluster = {pair: said[0] for each in given for pair, said in each.items()}
+    forward, swapped = (_table(given, pairs, place) for place in (1, 2))
+    split = split_changes(forward, swapped, [cluster[pair] for pair in pairs])
+    return NoiseSummary(len(given), split.noise.n, split.noise, split.changes, split.position, split.noise_share)
+
+
+def _table(given: Sequence[_Told], pairs: Sequence[int], place: int) -> Codes:
+    """A row for each pair, a column for each asking."""
+    nothing = (0, MISSING, MISSING)
+    rows = [[each.get(pair, nothing)[place] for each in given] for pair in pairs]
+    return np.asarray(rows, dtype=np.int64).reshape(len(pairs), len(given))
+
+
+def _percent(found: Estimate, *, ends: bool = True) -> str:
+    if found.value is None:
+        return "–"
+    if found.low is None or found.high is None or not ends:
+        return f"{100 * found.value:.0f}%"
+    return f"{100 * found.value:.0f}% ({100 * found.low:.0f}–{100 * found.high:.0f})"
+
+
+def _points(found: Estimate) -> str:
+    if found.value is None:
+        return "–"
+    ends = "" if found.low is None or found.high is None else f" ({100 * found.low:.0f} to {100 * found.high:.0f})"
+    return f"{100 * found.value:.0f} points{ends}"
