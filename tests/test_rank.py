@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 import subprocess
 import sys
@@ -64,7 +65,12 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def evenhand(*words: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "evenhand", *map(str, words)]
     return subprocess.run(
-        command, capture_output=True, encoding="utf-8", timeout=120, check=False, env={"COLUMNS": "120"}
+        command,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+        env={**os.environ, "COLUMNS": "120"},
     )
 
 

@@ -171,6 +171,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE dirty (pair INTEGER PRIMARY KEY)",
         "INSERT INTO dirty SELECT id FROM pairs",
     ),
+    # Gates that judged all they drew, with the candidate's score on each instruction.
+    (
+        """CREATE TABLE gates (
+            id INTEGER PRIMARY KEY, judge INTEGER NOT NULL REFERENCES judges, dimension TEXT NOT NULL,
+            candidate TEXT NOT NULL, passed INTEGER NOT NULL, scores TEXT NOT NULL, created REAL NOT NULL)""",
+    ),
 )
 
 

@@ -205,6 +205,11 @@ def show_run(found: JudgeSummary, title: str = "") -> None:
         console.out.print(
             console.early_stop_note(found.stopped_early, summary.sides[0]), soft_wrap=True, markup=False
         )
+    show_usage(found)
+
+
+def show_usage(found: JudgeSummary) -> None:
+    """The tokens of a run, and what they cost where it is known."""
     asked = found.asked if isinstance(found, RunSummary) else None
     console.out.print(console.usage_line(found.tokens, found.seconds, asked), style="dim", soft_wrap=True)
     if isinstance(found, RunSummary) and found.cost is not None:
