@@ -14,6 +14,7 @@ import typer
 from rich.text import Text
 
 from evenhand.views.cli import load_all
+from evenhand.views.cli.help_pages import EXAMPLES
 
 PAGE = Path(__file__).with_name("cli.md")
 _HEAD = """\
@@ -48,15 +49,23 @@ def _sections(root: Any, name: str) -> Iterator[str]:
         yield f"## {full}\n"
         yield f"{_plain(command.help)}\n"
         yield f"```text\n{_usage(full, command)}\n```\n"
+        if examples := EXAMPLES.get(full.removeprefix(name).strip()):
+            yield "\n".join(["Examples:\n", *(f"    {line}" for line in examples), ""])
         yield from _table("argument", [item for item in command.params if not _is_option(item)])
         yield from _table("option", [item for item in command.params if _is_option(item) and item.name != "help"])
 
 
 def _usage(full: str, command: Any) -> str:
     needed = [item for item in command.params if _is_option(item) and item.required]
-    arguments = [item.metavar or item.name.upper() for item in command.params if not _is_option(item)]
+    arguments = [_argument(item) for item in command.params if not _is_option(item)]
     words = [full, *(f"{item.opts[0]} {_value(item)}" for item in needed), "[OPTIONS]", *arguments]
     return " ".join([*words, "COMMAND ..."] if getattr(command, "commands", None) else words)
+
+
+def _argument(item: Any) -> str:
+    """An argument as the usage has it: what may be left out in brackets, what may come again with dots."""
+    name = item.metavar or item.name.upper()
+    return (name if item.required else f"[{name}]") + ("..." if item.nargs != 1 else "")
 
 
 def _table(kind: str, items: list[Any]) -> Iterator[str]:

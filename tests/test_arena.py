@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from command import evenhand
 from evenhand.core.errors import InputError, PairError
 from evenhand.core.pair import Pair
-from evenhand.io.pairs import Arena, ReadingOptions, join_outputs, read_pairs
+from evenhand.io.pairs import Arena, JoinOptions, join_outputs, read_pairs
 from misbehaving_server import Server, says
 
 Row = dict[str, Any]
@@ -74,10 +74,10 @@ def test_answers_with_their_questions(write: Write, as_content: bool) -> None:
     )
     new = write("new.jsonl", [answer(n, "new", said(f"a{n}"), said(f"b{n}")) for n in (82, 81)])
     old = write("old.jsonl", [answer(n, "old", said(f"x{n}"), said(f"y{n}")) for n in (81, 82)])
-    first, second = join_outputs(new, old, ReadingOptions(questions))
+    first, second = join_outputs(new, old, JoinOptions(questions))
     assert texts([first, second]) == [("q82", "a82", "x82"), ("q81", "a81", "x81")]
     assert first.id == "82/new/old"
-    later = next(iter(join_outputs(new, old, ReadingOptions(questions, turn=2))))
+    later = next(iter(join_outputs(new, old, JoinOptions(questions, turn=2))))
     assert later.instruction == "[Turn 1]\nq82\n\n[Turn 2]\nmore82"
     assert later.output_1 == "[Turn 1]\na82\n\n[Turn 2]\nb82"
 
@@ -180,12 +180,12 @@ def test_equal_instructions_can_be_joined_on_another_field(write: Write) -> None
     files = write("new.jsonl", rows), write("old.jsonl", rows[::-1])
     with pytest.raises(PairError, match="has an output for this instruction already"):
         join_outputs(*files)
-    joined = join_outputs(*files, ReadingOptions(join_on="id"))
+    joined = join_outputs(*files, JoinOptions(join_on="id"))
     assert [(pair.id, pair.output_1, pair.output_2) for pair in joined] == [
         (f"{n}/new/old", str(n), str(n)) for n in range(3)
     ]
     with pytest.raises(PairError, match=r"new\.jsonl:1: no field 'uid' to join on"):
-        join_outputs(*files, ReadingOptions(join_on="uid"))
+        join_outputs(*files, JoinOptions(join_on="uid"))
 
 
 # what is wrong: rows of the candidate, the line at fault, words of fault and remedy
@@ -230,7 +230,7 @@ def test_a_fault_says_file_row_field_and_remedy(write: Write, rows: list[Row], l
 
 def test_bad_rows_can_be_left_out_and_are_counted(write: Write) -> None:
     new = write("new.jsonl", [PLAIN[0], {"instruction": "q1", "output": None}, PLAIN[2]])
-    joined = join_outputs(new, write("old.jsonl", PLAIN), ReadingOptions(skip_bad=True))
+    joined = join_outputs(new, write("old.jsonl", PLAIN), JoinOptions(skip_bad=True))
     assert (len(joined), len(joined.bad)) == (2, 1)
     assert joined.unmatched[0].plain() == {"model": "new", "count": 1, "first": ["q1"]}
 
@@ -259,7 +259,7 @@ def test_an_empty_file_and_one_that_is_not_utf8(write: Write, tmp_path: Path, co
 def test_faults_of_the_questions(write: Write, rows: list[Row], fault: str) -> None:
     new, questions = write("new.jsonl", [answer(81, "m", "x")]), write("question.jsonl", rows)
     with pytest.raises(PairError) as caught:
-        join_outputs(new, new, ReadingOptions(questions))
+        join_outputs(new, new, JoinOptions(questions))
     assert fault in str(caught.value)
 
 
@@ -267,7 +267,7 @@ def test_a_turn_that_is_not_there(write: Write) -> None:
     questions = write("question.jsonl", [{"question_id": 81, "turns": ["q", "r"]}])
     new = write("new.jsonl", [answer(81, "m", "x")])
     with pytest.raises(PairError, match=r"new\.jsonl:1: field 'choices\[0\]\.turns' has 1 turns, not 2"):
-        join_outputs(new, new, ReadingOptions(questions, turn=2))
+        join_outputs(new, new, JoinOptions(questions, turn=2))
 
 
 # -- many models -------------------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ def test_joined_on_an_id_the_instructions_must_be_the_same(write: Write) -> None
     with pytest.raises(
         PairError, match=r"b\.jsonl:1: its instruction is not the one under the same id at .*a\.jsonl, line 1"
     ):
-        Arena([a, b], reading=ReadingOptions(join_on="id"))
+        Arena([a, b], reading=JoinOptions(join_on="id"))
 
 
 def connected(models: Any, pairs: Any) -> bool:

@@ -37,7 +37,7 @@ def make_pairs() -> list[Pair]:
     return [Pair(*text, f"p{n}", "new", "old", metadata={"kind": kinds[n]}) for n, text in enumerate(texts)]
 
 
-def print(prompt: Prompt) -> dict[str, float]:
+def answer_by_word(prompt: Prompt) -> dict[str, float]:
     """The better response, wherever it stands."""
     text = prompt.turns[-1].text
     shown = text[text.rindex("Response A") :]
@@ -48,7 +48,7 @@ def print(prompt: Prompt) -> dict[str, float]:
 @pytest.fixture(scope="module")
 def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("counting") / "evenhand.db"
-    with Judge(ScriptedEngine(say), "overall", db=path) as judge:
+    with Judge(ScriptedEngine(answer_by_word), "overall", db=path) as judge:
         list(judge.judge(make_pairs()))
     return path
 
@@ -122,7 +122,7 @@ def test_shards_say_the_same(db: Path, shards: Path, command: str, words: tuple[
 
 def test_a_live_run_says_the_same_as_its_database(tmp_path: Path) -> None:
     db, counter = tmp_path / "live.db", Counter(["overall"])
-    with Judge(ScriptedEngine(say), "overall", db=db) as judge:
+    with Judge(ScriptedEngine(answer_by_word), "overall", db=db) as judge:
         for judgment in judge.judge(make_pairs()):
             counter.add(judgment)
     live, kept = counter.summary(), fields_of("results", db)
@@ -156,7 +156,7 @@ def test_without_overlap_in_length_there_is_a_warning_and_no_number(tmp_path: Pa
     db = tmp_path / "long.db"
     words = [("good", "poor") if n % 3 else ("poor", "good") for n in range(60)]
     pairs = [Pair(f"Task {n}", f"{one} {'so ' * (50 + n)}", two, f"p{n}") for n, (one, two) in enumerate(words)]
-    with Judge(ScriptedEngine(say), "overall", db=db) as judge:
+    with Judge(ScriptedEngine(answer_by_word), "overall", db=db) as judge:
         list(judge.judge(pairs))
     found = fields_of("results", db, "--alpaca-length-control")["alpaca_length_controlled"]["overall"]
     assert (found["value"], found["low"]) == (None, None)

@@ -26,7 +26,7 @@ from conftest import LoopThread
 from evenhand import Judge, Pair
 from evenhand.core.errors import StoreError
 from evenhand.engines import open_engine
-from evenhand.io.pairs import ReadingOptions
+from evenhand.io.pairs import JoinOptions
 from evenhand.running.pace import Limits
 from evenhand.store import Store
 from evenhand.views.cli import inputs
@@ -222,9 +222,9 @@ def test_a_file_is_looked_through_again_only_when_a_byte_of_it_has_changed(
 
     with monkeypatch.context() as patched:
         patched.setattr(inputs, "check_pairs", looked_through)
-        assert inputs.find_input([str(file)], None, None, ReadingOptions(), db).count == 20
+        assert inputs.find_input([str(file)], None, None, JoinOptions(), db).count == 20
         with pytest.raises(AssertionError, match="found good before"):
-            inputs.find_input([str(file)], None, None, ReadingOptions(), db.with_name("other.db"))
+            inputs.find_input([str(file)], None, None, JoinOptions(), db.with_name("other.db"))
     good = file.read_bytes()
     file.write_bytes(good[:-2] + b"]\n")  # as long as before
     assert f"{file}:20" in run(command(server, file, db), 2).stderr

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -13,6 +17,7 @@ from command import Done, evenhand
 from evenhand.engines import catalog
 from evenhand.views import console
 from evenhand.views.cli import load_all
+from evenhand.views.cli.help_pages import EXAMPLES, PANELS
 from evenhand.views.cli.welcome import FIRST
 
 PAIR = {"instruction": "Name a prime.", "output_1": "7", "output_2": "8"}
@@ -42,6 +47,7 @@ LINES: list[tuple[str, int, str]] = [
     (f"judge good.jsonl --judge {NOBODY} --dry-run", 0, "1 pair: "),
     ("judge good.jsonl --judge gpt-4o", 2, "openai:gpt-4o"),
     ("judge good.jsonl --judge claude-sonnet-4-5", 2, "anthropic:claude-sonnet-4-5"),
+    ("judge good.jsonl --judge gemini-2.5-pro", 2, "gemini:gemini-2.5-pro"),
     ("judge good.jsonl --judge Qwen/Qwen3-8B", 2, "vllm:Qwen/Qwen3-8B"),
     ("judge good.jsonl --judge opnai:gpt-4o", 2, "openai"),
     ("judge good.jsonl --judge openai:gpt-4o-mini", 1, "OPENAI_API_KEY"),
@@ -129,3 +135,61 @@ def test_a_dry_run_fetches_no_model(desk: int, monkeypatch: pytest.MonkeyPatch, 
     assert "1 pair: " in done.stdout
     assert f"{catalog.DEFAULT_MODEL} is not here yet" in done.stderr
     assert not (tmp_path / "cache").exists()
+
+
+# -- help --------------------------------------------------------------------------------------------
+
+ROOT = typer.main.get_command(load_all())
+EVERY = [(name, line) for name, lines in EXAMPLES.items() for line in lines]
+
+
+def command_of(words: list[str]) -> tuple[Any, list[str]]:
+    """The command that words begin with, and the words behind its name."""
+    command: Any = ROOT
+    while words and words[0] in getattr(command, "commands", {}):
+        command, words = command.commands[words[0]], words[1:]
+    return command, words
+
+
+def test_every_command_is_in_a_panel_and_has_an_example(desk: int) -> None:
+    assert {name for names in PANELS.values() for name in names} == set(COMMANDS)
+    shown = evenhand("--help").stdout
+    places = [shown.index(f" {panel} ") for panel in PANELS]
+    assert places == sorted(places)
+    for name in COMMANDS:
+        assert f"Examples evenhand {name}" in said(evenhand("help", name))
+
+
+@pytest.mark.parametrize(("name", "line"), EVERY, ids=[line for _, line in EVERY])
+def test_every_example_is_a_command_line_that_is_understood(name: str, line: str) -> None:
+    first, *words = shlex.split(line)
+    assert first == "evenhand"
+    assert words[: len(name.split())] == name.split()
+    command, rest = command_of(words)
+    assert command is not ROOT
+    command.make_context(line, rest).close()  # parses and converts, and runs nothing
+
+
+def test_flags_have_no_type_and_options_stand_in_their_panels(desk: int) -> None:
+    for name in COMMANDS:
+        assert not re.search(r"<(bool|int|float|str|list)", evenhand("help", name).stdout), name
+    shown = evenhand("help", "judge").stdout
+    places = [shown.index(f"─ {panel} ─") for panel in ("Input", "Judge", "Limits", "Output", "Advanced")]
+    assert places == sorted(places)
+    assert "─ Options ─" not in shown
+
+
+def test_the_default_dimension_is_told_in_the_same_words() -> None:
+    given = {
+        option.help.partition("Default: ")[2]
+        for _, command in every_command(ROOT)
+        for option in command.params
+        if option.name in ("on", "dimension") and "Default: " in option.help
+    }
+    assert given == {"the parts combined, else overall."}
+
+
+def every_command(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    yield name, command
+    for sub, below in getattr(command, "commands", {}).items():
+        yield from every_command(below, f"{name} {sub}".strip())

@@ -14,7 +14,7 @@ import pytest
 
 from evenhand.core.errors import PairError
 from evenhand.io.label_formats import plain_row
-from evenhand.io.pairs import Arena, ReadingOptions, join_outputs
+from evenhand.io.pairs import Arena, JoinOptions, join_outputs
 from evenhand.results.people import import_labels
 from evenhand.store import Store
 
@@ -121,19 +121,19 @@ OUTPUTS: dict[str, tuple[Any, list[Row] | None, str]] = {
 def test_outputs_meet(tmp_path: Path, make: Any, questions: list[Row] | None, suffix: str) -> None:
     new, old = (put(tmp_path / f"{name}{suffix}", make(name)) for name in SAID)
     asked = put(tmp_path / "question.jsonl", questions) if questions else None
-    joined = join_outputs(new, old, ReadingOptions(questions=asked))
+    joined = join_outputs(new, old, JoinOptions(questions=asked))
     found = [(p.instruction, p.output_1, p.output_2, p.model_1, p.model_2) for p in joined]
     expected = zip(TASKS, SAID["new"], SAID["old"], strict=True)
     assert found == [(task, one, two, "new", "old") for task, one, two in expected]
     assert not joined.unmatched
-    assert len(Arena([new, old], reading=ReadingOptions(questions=asked))) == 2
+    assert len(Arena([new, old], reading=JoinOptions(questions=asked))) == 2
 
 
 def test_a_model_that_broke_down_in_fastchat_gave_no_answer(tmp_path: Path) -> None:
     rows = fastchat("new")
     rows[1]["choices"][0]["turns"] = ["Bonjour", "ERROR"]
     new, old = put(tmp_path / "new.jsonl", rows), put(tmp_path / "old.jsonl", fastchat("old"))
-    asked = ReadingOptions(questions=put(tmp_path / "question.jsonl", MT_QUESTIONS))
+    asked = JoinOptions(questions=put(tmp_path / "question.jsonl", MT_QUESTIONS))
     with pytest.raises(PairError, match=r"new\.jsonl:2: field 'choices\[0\]\.turns\[1\]' is ERROR") as caught:
         join_outputs(new, old, asked)
     assert "--skip-bad" in caught.value.hint

@@ -2,6 +2,7 @@
 
 not_worse     model 2's win rate is at least 1/2 less the margin
 worse         it is below that
+fallen        it may be above that, but it has fallen since an earlier gate, by more than chance would explain
 undecided     the verdicts that the budget allowed leave both possible
 not_judged    there are no verdicts to speak of: the judge failed, not the model
 """
@@ -17,10 +18,12 @@ from evenhand.core.errors import InputError
 from evenhand.core.stats.clusters import Weighting
 from evenhand.results.counting import repeats_text, weighs_text
 from evenhand.results.decision import RunningRate
+from evenhand.results.losses import NO_LOSSES, Losses, SinceLast
+from evenhand.results.plain import plain
 
-GateOutcome = Literal["not_worse", "worse", "undecided", "not_judged"]
 # An instruction is one observation of the confidence sequence; `results` and `rank` weigh alike by default.
 WEIGHTING: Weighting = "instructions"
+GateOutcome = Literal["not_worse", "worse", "fallen", "undecided", "not_judged"]
 # After so many pairs without one valid verdict, the rest would fare no better.
 HOPELESS = 20
 
@@ -59,7 +62,11 @@ class Gate:
     def settled(self, standing: RunningRate) -> bool:
         """Whether going on is of no use: it is decided, or nothing comes out of this judge."""
         outcome = self.outcome(standing)
-        return outcome in ("not_worse", "worse") or (outcome == "not_judged" and standing.pairs >= HOPELESS)
+        return outcome in ("not_worse", "worse") or self.hopeless(standing)
+
+    def hopeless(self, standing: RunningRate) -> bool:
+        """Whether nothing comes out of this judge."""
+        return standing.pairs >= HOPELESS and self.outcome(standing) == "not_judged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +81,17 @@ class GateResult:
     why: str = ""  # the run ended before all pairs were judged, other than by the decision
     failure: str = ""  # what kept the judge from judging
     repeats: int = 0  # exact repeats of other pairs, which are in no number
+    losses: Losses = NO_LOSSES  # pairs that got worse
+    since: SinceLast | None = None  # against an earlier gate
 
     @property
     def outcome(self) -> GateOutcome:
         """What it came to."""
         found = self.gate.outcome(self.standing)
-        return "not_judged" if found == "undecided" and self.failure else found
+        if found == "undecided" and self.failure:
+            return "not_judged"
+        fell = self.since is not None and self.since.fell and found in ("not_worse", "undecided")
+        return "fallen" if fell else found
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -127,12 +139,21 @@ class GateResult:
             "saved": self.saved,
             "stopped": self.why,
             "failure": self.failure,
+            "got_worse": self.losses.count,
+            "worst": [plain(loss) for loss in self.losses.worst],
+            "since_last": plain(self.since) if self.since else None,
         }
 
     @property
     def word(self) -> str:
         """The outcome in a word: PASS or FAIL, or why it is neither."""
-        words = {"not_worse": "PASS", "worse": "FAIL", "undecided": "UNDECIDED", "not_judged": "NOT JUDGED"}
+        words = {
+            "not_worse": "PASS",
+            "worse": "FAIL",
+            "fallen": "FAIL",
+            "undecided": "UNDECIDED",
+            "not_judged": "NOT JUDGED",
+        }
         return words[self.outcome]
 
     def sentence(self) -> str:
@@ -142,6 +163,7 @@ class GateResult:
         return {
             "not_worse": f"{two} is not worse than {one} by more than {points}",
             "worse": f"{two} is worse than {one} by more than {points}",
+            "fallen": f"the win rate of {two} has fallen since the last gate",
             "undecided": f"undecided whether {two} is worse than {one} by more than {points}",
             "not_judged": f"could not judge whether {two} is worse than {one}",
         }[self.outcome]
@@ -166,6 +188,8 @@ class GateResult:
         }
         if self.repeats:
             lines["repeats"] = repeats_text(self.repeats)
+        if self.since:
+            lines["since the last gate"] = self.since.sentence()
         if self.beyond:
             lines["beyond the decision"] = f"{self.beyond:,} pairs, which do not count"
         if self.saved:
@@ -179,7 +203,15 @@ class GateResult:
     def markdown(self) -> str:
         """The result for a pull request; names from a file stay text."""
         rows = [f"| {_plain(name)} | {_plain(text)} |" for name, text in self.details().items()]
-        return "\n".join([f"### {self.word}: {_plain(self.sentence())}", "", "| | |", "|---|---|", *rows, ""])
+        head = [f"### {self.word}: {_plain(self.sentence())}", "", "| | |", "|---|---|", *rows, ""]
+        return "\n".join([*head, *self._losses_table()])
+
+    def _losses_table(self) -> list[str]:
+        if not self.losses.worst:
+            return []
+        rows = [f"| {_plain(loss.id)} | {_plain(loss.sure)} | {_plain(loss.short)} |" for loss in self.losses.worst]
+        title = f"**{self.losses.sentence(self.names[0])}**"
+        return [title, "", "| pair | sure | instruction |", "|---|---|---|", *rows, ""]
 
 
 def _plain(text: str) -> str:

@@ -24,6 +24,7 @@ from evenhand.io import files
 from evenhand.io.files import Row, Table, find_tables
 from evenhand.io.pairs.rows import named_fields
 from evenhand.running.pace import Limits, Pace
+from evenhand.running.prices import Price
 from evenhand.store import Store
 
 _EXPECTED = "expected rows with the field instruction, or a .txt file with one on each line"
@@ -117,6 +118,7 @@ async def generate(
     store: Store,
     *,
     limits: Limits | None = None,
+    price: Price | None = None,
     on_done: Callable[[GenerationProgress], None] | None = None,
 ) -> GenerationProgress:
     """Ask what is not kept yet. What fails is kept with its reason, and tried again in the next run.
@@ -130,7 +132,7 @@ async def generate(
     >>> asyncio.run(generate(task, [Instruction("Hi")], store)).kept
     1
     """
-    progress, pace, left = GenerationProgress(), Pace(task.writing, limits or Limits()), iter(questions)
+    progress, pace, left = GenerationProgress(), Pace(task.writing, limits or Limits(), price), iter(questions)
 
     async def work() -> None:
         for question in left:  # shared: each worker takes the next

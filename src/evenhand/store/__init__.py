@@ -14,6 +14,7 @@ runs      when, with which settings, at what cost
 inputs    files that were looked through and found good, by a hash of what is in them
 finished  which of them a judge was asked all about
 calibrations   what brings a judge's probabilities into line with people's labels
+gates     gates that were gone through with --against, with the candidate's score on each instruction
 
 outcomes                          what verdicts come to: one row a pair, judge and dimension
 pair_columns, known, facets       what lists and statistics want of a pair besides its texts
@@ -24,6 +25,7 @@ from evenhand.store.annotation import AnnotationTask, Annotator, Conflict
 from evenhand.store.archive import RunGroup, Transcript
 from evenhand.store.calibrations import CalibrationBook
 from evenhand.store.database import Entry, JudgeRow, Store
+from evenhand.store.gates import GateRecord
 from evenhand.store.judgebook import JudgeEntry
 from evenhand.store.labels import HumanLabel, LabelBook, LabelCount
 from evenhand.store.pages import ListPosition, OutcomeLine, View
@@ -36,6 +38,7 @@ __all__ = [
     "CalibrationBook",
     "Conflict",
     "Entry",
+    "GateRecord",
     "HumanLabel",
     "Job",
     "JudgeEntry",

@@ -12,6 +12,7 @@ _JSON = {
     "answers": ("tokens", "samples", "notes"),
     "runs": ("settings",),
     "calibrations": ("model",),
+    "gates": ("scores",),
 }
 _TEXT = {
     "judges": ("fingerprint", "model", "protocol", "template"),

@@ -23,6 +23,7 @@ from evenhand.store.annotation import AnnotationBook
 from evenhand.store.archive import Archive
 from evenhand.store.calibrations import CalibrationBook
 from evenhand.store.damage import damage_in
+from evenhand.store.gates import GateBook
 from evenhand.store.judgebook import JudgeBook
 from evenhand.store.labels import LabelBook
 from evenhand.store.opening import BUSY_SECONDS, MEMORY, open_to_read, open_to_write, refuse_to_migrate
@@ -100,6 +101,7 @@ class Store:
         self._queue = Queue(self._db, self.worker, self.outcomes)
         self.labels = LabelBook(self._db, self._writing, self.path, self.outcomes)
         self.calibrations = CalibrationBook(self._db, self._writing)
+        self.gates = GateBook(self._db, self._writing)
         self.judge_book = JudgeBook(self._db, self._writing, self.path, self.outcomes)
         self.pages = PageBook(self._db, self.path)
         self.archive = Archive(self._db, self.path)

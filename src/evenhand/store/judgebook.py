@@ -110,7 +110,7 @@ class JudgeBook:
         ).fetchall()
         for table in ("claims", "answers", "verdicts", "failures"):
             self._db.execute(f"DELETE FROM {table} WHERE conversation IN {_OF_JUDGE}", (judge,))
-        for table in ("queue", "conversations", "outcomes", "runs", "finished", "calibrations"):
+        for table in ("queue", "conversations", "outcomes", "runs", "finished", "calibrations", "gates"):
             self._db.execute(f"DELETE FROM {table} WHERE judge = ?", (judge,))
         self._db.execute("DELETE FROM judges WHERE id = ?", (judge,))
         # Whether judges differ on a pair is written beside the outcomes of the others.

@@ -187,6 +187,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             pair TEXT NOT NULL, dimension TEXT NOT NULL, design TEXT NOT NULL, probability REAL, among INTEGER,
             created REAL NOT NULL, PRIMARY KEY (pair, dimension)) WITHOUT ROWID""",
     ),
+    # Gates that judged all they drew, with the candidate's score on each instruction.
+    (
+        """CREATE TABLE gates (
+            id INTEGER PRIMARY KEY, judge INTEGER NOT NULL REFERENCES judges, dimension TEXT NOT NULL,
+            candidate TEXT NOT NULL, passed INTEGER NOT NULL, scores TEXT NOT NULL, created REAL NOT NULL)""",
+    ),
     # One set of words.
     (
         "ALTER TABLE hearings RENAME TO conversations",

@@ -322,7 +322,7 @@ def fit(
     confidence (one-sided, over clusters); otherwise the judge has no signal, and all that is fitted is how often
     people see a tie. The length term is kept where it lowers the log-loss of unseen pairs by more than one
     standard error. Scores after are of pairs in folds that the model, these two choices included, was not fitted
-    to; pairs of one cluster are in one fold. With `weights` for the labels (`evenhand.core.stats.designs`) all of it is
+    to; pairs of one cluster are in one fold. With `weights` for the labels (`designs`) all of it is
     weighted: the pseudo-likelihood of Binder (1983), "On the variances of asymptotically normal estimators from
     complex surveys", International Statistical Review 51, 279-292.
     """

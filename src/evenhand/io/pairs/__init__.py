@@ -18,7 +18,7 @@ from evenhand.core.pair import (
     short_hash,
 )
 from evenhand.io.pairs.arena import Arena
-from evenhand.io.pairs.join import Joined, ReadingOptions, Unmatched, join_outputs
+from evenhand.io.pairs.join import Joined, JoinOptions, Unmatched, join_outputs
 from evenhand.io.pairs.outputs import Output, read_outputs
 from evenhand.io.pairs.reading import check_pairs, mark_of, read_pairs, read_rows, sample_pairs
 from evenhand.io.pairs.rows import pair_from
@@ -31,10 +31,10 @@ __all__ = [
     "POINTWISE_DIMENSIONS",
     "TEXT_FIELDS",
     "Arena",
+    "JoinOptions",
     "Joined",
     "Output",
     "Pair",
-    "ReadingOptions",
     "Side",
     "Unmatched",
     "check_pairs",

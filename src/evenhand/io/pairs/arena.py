@@ -19,7 +19,7 @@ from evenhand.core.errors import InputError, PairError
 from evenhand.core.pair import Pair
 from evenhand.io.pairs.join import (
     NAMED,
-    ReadingOptions,
+    JoinOptions,
     Unmatched,
     joined_on,
     named,
@@ -48,9 +48,9 @@ class Arena:
         baseline: str | None = None,
         size: int | None = None,
         seed: int = 0,
-        reading: ReadingOptions | None = None,
+        reading: JoinOptions | None = None,
     ) -> None:
-        self.reading = reading or ReadingOptions()
+        self.reading = reading or JoinOptions()
         self.seed, self.bad = seed, list[PairError]()
         self._questions = Questions(self.reading.questions, self.reading.turn)
         self._shelves: dict[str, TemporaryTable] = {}

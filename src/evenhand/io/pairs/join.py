@@ -34,7 +34,7 @@ class Unmatched:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadingOptions:
+class JoinOptions:
     """How outputs are read: their questions, how far, the field on which they meet, and what of broken rows."""
 
     questions: str | Path | None = None
@@ -50,11 +50,11 @@ class Joined:
         self,
         candidate: str | Path,
         baseline: str | Path,
-        reading: ReadingOptions | None = None,
+        reading: JoinOptions | None = None,
         *,
         candidate_side: Literal["1", "2"] = "1",
     ) -> None:
-        reading, self._side = reading or ReadingOptions(), candidate_side
+        reading, self._side = reading or JoinOptions(), candidate_side
         questions = Questions(reading.questions, reading.turn)
         self._join_on, self.bad = reading.join_on, list[PairError]()
         sides = [self._shelved(source, questions, reading) for source in (candidate, baseline)]
@@ -99,7 +99,7 @@ class Joined:
         self._old.close()
 
     def _shelved(
-        self, source: str | Path, questions: Questions, reading: ReadingOptions
+        self, source: str | Path, questions: Questions, reading: JoinOptions
     ) -> tuple[TemporaryTable, str]:
         name, path = split_name(source)
         shelved, models = TemporaryTable(), dict[str, None]()
@@ -121,7 +121,7 @@ class Joined:
 def join_outputs(
     candidate: str | Path,
     baseline: str | Path,
-    reading: ReadingOptions | None = None,
+    reading: JoinOptions | None = None,
     *,
     candidate_side: Literal["1", "2"] = "1",
 ) -> Joined:

@@ -15,11 +15,13 @@ import typer
 from evenhand import __version__
 from evenhand.core.errors import EvenhandError, InputError
 from evenhand.views import console
+from evenhand.views.cli.help_pages import PANELS, PlainGroup, dress
 
 DONE, FAILED, WRONG, WITH_FAILURES = 0, 1, 2, 3
 INTERRUPTED = 130
 
 app = typer.Typer(
+    cls=PlainGroup,
     invoke_without_command=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -28,42 +30,16 @@ app = typer.Typer(
 )
 
 
-# Which file a command is in; importing it enters the command, and --help lists them in this order. One command
-# loads no other's file: the statistics alone would cost each of them a second.
-_MODULES = {
-    "judge": "judge",
-    "compare": "judge",
-    "arena": "arena",
-    "generate": "generate",
-    "results": "results",
-    "reread": "results",
-    "rank": "rank",
-    "card": "card",
-    "calibrate": "calibrate",
-    "export": "export",
-    "gate": "gate",
-    "labels": "labels",
-    "learn": "learn",
-    "judges": "judges",
-    "report": "report",
-    "serve": "serve",
-    "suggest": "suggest",
-    "demo": "demo",
-    "protocols": "protocols",
-    "models": "models",
-    "ray": "scaling",
-    "help": "welcome",
-}
+# Which file a command is in; importing it enters the command. One command loads no other's file: the statistics
+# alone would cost each of them a second.
+_MODULES = {name: module for names in PANELS.values() for name, module in names.items()}
 
 
 def load_all() -> typer.Typer:
     """The program with all its commands."""
     for module in dict.fromkeys(_MODULES.values()):
         import_module(f"evenhand.views.cli.{module}")
-    # One may have been loaded before the others, by a command of its own.
-    order = list(_MODULES)
-    app.registered_commands.sort(key=lambda info: order.index(info.name or info.callback.__name__))  # type: ignore[union-attr]
-    app.registered_groups.sort(key=lambda info: order.index(str(info.name or info.typer_instance.info.name)))  # type: ignore[union-attr]
+    dress(app)
     return app
 
 
@@ -73,6 +49,7 @@ def load_for(words: Sequence[str]) -> None:
         return
     if words[0] in _MODULES and words[0] != "help":
         import_module(f"evenhand.views.cli.{_MODULES[words[0]]}")
+        dress(app)
     else:
         load_all()
 
@@ -123,6 +100,17 @@ def ray_command(words: Sequence[str]) -> str:
     return shlex.join([*meant, *([] if "--out" in names else ["--out", "DIR"])])
 
 
+def meant_by(words: Sequence[str]) -> list[str]:
+    """The command line that these words stand for: files alone name their command."""
+    if meant := ray_command(words):
+        raise InputError("Ray has a command of its own, and judge knows no --ray any more", hint=meant)
+    if not words or words[0] in _MODULES or words[0].startswith("-"):
+        return list(words)
+    from evenhand.views.cli.bare_files import command_for
+
+    return command_for(words)
+
+
 def _was_interrupted(error: BaseException | None) -> bool:
     """Whether an error came up while a Ctrl-C was being dealt with."""
     while error is not None:
@@ -136,10 +124,9 @@ def main() -> NoReturn:
     """Run a command; what went wrong is said in a sentence, with the remedy where one is known."""
     try:
         try:
-            if meant := ray_command(sys.argv[1:]):
-                raise InputError("Ray has a command of its own, and judge knows no --ray any more", hint=meant)
-            load_for(sys.argv[1:])
-            app(prog_name="evenhand")
+            words = meant_by(sys.argv[1:])
+            load_for(words)
+            app(words, prog_name="evenhand")
         finally:
             sys.stdout.flush()  # here, where a full disk can still be said
     except EvenhandError as error:

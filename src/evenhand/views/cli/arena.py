@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,99 +11,126 @@ import typer
 
 from evenhand.core.errors import InputError
 from evenhand.core.pair import Pair
-from evenhand.engines import catalog
-from evenhand.engines.llama import Hardware
+from evenhand.core.verdict import headline
 from evenhand.io.files import write_rows
-from evenhand.io.pairs import Arena, ReadingOptions
-from evenhand.running.pace import Limits
+from evenhand.io.pairs import Arena
+from evenhand.results.plain import to_json
+from evenhand.results.ranking import matches_of
 from evenhand.views import console
-from evenhand.views.api import Judge
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app
-from evenhand.views.cli.inputs import Input, JoinOnOption, QuestionsOption, SkipBadOption, TurnOption
-from evenhand.views.cli.options import (
-    DEFAULT_DB,
-    ConcurrencyOption,
-    ContextOption,
-    DbOption,
-    GpuOption,
-    JsonOption,
-    JudgeOption,
-    MaxRequestsOption,
-    OrdersOption,
-    ProtocolOption,
-    SamplesOption,
-    SetOption,
-    ThreadsOption,
-    orders_from,
+from evenhand.views.cli.groups import (
+    EngineOptions,
+    JudgeOptions,
+    JudgeSettings,
+    LimitOptions,
+    OutputOptions,
+    ReadingOptions,
 )
-from evenhand.views.cli.running import endpoint_settings, load_protocol, open_judge, run_with_progress, show_run
+from evenhand.views.cli.inputs import Input
+from evenhand.views.cli.judging import JudgedInput, judge_input, show_end, show_plan
+from evenhand.views.cli.opening import open_records
+from evenhand.views.cli.option_groups import flat_options
+from evenhand.views.cli.options import INPUT, OUTPUT, DryRunOption
+from evenhand.views.cli.rank import JudgeRanking, show_ranking
+from evenhand.views.cli.running import show_run, show_usage
+
+
+@dataclass(frozen=True)
+class DrawOptions:
+    """Which pairs are made of the models' outputs."""
+
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            "--baseline", metavar="MODEL", help="Pair every model with this one alone.", rich_help_panel=INPUT
+        ),
+    ] = None
+    size: Annotated[
+        int | None,
+        typer.Option(
+            "--size",
+            min=1,
+            help="Draw so many pairs at random, such that they reach every model.",
+            rich_help_panel=INPUT,
+        ),
+    ] = None
+    seed: Annotated[int, typer.Option("--seed", help="Decides what --size draws.", rich_help_panel=INPUT)] = 0
 
 
 @app.command()
+@flat_options
 def arena(
     outputs: Annotated[
         list[str],
         typer.Argument(
-            metavar="[NAME=]OUTPUTS...",
+            metavar="[NAME=]OUTPUTS",
             help="Files of outputs, one model in each or several told apart by their rows; in all the forms that"
             " [bold]evenhand judge --candidate[/] takes.",
         ),
     ],
-    baseline: Annotated[
-        str | None, typer.Option("--baseline", metavar="MODEL", help="Pair every model with this one alone.")
-    ] = None,
-    size: Annotated[
-        int | None,
-        typer.Option("--size", min=1, help="Draw so many pairs at random, such that they reach every model."),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Decides what --size draws.")] = 0,
+    draw: DrawOptions,
+    reading: ReadingOptions,
+    judge: JudgeOptions,
+    limits: LimitOptions,
+    engine: EngineOptions,
+    output: OutputOptions,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="Write the pairs (.jsonl, .json, .parquet) and judge nothing."),
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="Write the pairs (.jsonl, .json, .parquet) and judge nothing.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
-    questions: QuestionsOption = None,
-    turn: TurnOption = 1,
-    join_on: JoinOnOption = "instruction",
-    skip_bad: SkipBadOption = False,
-    spec: JudgeOption = catalog.DEFAULT_MODEL,
-    protocol: ProtocolOption = None,
-    orders: OrdersOption = "both",
-    db: DbOption = DEFAULT_DB,
-    settings: SetOption = None,
-    samples: SamplesOption = 1,
-    concurrency: ConcurrencyOption = None,
-    max_requests: MaxRequestsOption = None,
-    context: ContextOption = None,
-    threads: ThreadsOption = None,
-    gpu_layers: GpuOption = None,
-    as_json: JsonOption = False,
+    dry_run: DryRunOption = False,
 ) -> None:
     """Pair many models' outputs, all against all, and judge the pairs or write them to a file."""
-    template, chosen = load_protocol(protocol, spec), orders_from(orders)
-    met = Arena(
-        outputs, baseline=baseline, size=size, seed=seed, reading=ReadingOptions(questions, turn, join_on, skip_bad)
-    )
+    settings = JudgeSettings.of(judge, engine, limits, draw.seed)
+    met = Arena(outputs, baseline=draw.baseline, size=draw.size, seed=draw.seed, reading=reading.reading)
     given = Input(len(met), lambda: iter(met), met.bad, met.unmatched)
     given.print()
-    about = {"models": list(met.models), "possible": met.possible, "seed": seed, **given.plain()}
+    about = {"models": list(met.models), "possible": met.possible, "seed": draw.seed, **given.plain()}
+    if dry_run:
+        show_plan(settings, given.read(), output.db, output.as_json)
+        return
     if out is not None:
         written = write_pairs(out, met)
         _show(
             {**about, "pairs": written, "out": str(out)},
-            f"{written:,} pairs of {len(met.models)} models: {out}",
-            as_json,
+            f"{console.count(written, 'pair')} of {len(met.models)} models: {out}",
+            output.as_json,
         )
         raise typer.Exit(WITH_FAILURES if given.bad else DONE)
-    engine = open_judge(
-        spec, Hardware(context, threads, gpu_layers), endpoint_settings(settings, samples, concurrency)
-    )
-    limits = Limits(concurrency, max_requests=max_requests)
-    with Judge(engine, template, db=db, orders=chosen, seed=seed, limits=limits) as judge:
-        found = run_with_progress(judge, given.read(), given.count)
-    if not as_json:
-        show_run(found)
-    _show({**found.plain(), "db": str(db), **about}, f"{len(met.models)} models, kept in {db}", as_json)
-    raise typer.Exit(WITH_FAILURES if found.summary.invalid or given.bad or found.stopped else DONE)
+    judged = judge_input(settings, given, output.db)
+    ranking = _ranking(judged, output.db)
+    if output.as_json:
+        print(to_json({**judged.run.plain(), "db": str(output.db), **about, "ranking": ranking}))
+    else:
+        _show_ranking(judged, ranking, output.db)
+    raise typer.Exit(judged.exit_code)
+
+
+def _ranking(judged: JudgedInput, db: Path) -> JudgeRanking | None:
+    """What all verdicts of this judge in the database come to; None where there is nothing to rank by."""
+    with suppress(InputError), open_records(db) as store:
+        for row in store.judges():
+            if row.fingerprint == judged.run.fingerprint:
+                found = matches_of(store.blocks(row), headline(row.dimensions)).ranking()
+                return JudgeRanking(row.model, row.protocol, row.fingerprint, found)
+    return None
+
+
+def _show_ranking(judged: JudgedInput, ranking: JudgeRanking | None, db: Path) -> None:
+    """The ranking is the result; where there is none, the table of verdicts says why."""
+    if ranking is None:
+        show_run(judged.run)
+    else:
+        show_ranking(ranking, db)
+        for note in console.notes(judged.run.summary):
+            console.out.print(note, soft_wrap=True)
+        show_usage(judged.run)
+    show_end(judged, db, f"evenhand rank --db {db}")
 
 
 def write_pairs(out: Path, pairs: Arena) -> int:

@@ -25,7 +25,7 @@ def calibrate(
     judges: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[JUDGE...]", help="Judges by protocol, model, model/protocol or fingerprint. Default: all."
+            metavar="JUDGE", help="Judges by protocol, model, model/protocol or fingerprint. Default: all."
         ),
     ] = None,
     db: DbOption = DEFAULT_DB,

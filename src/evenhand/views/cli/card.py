@@ -16,7 +16,7 @@ def card(
     judges: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[JUDGE...]",
+            metavar="JUDGE",
             help="Judges by protocol, model, model/protocol or fingerprint, each with :DIMENSION if one is meant, "
             "or databases or folders of shards. Two or more are put next to each other.",
         ),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -16,153 +17,212 @@ from rich.text import Text
 
 from evenhand.core.columns import Block
 from evenhand.core.errors import EvenhandError, InputError
+from evenhand.core.judge import Judgment
 from evenhand.core.shuffle import Shuffle
 from evenhand.core.verdict import found_on
 from evenhand.engines import catalog
-from evenhand.engines.llama import Hardware
-from evenhand.io.pairs import ReadingOptions
+from evenhand.io.pairs import JoinOptions
 from evenhand.results.decision import Decider, replay
 from evenhand.results.gate import Gate, GateResult
+from evenhand.results.losses import TrialLog, since_last, stored_losses
 from evenhand.results.plain import to_json
 from evenhand.results.run import RunSummary
 from evenhand.results.summary import Counter, summarise
-from evenhand.running.pace import Limits
-from evenhand.running.prices import find_price
-from evenhand.store import JudgeRow, Store
+from evenhand.store import GateRecord, JudgeRow, Store
 from evenhand.views import console
 from evenhand.views.api import Judge
 from evenhand.views.cli.app import app
 from evenhand.views.cli.deciding import dimension_from
+from evenhand.views.cli.gate_files import GateFileOptions
+from evenhand.views.cli.groups import EngineOptions, JudgeOptions, JudgeSettings, LimitOptions, OutputOptions
 from evenhand.views.cli.inputs import BaselineOption, Input, JoinOnOption, find_input
-from evenhand.views.cli.options import (
-    DEFAULT_DB,
-    ConcurrencyOption,
-    ContextOption,
-    DbOption,
-    GpuOption,
-    JsonOption,
-    MaxCostOption,
-    MaxRequestsOption,
-    OnOption,
-    PricesOption,
-    SamplesOption,
-    SetOption,
-    ThreadsOption,
-)
-from evenhand.views.cli.running import endpoint_settings, load_protocol, open_judge, run_with_progress
+from evenhand.views.cli.option_groups import flat_options
+from evenhand.views.cli.options import ADVANCED, INPUT, JUDGE, LIMITS, OnOption
+from evenhand.views.cli.running import run_with_progress
 
 # The judge or the machine failed. Elsewhere that is 1, but here 1 is a model that is worse.
 NOT_JUDGED = 4
-CODES = {"not_worse": 0, "worse": 1, "undecided": 3, "not_judged": NOT_JUDGED}
-COLOURS = {"not_worse": "green", "worse": "red", "undecided": "yellow", "not_judged": "red"}
+CODES = {"not_worse": 0, "worse": 1, "fallen": 1, "undecided": 3, "not_judged": NOT_JUDGED}
+COLOURS = {"not_worse": "green", "worse": "red", "fallen": "red", "undecided": "yellow", "not_judged": "red"}
+AGAINST = ("last", "passed")
+RULE = "Rule"  # the panel of --help for when a model passes
 Fields = dict[str, object]
 Work = Callable[[], tuple[GateResult, Fields]]
 
 
-@app.command()
-def gate(
+@dataclass(frozen=True)
+class TrialOptions:
+    """Whose outputs are on trial against whose."""
+
     pairs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[PAIRS]...",
+            metavar="PAIRS",
             help="Files of pairs, as for judge; output_2 is that of the model on trial. Without any, the verdicts "
             "that --db holds already are looked at.",
         ),
-    ] = None,
+    ] = None
     candidate: Annotated[
         str | None,
         typer.Option(
-            "--candidate", metavar="[NAME=]OUTPUTS", help="Outputs of the model on trial, instead of PAIRS."
+            "--candidate",
+            metavar="[NAME=]OUTPUTS",
+            help="Outputs of the model on trial, instead of PAIRS.",
+            rich_help_panel=INPUT,
         ),
-    ] = None,
-    baseline: BaselineOption = None,
-    join_on: JoinOnOption = "instruction",
+    ] = None
+    baseline: BaselineOption = None
+    join_on: JoinOnOption = "instruction"
+
+    def __bool__(self) -> bool:
+        return bool(self.pairs or self.candidate or self.baseline)
+
+    def find(self) -> Input:
+        """The pairs, all of them read once; where outputs are joined, those of the model on trial are output_2."""
+        if not self.pairs and not (self.candidate and self.baseline):
+            raise InputError("--candidate NEW --baseline OLD are given together")
+        reading = JoinOptions(join_on=self.join_on)
+        given = find_input(self.pairs, self.candidate, self.baseline, reading, candidate_side="2")
+        given.print()
+        return given
+
+
+@dataclass(frozen=True)
+class GateJudgeOptions:
+    """Who judges, or whose verdicts are looked at."""
+
     spec: Annotated[
         str,
         typer.Option(
-            "--judge", "-j", metavar="SPEC", help="As for judge. Without PAIRS: the newest judge of the database."
+            "--judge",
+            "-j",
+            metavar="SPEC",
+            help="As for judge. Without PAIRS: the newest judge of the database.",
+            rich_help_panel=JUDGE,
         ),
-    ] = "",
+    ] = ""
     protocol: Annotated[
         str,
-        typer.Option("--protocol", "-p", metavar="NAME|FILE", help="As for judge; with pairs, so is the default."),
-    ] = "",
-    on: OnOption = "",
+        typer.Option(
+            "--protocol",
+            "-p",
+            metavar="NAME|FILE",
+            help="As for judge; with pairs, so is the default.",
+            rich_help_panel=JUDGE,
+        ),
+    ] = ""
+
+    @property
+    def named(self) -> JudgeOptions:
+        """As for `judge`, with its defaults."""
+        return JudgeOptions(self.spec or catalog.DEFAULT_MODEL, self.protocol or None)
+
+
+@dataclass(frozen=True)
+class RuleOptions:
+    """When a model passes."""
+
+    on: OnOption = ""
     margin: Annotated[
-        float, typer.Option("--margin", help="Pass down to a win rate of one half less this.")
-    ] = 0.05,
-    level: Annotated[float, typer.Option("--level", help="How sure to be: the level of the interval.")] = 0.95,
-    max_pairs: Annotated[int | None, typer.Option("--max-pairs", min=1, help="Judge no more pairs.")] = None,
-    max_requests: MaxRequestsOption = None,
-    max_cost: MaxCostOption = None,
-    prices: PricesOption = None,
-    db: DbOption = DEFAULT_DB,
-    seed: Annotated[int, typer.Option("--seed", help="Decides which pairs come first.")] = 0,
-    markdown: Annotated[
-        Path | None,
-        typer.Option("--markdown", metavar="FILE", help="Write the result there, for a pull request."),
-    ] = None,
-    concurrency: ConcurrencyOption = None,
-    settings: SetOption = None,
-    samples: SamplesOption = 1,
-    context: ContextOption = None,
-    threads: ThreadsOption = None,
-    gpu_layers: GpuOption = None,
-    as_json: JsonOption = False,
+        float,
+        typer.Option("--margin", help="Pass down to a win rate of one half less this.", rich_help_panel=RULE),
+    ] = 0.05
+    level: Annotated[
+        float, typer.Option("--level", help="How sure to be: the level of the interval.", rich_help_panel=RULE)
+    ] = 0.95
+    max_pairs: Annotated[
+        int | None, typer.Option("--max-pairs", min=1, help="Judge no more pairs.", rich_help_panel=LIMITS)
+    ] = None
+    seed: Annotated[
+        int, typer.Option("--seed", help="Decides which pairs come first.", rich_help_panel=ADVANCED)
+    ] = 0
+
+    against: Annotated[
+        str,
+        typer.Option(
+            "--against",
+            metavar="|".join(AGAINST),
+            help="Fail, too, if the win rate has fallen since the last gate with this option by the same judge in"
+            " --db, or the last that passed. All pairs are judged, so that the two can be compared.",
+            rich_help_panel=RULE,
+        ),
+    ] = ""
+
+    def check(self) -> Gate:
+        """The rule, if it makes sense."""
+        if self.against not in ("", *AGAINST):
+            raise InputError(f"--against {self.against}", hint=f"one of {', '.join(AGAINST)}")
+        if not 0 < self.level < 1:
+            raise InputError(f"--level {self.level:g}", hint="a share between 0 and 1, such as 0.95")
+        return Gate(self.margin)
+
+    def decider(self, what: Gate, dimensions: Sequence[str]) -> Decider:
+        """What counts verdicts until the rule is settled; a gate to compare with others judges all of its pairs."""
+        enough = what.hopeless if self.against else what.settled
+        return Decider(dimension_from(self.on, dimensions), level=self.level, enough=enough)
+
+
+@app.command()
+@flat_options
+def gate(
+    trial: TrialOptions,
+    rule: RuleOptions,
+    judge: GateJudgeOptions,
+    limits: LimitOptions,
+    output: OutputOptions,
+    engine: EngineOptions,
+    files: GateFileOptions,
 ) -> None:
     """Pass or fail a model for CI: exit 0 if model 2 is not worse than model 1 by more than a margin, 1 if it is.
 
     Exit 3: undecided within the budget. Exit 4: the judge or the machine failed, which says nothing of the model.
     Exit 2: wrong use. Each pair is judged in both orders; pairs are taken in random order until it is decided.
     """
-    what = Gate(margin)
-    if not 0 < level < 1:
-        raise InputError(f"--level {level:g}", hint="a share between 0 and 1, such as 0.95")
-    limits = Limits(concurrency, max_requests=max_requests, max_cost=max_cost)
+    what = rule.check()
+    files.check()
+    if rule.against and not trial:
+        raise InputError("--against without pairs to judge", hint="evenhand gate PAIRS --against last")
 
     def judge_them() -> tuple[GateResult, Fields]:
-        template = load_protocol(protocol, spec or catalog.DEFAULT_MODEL)
-        decider = Decider(dimension_from(on, template.dimensions), level=level, enough=what.settled)
-        given = find_pairs(pairs, candidate, baseline, join_on)
-        name = spec or catalog.DEFAULT_MODEL
-        price = find_price(name, prices)
-        settled = endpoint_settings(settings, samples, concurrency)
-        engine = open_judge(name, Hardware(context, threads, gpu_layers), settled)
-        shuffled = Shuffle(given.read, seed=seed)
-        with Judge(engine, template, db=db, seed=seed, limits=limits, price=price) as judge:
-            return go_through(what, decider, judge, shuffled, min(given.count, max_pairs or given.count))
+        settings = JudgeSettings.of(judge.named, engine, limits, rule.seed)
+        decider = rule.decider(what, settings.protocol.dimensions)
+        given = trial.find()
+        shuffled = Shuffle(given.read, seed=rule.seed)
+        with settings.judge(output.db) as opened:
+            most = min(given.count, rule.max_pairs or given.count)
+            log = TrialLog(decider.dimension, files.worst)
+            result, fields = go_through(what, decider, opened, shuffled, most, log)
+            return (compared(result, log, opened, rule) if rule.against else result), fields
 
     def look_up() -> tuple[GateResult, Fields]:
-        if not db.is_file():
-            raise InputError(f"no pairs, and no database at {db}", hint="evenhand gate PAIRS")
-        with Store(db, read_only=True) as store:
-            row = newest(store, spec, protocol, db)
-            decider = Decider(dimension_from(on, row.dimensions), level=level, enough=what.settled)
-            return count_stored(what, decider, store, row, seed, max_pairs)
+        if not output.db.is_file():
+            raise InputError(f"no pairs, and no database at {output.db}", hint="evenhand gate PAIRS")
+        with Store(output.db, read_only=True) as store:
+            row = newest(store, judge.spec, judge.protocol, output.db)
+            decider = rule.decider(what, row.dimensions)
+            return count_stored(what, decider, store, row, rule, files.worst)
 
     def empty(failure: str) -> GateResult:
-        return GateResult(what, Decider(on or "overall", level=level).standing, ("1", "2"), 0, 0, failure=failure)
+        return GateResult(
+            what, Decider(rule.on or "overall", level=rule.level).standing, ("1", "2"), 0, 0, failure=failure
+        )
 
-    raise typer.Exit(report(judge_them if pairs or candidate or baseline else look_up, empty, markdown, as_json))
-
-
-def find_pairs(pairs: list[str] | None, candidate: str | None, baseline: str | None, join_on: str) -> Input:
-    """The pairs, all of them read once; where outputs are joined, those of the model on trial are output_2."""
-    if not pairs and not (candidate and baseline):
-        raise InputError("--candidate NEW --baseline OLD are given together")
-    given = find_input(pairs, candidate, baseline, ReadingOptions(join_on=join_on), candidate_side="2")
-    given.print()
-    return given
+    raise typer.Exit(report(judge_them if trial else look_up, empty, files, output))
 
 
 def go_through(
-    what: Gate, decider: Decider, judge: Judge, shuffled: Shuffle, most: int
+    what: Gate, decider: Decider, judge: Judge, shuffled: Shuffle, most: int, log: TrialLog
 ) -> tuple[GateResult, Fields]:
     """Judge until it is settled; what keeps the judge from judging ends up in the result."""
     counter, found, failure = Counter(found_on(judge.setup.protocol.dimensions)), None, ""
+
+    def enough(judgment: Judgment) -> bool:
+        log.add(judgment)
+        return decider(judgment)
+
     try:
         drawn = decider.watch(islice(shuffled, most))
-        found = run_with_progress(judge, drawn, most, enough=decider, line=decider, counter=counter)
+        found = run_with_progress(judge, drawn, most, enough=enough, line=decider, counter=counter)
     except InputError:
         raise
     except EvenhandError as error:
@@ -172,8 +232,27 @@ def go_through(
         why = f"the budget of {most:,} pairs is used up"
     summary = found.summary if found else counter.summary()
     pairs = shuffled.pairs - summary.repeats
-    result = GateResult(what, decider.standing, summary.sides, pairs, summary.pairs, why, failure, summary.repeats)
-    return result, _about(judge, found)
+    counts = (pairs, summary.pairs, why, failure, summary.repeats)
+    return GateResult(what, decider.standing, summary.sides, *counts, log.losses), _about(judge, found)
+
+
+def compared(result: GateResult, log: TrialLog, judge: Judge, rule: RuleOptions) -> GateResult:
+    """The result beside that of an earlier gate, and kept for the next one."""
+    number = judge.store.judge_book.find(judge.setup.fingerprint)
+    if number is None or result.failure or not log.scores:
+        return result
+    gates = judge.store.gates
+    before = gates.last(number, log.dimension, passed=rule.against == "passed")
+    if before is None:
+        console.err.print(
+            f"no gate to compare with yet; the next --against {rule.against} has this one", style="dim"
+        )
+    else:
+        since = since_last(log.scores, before.scores, before.candidate, level=rule.level)
+        result = replace(result, since=since)
+    passed = result.outcome not in ("worse", "fallen", "not_judged")
+    gates.keep(number, log.dimension, GateRecord(log.scores, result.names[1], passed))
+    return result
 
 
 def _about(judge: Judge, found: RunSummary | None) -> Fields:
@@ -194,16 +273,16 @@ def newest(store: Store, spec: str, protocol: str, db: Path) -> JudgeRow:
 
 
 def count_stored(
-    what: Gate, decider: Decider, store: Store, row: JudgeRow, seed: int, most: int | None
+    what: Gate, decider: Decider, store: Store, row: JudgeRow, rule: RuleOptions, worst: int
 ) -> tuple[GateResult, Fields]:
     """Count what a database holds, in random order, until it is settled."""
     candidate = candidate_of(store.matches(row), store.path)
     blocks = list(on_trial(store.blocks(row), candidate))
-    replay(blocks, decider, seed=seed, most=most)
+    replay(blocks, decider, seed=rule.seed, most=rule.max_pairs)
     summary = summarise(blocks, found_on(row.dimensions))
-    result = GateResult(
-        what, decider.standing, summary.sides, summary.pairs, summary.pairs, repeats=summary.repeats
-    )
+    losses = stored_losses(blocks, decider.dimension, worst, store.pages.pair)
+    counts = (summary.pairs, summary.pairs)
+    result = GateResult(what, decider.standing, summary.sides, *counts, repeats=summary.repeats, losses=losses)
     return result, {"judge": row.model, "protocol": row.protocol, "fingerprint": row.fingerprint}
 
 
@@ -235,7 +314,7 @@ def on_trial(blocks: Iterable[Block], candidate: str) -> Iterator[Block]:
                 yield block.take(rows).turned() if turned else block.take(rows)
 
 
-def report(work: Work, empty: Callable[[str], GateResult], markdown: Path | None, as_json: bool) -> int:
+def report(work: Work, empty: Callable[[str], GateResult], files: GateFileOptions, output: OutputOptions) -> int:
     """Do the work and show what came of it; the exit code. Whatever breaks, it never reads as a worse model."""
     try:
         result, fields = work()
@@ -248,7 +327,8 @@ def report(work: Work, empty: Callable[[str], GateResult], markdown: Path | None
         result, fields = empty(f"{type(error).__name__}: {error}"), Fields()
     code = CODES[result.outcome]
     try:
-        show(result, {**result.plain(), "exit_code": code, **fields}, markdown, as_json)
+        show(result, {**result.plain(), "exit_code": code, **fields}, output)
+        files.write(result, to_stderr=output.as_json)
     except OSError as fault:
         if not isinstance(fault, BrokenPipeError):
             console.fail(
@@ -259,9 +339,9 @@ def report(work: Work, empty: Callable[[str], GateResult], markdown: Path | None
     return code
 
 
-def show(result: GateResult, fields: Fields, markdown: Path | None, as_json: bool) -> None:
-    """The result for a log or as JSON, and as Markdown where it is wanted."""
-    if as_json:
+def show(result: GateResult, fields: Fields, output: OutputOptions) -> None:
+    """The result for a log, or as JSON."""
+    if output.as_json:
         print(to_json(fields))
     else:
         console.out.print(
@@ -269,9 +349,19 @@ def show(result: GateResult, fields: Fields, markdown: Path | None, as_json: boo
         )
         for name, text in result.details().items():
             console.out.print(Text(f"  {console.visible(name)}: {console.visible(text)}"), soft_wrap=True)
+        show_losses(result, output.db)
     sys.stdout.flush()
-    if markdown:
-        # GitHub's summary of a step is one file for all that the step runs; any other file is this command's own.
-        mode = "a" if str(markdown) == os.environ.get("GITHUB_STEP_SUMMARY") else "w"
-        with markdown.open(mode, encoding="utf-8") as file:
-            file.write(result.markdown())
+
+
+def show_losses(result: GateResult, db: Path) -> None:
+    """The pairs that got worse, each on a line that begins with a dash: GitHub obeys lines that begin with ::."""
+    losses = result.losses
+    if not losses.count:
+        return
+    console.out.print(Text(f"  {console.visible(losses.sentence(result.names[0]))}"), soft_wrap=True)
+    for loss in losses.worst:
+        words = [loss.id, loss.sure and f"({loss.sure})", loss.short]
+        console.out.print(Text("  - " + console.visible(" ".join(filter(None, words)))), soft_wrap=True)
+    if len(losses.worst) < losses.count:
+        command = f"evenhand export judgments --db {db} --texts --out judgments.csv"
+        console.out.print(Text(f"  all pairs with their verdicts: {command}"), soft_wrap=True)

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,12 +17,12 @@ from rich.progress import Progress as Bar
 
 from evenhand.core.engine import Sampling, Writing
 from evenhand.core.errors import InputError
-from evenhand.engines.llama import Hardware
 from evenhand.io.files import write_rows
 from evenhand.io.files.writing import check_writes
 from evenhand.running.generate import (
     OUTPUT_COLUMNS,
     GenerationProgress,
+    Instruction,
     Task,
     check_instructions,
     output_rows,
@@ -29,26 +30,64 @@ from evenhand.running.generate import (
 )
 from evenhand.running.generate import generate as generate_outputs
 from evenhand.running.pace import BudgetError, Limits
+from evenhand.running.prices import Price, find_price
 from evenhand.store import Store
 from evenhand.views import console
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app
-from evenhand.views.cli.options import (
-    DEFAULT_DB,
-    ConcurrencyOption,
-    ContextOption,
-    DbOption,
-    GpuOption,
-    JsonOption,
-    MaxRequestsOption,
-    SetOption,
-    ThreadsOption,
-)
+from evenhand.views.cli.groups import HardwareOptions, LimitOptions, OutputOptions
+from evenhand.views.cli.option_groups import flat_options
+from evenhand.views.cli.options import LIMITS, OUTPUT, SetOption
 from evenhand.views.cli.running import endpoint_settings, open_judge
 
 _REPORT_SECONDS = 10.0
+MODEL = "Model"  # the panel of --help for what other commands ask of a judge
+
+
+@dataclass(frozen=True)
+class WritingOptions:
+    """What a model is told, and how its answers are drawn."""
+
+    system: Annotated[
+        Path | None,
+        typer.Option(
+            "--system",
+            metavar="FILE",
+            help="What the model is told before each instruction.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    name: Annotated[
+        str,
+        typer.Option(
+            "--name", help="What to call it in the file. Default: the model's name.", rich_help_panel=MODEL
+        ),
+    ] = ""
+    temperature: Annotated[
+        float, typer.Option("--temperature", min=0, help="0 takes the likeliest token.", rich_help_panel=MODEL)
+    ] = 0.7
+    top_p: Annotated[
+        float,
+        typer.Option("--top-p", min=0.01, max=1, help="Draw from so much of the mass.", rich_help_panel=MODEL),
+    ] = 1.0
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", min=1, help="Cut an answer off there.", rich_help_panel=MODEL)
+    ] = 1024
+    seed: Annotated[
+        int, typer.Option("--seed", help="Of the drawing, where the engine takes one.", rich_help_panel=MODEL)
+    ] = 0
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=1, help="Only the first so many instructions.", rich_help_panel=LIMITS),
+    ] = None
+
+    @property
+    def sampling(self) -> Sampling:
+        """The same for the engine."""
+        return Sampling(self.temperature, self.top_p, self.max_tokens, self.seed)
 
 
 @app.command()
+@flat_options
 def generate(
     instructions: Annotated[
         str,
@@ -59,48 +98,45 @@ def generate(
         ),
     ],
     spec: Annotated[
-        str, typer.Option("--model", "-m", metavar="SPEC", help="Who answers; in the same words as --judge.")
+        str,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="SPEC",
+            help="Who answers; in the same words as --judge.",
+            rich_help_panel=MODEL,
+        ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Outputs: .jsonl, .json or .parquet.")],
-    system: Annotated[
-        Path | None,
-        typer.Option("--system", metavar="FILE", help="What the model is told before each instruction."),
-    ] = None,
-    name: Annotated[
-        str, typer.Option("--name", help="What to call it in the file. Default: the model's name.")
-    ] = "",
-    temperature: Annotated[float, typer.Option("--temperature", min=0, help="0 takes the likeliest token.")] = 0.7,
-    top_p: Annotated[float, typer.Option("--top-p", min=0.01, max=1, help="Draw from so much of the mass.")] = 1.0,
-    max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Cut an answer off there.")] = 1024,
-    seed: Annotated[int, typer.Option("--seed", help="Of the drawing, where the engine takes one.")] = 0,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Only the first so many instructions.")
-    ] = None,
-    db: DbOption = DEFAULT_DB,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="Outputs: .jsonl, .json or .parquet.", rich_help_panel=OUTPUT
+        ),
+    ],
+    writing: WritingOptions,
+    limits: LimitOptions,
     settings: SetOption = None,
-    concurrency: ConcurrencyOption = None,
-    max_requests: MaxRequestsOption = None,
-    context: ContextOption = None,
-    threads: ThreadsOption = None,
-    gpu_layers: GpuOption = None,
-    as_json: JsonOption = False,
+    hardware: HardwareOptions = HardwareOptions(),  # noqa: B008  # it is frozen
+    output: OutputOptions = OutputOptions(),  # noqa: B008
 ) -> None:
     """Let a model answer instructions; a run that was stopped goes on where it stopped."""
     _check_out(out)
     total = check_instructions(instructions)
-    total = min(total, limit or total)
-    words = _read_system(system) if system else ""
-    engine = open_judge(spec, Hardware(context, threads, gpu_layers), endpoint_settings(settings, 1, concurrency))
-    task = Task(Writing(engine, Sampling(temperature, top_p, max_tokens, seed)), words)
-    limits = Limits(concurrency, max_requests=max_requests)
+    total = min(total, writing.limit or total)
+    words = _read_system(writing.system) if writing.system else ""
+    price = find_price(spec, limits.prices)
+    engine = open_judge(spec, hardware.hardware, endpoint_settings(settings, 1, limits.concurrency))
+    task = Task(Writing(engine, writing.sampling), words)
     began = time.monotonic()
-    with Store(db) as store:
-        progress, stopped = run(task, lambda: islice(read_instructions(instructions), limit), store, limits, total)
-        rows = write_rows(
-            out, output_rows(task, islice(read_instructions(instructions), limit), store, name), OUTPUT_COLUMNS
-        )
+    with Store(output.db) as store:
+
+        def given() -> Iterator[Instruction]:
+            return islice(read_instructions(instructions), writing.limit)
+
+        progress, stopped = run(task, given, store, limits.limits, total, price)
+        rows = write_rows(out, output_rows(task, given(), store, writing.name), OUTPUT_COLUMNS)
     fields = {
-        "model": name or task.writing.identity["model"],
+        "model": writing.name or task.writing.identity["model"],
         "settings": dict(task.writing.identity),
         "rows": rows,
         "asked": progress.asked,
@@ -109,22 +145,28 @@ def generate(
         "cut": progress.cut,
         "stopped": stopped,
         "tokens": (progress.usage),
+        "cost": price.of(progress.usage) if price else None,
         "seconds": round(time.monotonic() - began, 3),
         "out": str(out),
     }
-    show(fields, as_json)
+    show(fields, output.as_json)
     raise typer.Exit(WITH_FAILURES if progress.failed or stopped else DONE)
 
 
 def run(
-    task: Task, questions: Callable[[], Iterator[Any]], store: Store, limits: Limits, total: int
+    task: Task,
+    questions: Callable[[], Iterator[Instruction]],
+    store: Store,
+    limits: Limits,
+    total: int,
+    price: Price | None = None,
 ) -> tuple[GenerationProgress, str]:
     """Ask with progress; Ctrl-C stops at once, and what was answered is kept."""
     last = GenerationProgress()
 
     async def ask() -> GenerationProgress:
         try:
-            return await generate_outputs(task, questions(), store, limits=limits, on_done=report_done)
+            return await generate_outputs(task, questions(), store, limits=limits, price=price, on_done=report_done)
         finally:
             await task.writing.close()
 

@@ -11,15 +11,16 @@ import typer
 
 from evenhand.core.errors import InputError, PairError
 from evenhand.core.pair import Pair
-from evenhand.io.pairs import ReadingOptions, Unmatched, check_pairs, join_outputs, mark_of, read_pairs
+from evenhand.io.pairs import JoinOptions, Unmatched, check_pairs, join_outputs, mark_of, read_pairs
 from evenhand.store import Store
 from evenhand.views import console
 from evenhand.views.api import Judge
+from evenhand.views.cli.options import INPUT
 
 PairsArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[PAIRS]...",
+        metavar="PAIRS",
         help="Files with the fields instruction, output_1, output_2: .jsonl, .json, .csv or .parquet, also .gz and"
         " .zst; a glob in quotes; a folder of Parquet or of Hugging Face datasets; '-' is standard input.",
     ),
@@ -27,26 +28,48 @@ PairsArgument = Annotated[
 CandidateOption = Annotated[
     str | None,
     typer.Option(
-        "--candidate", metavar="[NAME=]OUTPUTS", help="Outputs of the new model, instead of PAIRS. It is side 1."
+        "--candidate",
+        metavar="[NAME=]OUTPUTS",
+        help="Outputs of the new model, instead of PAIRS. It is side 1.",
+        rich_help_panel=INPUT,
     ),
 ]
 BaselineOption = Annotated[
     str | None,
     typer.Option(
-        "--baseline", metavar="[NAME=]OUTPUTS", help="Outputs of the old model, joined on the instruction."
+        "--baseline",
+        metavar="[NAME=]OUTPUTS",
+        help="Outputs of the old model, joined on the instruction.",
+        rich_help_panel=INPUT,
     ),
 ]
 QuestionsOption = Annotated[
     Path | None,
-    typer.Option("--questions", metavar="FILE", help="The questions of MT-Bench or Arena-Hard answers."),
+    typer.Option(
+        "--questions",
+        metavar="FILE",
+        help="The questions of MT-Bench or Arena-Hard answers.",
+        rich_help_panel=INPUT,
+    ),
 ]
 TurnOption = Annotated[
-    int, typer.Option("--turn", min=1, help="How far into conversations of several turns the outputs are compared.")
+    int,
+    typer.Option(
+        "--turn",
+        min=1,
+        help="How far into conversations of several turns the outputs are compared.",
+        rich_help_panel=INPUT,
+    ),
 ]
 JoinOnOption = Annotated[
-    str, typer.Option("--join-on", metavar="FIELD", help="Join outputs on this field, such as id.")
+    str,
+    typer.Option(
+        "--join-on", metavar="FIELD", help="Join outputs on this field, such as id.", rich_help_panel=INPUT
+    ),
 ]
-SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Pass over broken rows and say how many.")]
+SkipBadOption = Annotated[
+    bool, typer.Option("--skip-bad", help="Pass over broken rows and say how many.", rich_help_panel=INPUT)
+]
 
 
 @dataclass(frozen=True)
@@ -89,7 +112,7 @@ def find_input(
     pairs: list[str] | None,
     candidate: str | None,
     baseline: str | None,
-    reading: ReadingOptions,
+    reading: JoinOptions,
     db: Path | None = None,
     candidate_side: Literal["1", "2"] = "1",
 ) -> Input:

@@ -49,7 +49,7 @@ def labels(context: typer.Context, db: DbOption = DEFAULT_DB, as_json: JsonOptio
 @labels_app.command("import")
 def labels_import(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="JSONL, JSON, CSV or Parquet, packed or not.")
+        list[Path], typer.Argument(metavar="FILE", help="JSONL, JSON, CSV or Parquet, packed or not.")
     ],
     db: DbOption = DEFAULT_DB,
     annotator: Annotated[

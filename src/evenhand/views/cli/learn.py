@@ -29,7 +29,7 @@ _EVERY = 25  # responses between two lines of progress
 
 @app.command()
 def learn(
-    files: Annotated[list[Path], typer.Argument(metavar="PAIRS...", help="Files of pairs with labels.")],
+    files: Annotated[list[Path], typer.Argument(metavar="PAIRS", help="Files of pairs with labels.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where the head is written.")] = Path(
         "head.json"
     ),

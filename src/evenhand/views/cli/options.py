@@ -13,6 +13,9 @@ from evenhand.views.cli.opening import bring_up_to_date
 
 DEFAULT_DB = Path("evenhand.db")
 
+# The panels of --help, in the order in which they stand there.
+INPUT, JUDGE, LIMITS, OUTPUT, ADVANCED = "Input", "Judge", "Limits", "Output", "Advanced"
+
 JudgeOption = Annotated[
     str,
     typer.Option(
@@ -22,6 +25,7 @@ JudgeOption = Annotated[
         help="A model of the catalog (see [bold]evenhand models[/]), a path to a GGUF file, "
         "hf:owner/repo/file.gguf, an endpoint such as openai:MODEL or vllm:MODEL, http://host/v1#MODEL, "
         "or head:FILE, which [bold]evenhand learn[/] writes.",
+        rich_help_panel=JUDGE,
     ),
 ]
 ProtocolOption = Annotated[
@@ -32,13 +36,23 @@ ProtocolOption = Annotated[
         metavar="NAME|FILE",
         help="A built-in protocol or a template file. Default: weighed for a model that runs here,"
         " chained for one behind HTTP.",
+        rich_help_panel=JUDGE,
     ),
 ]
 OrdersOption = Annotated[
-    str, typer.Option("--orders", metavar="|".join(ORDER_CHOICES), help="In which orders each pair is judged.")
+    str,
+    typer.Option(
+        "--orders",
+        metavar="|".join(ORDER_CHOICES),
+        help="In which orders each pair is judged.",
+        rich_help_panel=JUDGE,
+    ),
 ]
 DbOption = Annotated[
-    Path, typer.Option("--db", metavar="FILE", help="Where verdicts are kept.", callback=bring_up_to_date)
+    Path,
+    typer.Option(
+        "--db", metavar="FILE", help="Where verdicts are kept.", callback=bring_up_to_date, rich_help_panel=OUTPUT
+    ),
 ]
 RecordsOption = Annotated[
     Path,
@@ -47,9 +61,12 @@ RecordsOption = Annotated[
         metavar="FILE|DIR",
         help="Where verdicts are kept: a database, or a folder of shards.",
         callback=bring_up_to_date,
+        rich_help_panel=INPUT,
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the facts as JSON on standard output.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print the facts as JSON on standard output.", rich_help_panel=OUTPUT)
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -57,60 +74,110 @@ SetOption = Annotated[
         metavar="NAME=VALUE",
         help="A setting of a judge behind an endpoint: key_env, mode, effort, max_tokens, temperature, timeout, "
         "or any other field of the request. May be given several times.",
+        rich_help_panel=ADVANCED,
     ),
 ]
 SamplesOption = Annotated[
-    int, typer.Option("--samples", min=1, help="Answers to share out where an endpoint tells no probabilities.")
+    int,
+    typer.Option(
+        "--samples",
+        min=1,
+        help="Answers to share out where an endpoint tells no probabilities.",
+        rich_help_panel=ADVANCED,
+    ),
+]
+RepeatOption = Annotated[
+    int,
+    typer.Option(
+        "--repeat",
+        min=1,
+        help="2 asks everything a second time, to tell noise from position bias.",
+        rich_help_panel=ADVANCED,
+    ),
 ]
 SeedOption = Annotated[
     int,
     typer.Option(
         "--seed",
         help="Decides the orders with --orders random, and which pairs come first with --until-decided.",
+        rich_help_panel=ADVANCED,
     ),
 ]
 OnOption = Annotated[
     str,
     typer.Option(
-        "--on", metavar="DIMENSION", help="The dimension that decides. Default: the parts combined, else overall."
+        "--on",
+        metavar="DIMENSION",
+        help="The dimension that decides. Default: the parts combined, else overall.",
+        rich_help_panel=JUDGE,
     ),
 ]
 RawOption = Annotated[
     bool,
-    typer.Option("--raw-markup", help="Send the template's own markup instead of the model's chat template."),
+    typer.Option(
+        "--raw-markup",
+        help="Send the template's own markup instead of the model's chat template.",
+        rich_help_panel=ADVANCED,
+    ),
 ]
 ContextOption = Annotated[
     int | None,
-    typer.Option("--context", min=256, metavar="TOKENS", help="The model's context. Default: up to 16384."),
+    typer.Option(
+        "--context",
+        min=256,
+        metavar="TOKENS",
+        help="The model's context. Default: up to 16384.",
+        rich_help_panel=ADVANCED,
+    ),
 ]
 ThreadsOption = Annotated[
-    int | None, typer.Option("--threads", min=1, help="Of the embedded model. Default: all cores.")
+    int | None,
+    typer.Option("--threads", min=1, help="Of the embedded model. Default: all cores.", rich_help_panel=ADVANCED),
 ]
 GpuOption = Annotated[
-    int | None, typer.Option("--gpu-layers", min=0, help="Layers on the GPU. Default: llama.cpp decides.")
+    int | None,
+    typer.Option(
+        "--gpu-layers", min=0, help="Layers on the GPU. Default: llama.cpp decides.", rich_help_panel=ADVANCED
+    ),
 ]
 
 ConcurrencyOption = Annotated[
-    int | None, typer.Option("--concurrency", min=1, help="Have at most so many requests under way at once.")
+    int | None,
+    typer.Option(
+        "--concurrency", min=1, help="Have at most so many requests under way at once.", rich_help_panel=LIMITS
+    ),
 ]
 RequestsPerMinuteOption = Annotated[
-    float | None, typer.Option("--requests-per-minute", min=0.01, help="Send at most so many.")
+    float | None,
+    typer.Option("--requests-per-minute", min=0.01, help="Send at most so many.", rich_help_panel=LIMITS),
 ]
 TokensPerMinuteOption = Annotated[
-    float | None, typer.Option("--tokens-per-minute", min=1, help="Use at most so many.")
+    float | None, typer.Option("--tokens-per-minute", min=1, help="Use at most so many.", rich_help_panel=LIMITS)
 ]
 MaxRequestsOption = Annotated[
-    int | None, typer.Option("--max-requests", min=1, help="Stop before more requests than this.")
+    int | None,
+    typer.Option("--max-requests", min=1, help="Stop before more requests than this.", rich_help_panel=LIMITS),
 ]
 MaxCostOption = Annotated[
     float | None,
-    typer.Option("--max-cost", min=0, help="Stop before it costs more than this, by the table of prices."),
+    typer.Option(
+        "--max-cost",
+        min=0,
+        help="Stop before it costs more than this, by the table of prices.",
+        rich_help_panel=LIMITS,
+    ),
 ]
 PricesOption = Annotated[
-    Path | None, typer.Option("--prices", metavar="FILE", help="Your own table of prices, as JSON.")
+    Path | None,
+    typer.Option("--prices", metavar="FILE", help="Your own table of prices, as JSON.", rich_help_panel=LIMITS),
 ]
 
-LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="Judge only the first so many pairs.")]
+LimitOption = Annotated[
+    int | None, typer.Option("--limit", min=1, help="Judge only the first so many pairs.", rich_help_panel=LIMITS)
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Say what the run would take, and ask nobody.", rich_help_panel=LIMITS)
+]
 
 RenameOption = Annotated[
     list[str] | None,
@@ -119,6 +186,7 @@ RenameOption = Annotated[
         metavar="THEIRS=OURS",
         help="Labels on a dimension of one name count for another: correctness_topical=correctness. "
         "May be given several times.",
+        rich_help_panel=INPUT,
     ),
 ]
 

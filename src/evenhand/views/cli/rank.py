@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from evenhand.core.verdict import found_on, headline
 from evenhand.results.counting import Counting, repeats_text, weighs_text, weighting_from
 from evenhand.results.plain import plain, to_json
 from evenhand.results.ranking import SCALES, RankingSummary, Reading, Scale, matches_of
+from evenhand.results.separation import Separation, separation_of
 from evenhand.store import JudgeRow
 from evenhand.views import console
 from evenhand.views.cli.app import app
@@ -110,7 +112,7 @@ def rank(
         print(to_json({**found[-1].plain(), "judges": found}))
         return
     for each in found:
-        show_ranking(each)
+        show_ranking(each, db)
 
 
 def _scale(word: str) -> Scale:
@@ -152,7 +154,7 @@ def _with_dimension(rows: list[JudgeRow], dimension: str) -> list[JudgeRow]:
 # -- what it looks like ------------------------------------------------------------------------------
 
 
-def show_ranking(found: JudgeRanking) -> None:
+def show_ranking(found: JudgeRanking, db: Path) -> None:
     """The table, the matrix, and what a reader should know."""
     console.out.print()
     console.out.print(ranking_table(found))
@@ -160,6 +162,24 @@ def show_ranking(found: JudgeRanking) -> None:
         console.out.print(matrix_table(found.ranking))
     for note in notes(found.ranking):
         console.out.print(note, soft_wrap=True)
+    if close := separation_of(found.ranking):
+        console.out.print(separation_note(close, db), soft_wrap=True, markup=False, highlight=False)
+
+
+def separation_note(close: Separation, db: Path) -> str:
+    """Two models that cannot be told apart, and the command that would separate them."""
+    one, two = (console.visible(name) for name in (close.model_1, close.model_2))
+    if close.known and close.games is None:
+        return f"{one} and {two} cannot be told apart, and are so close that more games would hardly do it."
+    size = ["--size", str(close.games)] if close.games else []
+    command = shlex.join(["evenhand", "arena", f"{one}=FILE", f"{two}=FILE", *size, "--db", str(db)])
+    more = "more games between them may do it"
+    if close.games:
+        more = (
+            f"about {console.count(close.games, 'more game')} between them would do it, if they differ as it seems"
+        )
+    printed = f"{one} and {two} cannot be told apart yet; {more}. With their outputs on more instructions:"
+    return f"{printed}\n  {command}"
 
 
 def ranking_table(found: JudgeRanking) -> Table:
@@ -170,7 +190,7 @@ def ranking_table(found: JudgeRanking) -> Table:
     table.add_column("rank", justify="right", no_wrap=True)
     table.add_column("model", overflow="fold")
     unit = "strength" if ranking.scale == "log-odds" else "Elo"
-    for name in (unit, f"{ranking.level:.0%}\ninterval", "group", "pairs", "won", "tied", "lost", "in-\nvalid"):
+    for name in (unit, f"{ranking.level:.0%}\ninterval", "group", "games", "won", "tied", "lost", "in-\nvalid"):
         table.add_column(name, justify="left" if name == "group" else "right", no_wrap=name != "group")
     for model in ranking.models:
         table.add_row(*_cells(model, 2 if ranking.scale == "log-odds" else 0))

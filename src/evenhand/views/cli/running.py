@@ -207,6 +207,11 @@ def show_run(found: JudgeSummary, title: str = "") -> None:
         )
     for dimension, noise in (found.noise or {}).items():
         console.out.print(f"{console.visible(dimension)}: {noise.text}", soft_wrap=True, markup=False)
+    show_usage(found)
+
+
+def show_usage(found: JudgeSummary) -> None:
+    """The tokens of a run, and what they cost where it is known."""
     asked = found.asked if isinstance(found, RunSummary) else None
     console.out.print(console.usage_line(found.tokens, found.seconds, asked), style="dim", soft_wrap=True)
     if isinstance(found, RunSummary) and found.cost is not None:

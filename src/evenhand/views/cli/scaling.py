@@ -12,56 +12,34 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from evenhand.core.engine import Usage
-from evenhand.core.judge import Orders, Setup
+from evenhand.core.engine import Engine, Usage
+from evenhand.core.judge import Setup
 from evenhand.core.protocol import Protocol
 from evenhand.core.verdict import found_on
-from evenhand.engines import catalog, open_engine
+from evenhand.engines import open_engine
 from evenhand.engines.endpoint import EndpointSettings
 from evenhand.engines.llama import Hardware
 from evenhand.engines.presets import find_address
+from evenhand.engines.repeated import Repeated
 from evenhand.engines.versions import versions_of
-from evenhand.io.pairs import ReadingOptions
 from evenhand.results.plain import plain, to_json
 from evenhand.results.run import RunSummary, judge_summary
 from evenhand.results.summary import Summary, summarise
 from evenhand.running.pace import Limits, Pace
-from evenhand.running.prices import Price, find_price
 from evenhand.views import console
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app
-from evenhand.views.cli.inputs import (
-    BaselineOption,
-    CandidateOption,
-    Input,
-    JoinOnOption,
-    PairsArgument,
-    QuestionsOption,
-    SkipBadOption,
-    TurnOption,
-    find_input,
+from evenhand.views.cli.groups import (
+    EngineOptions,
+    JudgeOptions,
+    JudgeSettings,
+    LimitOptions,
+    PairOptions,
+    ReadingOptions,
 )
-from evenhand.views.cli.options import (
-    ConcurrencyOption,
-    ContextOption,
-    GpuOption,
-    JsonOption,
-    JudgeOption,
-    LimitOption,
-    MaxCostOption,
-    MaxRequestsOption,
-    OrdersOption,
-    PricesOption,
-    ProtocolOption,
-    RawOption,
-    RequestsPerMinuteOption,
-    SamplesOption,
-    SeedOption,
-    SetOption,
-    ThreadsOption,
-    TokensPerMinuteOption,
-    orders_from,
-)
-from evenhand.views.cli.running import endpoint_settings, load_protocol, open_judge, show_run
+from evenhand.views.cli.inputs import Input
+from evenhand.views.cli.option_groups import flat_options
+from evenhand.views.cli.options import ADVANCED, OUTPUT, JsonOption, LimitOption, SeedOption
+from evenhand.views.cli.running import show_run
 
 AddressOption = Annotated[
     str,
@@ -70,16 +48,23 @@ AddressOption = Annotated[
         metavar="HOST:PORT",
         help="A running cluster, or auto for one that this machine belongs to. Default: RAY_ADDRESS, else Ray is"
         " started on this machine for this run.",
+        rich_help_panel=ADVANCED,
     ),
 ]
 OutOption = Annotated[
     str,
     typer.Option(
-        "--out", metavar="DIR", help="The folder of shards, here or at an address such as s3://bucket/run."
+        "--out",
+        metavar="DIR",
+        help="The folder of shards, here or at an address such as s3://bucket/run.",
+        rich_help_panel=OUTPUT,
     ),
 ]
 WorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, help="So many judges at once. Default: one for each node.")
+    int | None,
+    typer.Option(
+        "--workers", min=1, help="So many judges at once. Default: one for each node.", rich_help_panel=ADVANCED
+    ),
 ]
 ray_app = typer.Typer(
     name="ray",
@@ -93,22 +78,20 @@ _POLL_SECONDS = 0.25
 _PATIENCE_SECONDS = 60.0
 
 
+def opened(spec: str, hardware: Hardware, endpoint: EndpointSettings, repeat: int) -> Engine:
+    """The judge's engine, as each worker opens it."""
+    engine = open_engine(spec, hardware, endpoint=endpoint)
+    return Repeated(engine, repeat) if repeat > 1 else engine
+
+
 @dataclass(frozen=True)
-class ClusterOptions:
+class ClusterJob:
     """What a command line asks for; the judge is opened here once to know who it is, and again by each worker."""
 
     names: list[str]
     given: Callable[[], Input]  # where the pairs are no Parquet
-    reading: ReadingOptions
-    spec: str
-    protocol: Protocol
-    hardware: Hardware
-    endpoint: EndpointSettings
-    limits: Limits
-    orders: Orders
-    seed: int
-    raw_markup: bool
-    price: Price | None
+    skip_bad: bool
+    settings: JudgeSettings
     limit: int | None
 
 
@@ -131,77 +114,51 @@ class ClusterRun:
 
 
 @ray_app.command("judge")
+@flat_options
 def judge_on_ray(
+    files: PairOptions,
+    reading: ReadingOptions,
+    judge: JudgeOptions,
+    limits: LimitOptions,
     out: OutOption,
-    pairs: PairsArgument = None,
-    candidate: CandidateOption = None,
-    baseline: BaselineOption = None,
-    questions: QuestionsOption = None,
-    turn: TurnOption = 1,
-    join_on: JoinOnOption = "instruction",
-    spec: JudgeOption = catalog.DEFAULT_MODEL,
-    protocol: ProtocolOption = None,
-    orders: OrdersOption = "both",
+    engine: EngineOptions,
     address: AddressOption = "",
     workers: WorkersOption = None,
-    seed: SeedOption = 0,
     limit: LimitOption = None,
-    skip_bad: SkipBadOption = False,
-    raw_markup: RawOption = False,
-    settings: SetOption = None,
-    samples: SamplesOption = 1,
-    concurrency: ConcurrencyOption = None,
-    requests_per_minute: RequestsPerMinuteOption = None,
-    tokens_per_minute: TokensPerMinuteOption = None,
-    max_requests: MaxRequestsOption = None,
-    max_cost: MaxCostOption = None,
-    prices: PricesOption = None,
-    context: ContextOption = None,
-    threads: ThreadsOption = None,
-    gpu_layers: GpuOption = None,
     as_json: JsonOption = False,
+    seed: SeedOption = 0,
 ) -> None:
     """Judge pairs on a Ray cluster, or on Ray on this machine; the same command goes on where it was stopped."""
-    reading = ReadingOptions(questions, turn, join_on, skip_bad)
-    names = [] if candidate or baseline else list(pairs or [])
-    options = ClusterOptions(
-        names,
-        partial(find_input, pairs, candidate, baseline, reading),
-        reading,
-        spec,
-        load_protocol(protocol, spec),
-        Hardware(context, threads, gpu_layers),
-        endpoint_settings(settings, samples, concurrency),
-        Limits(concurrency, requests_per_minute, tokens_per_minute, max_requests, max_cost),
-        *(orders_from(orders), seed, raw_markup, find_price(spec, prices), limit),
-    )
-    _judge(options, address, out, workers, as_json=as_json)
+    settings = JudgeSettings.of(judge, engine, limits, seed)
+    names = [] if files.candidate or files.baseline else list(files.pairs or [])
+    job = ClusterJob(names, partial(files.find, reading.reading), reading.skip_bad, settings, limit)
+    _judge(job, address, out, workers, as_json=as_json)
 
 
-def _judge(options: ClusterOptions, address: str, out: str, workers: int | None, *, as_json: bool) -> NoReturn:
+def _judge(job: ClusterJob, address: str, out: str, workers: int | None, *, as_json: bool) -> NoReturn:
     """Judge on a cluster with progress, show all that the folder holds, and end the command."""
     from evenhand.running.cluster.cluster import address_of, connect, ray_data, share_cores
     from evenhand.store.shards import begin_shards
 
     ray_data(address_of(address))  # before a model is fetched
-    began = time.time()
-    embedded = find_address(options.spec) is None
-    engine = open_judge(options.spec, options.hardware, options.endpoint)
-    setup = Setup(engine, options.protocol, options.raw_markup)
-    Pace(engine, options.limits, options.price)  # refuses what cannot be kept
-    place = begin_shards(out, setup, orders=options.orders, seed=options.seed)
+    began, settings = time.time(), job.settings
+    embedded = find_address(settings.spec) is None
+    engine = settings.engine()
+    setup = settings.setup(engine)
+    Pace(engine, settings.limits, settings.price)  # refuses what cannot be kept
+    place = begin_shards(out, setup, orders=settings.orders, seed=settings.seed)
     cluster = connect(address)
     try:
-        most = options.limits.concurrency
+        most = settings.limits.concurrency
         count, cores = share_cores(
-            cluster.cores, embedded=embedded, workers=workers, threads=options.hardware.threads
+            cluster.cores, embedded=embedded, workers=workers, threads=settings.hardware.threads
         )
         count = min(count, most) if most and not embedded else count
-        run = _run(options, cluster, setup, place, count, cores, embedded, began)
+        run = _run(job, cluster, setup, place, count, cores, embedded, began)
     finally:
         cluster.close()
     found = RunSummary(
-        *(engine.identity["model"], options.protocol.name, setup.fingerprint, _summary(place, options.protocol)),
+        *(engine.identity["model"], settings.protocol.name, setup.fingerprint, _summary(place, settings.protocol)),
         *(run.tokens, run.seconds),
         asked=run.asked,
         cost=run.cost,
@@ -218,7 +175,7 @@ def _judge(options: ClusterOptions, address: str, out: str, workers: int | None,
 
 
 def _run(
-    options: ClusterOptions,
+    job: ClusterJob,
     cluster: Any,
     setup: Setup,
     place: Any,
@@ -230,21 +187,22 @@ def _run(
     from evenhand.running.cluster import Recipe, ScaleOut
     from evenhand.running.cluster.coordinator import is_metered
 
-    hardware = replace(options.hardware, threads=cores) if embedded else options.hardware
+    settings = job.settings
+    hardware = replace(settings.hardware, threads=cores) if embedded else settings.hardware
     recipe = Recipe(
-        open=partial(open_engine, options.spec, hardware, endpoint=options.endpoint),
-        protocol=options.protocol,
+        open=partial(opened, settings.spec, hardware, settings.endpoint, settings.repeat),
+        protocol=settings.protocol,
         place=place,
         fingerprint=setup.fingerprint,
-        orders=options.orders,
-        seed=options.seed,
-        raw_markup=options.raw_markup,
-        metered=is_metered(options.limits),
-        price=options.price,
-        skip_bad=options.reading.skip_bad,
+        orders=settings.orders,
+        seed=settings.seed,
+        raw_markup=settings.raw_markup,
+        metered=is_metered(settings.limits),
+        price=settings.price,
+        skip_bad=job.skip_bad,
     )
-    work, unmatched = _work(options, cluster, workers, _at_once(setup, options.limits, workers))
-    run = ScaleOut(cluster, recipe, options.limits, workers=workers, cores=cores)
+    work, unmatched = _work(job, cluster, workers, _at_once(setup, settings.limits, workers))
+    run = ScaleOut(cluster, recipe, settings.limits, workers=workers, cores=cores)
     with console.watching(work.count) as watch:
         where = "this machine" if cluster.address == "local" else f"Ray at {cluster.address}"
         what = f"{workers} worker{'s' * (workers > 1)}"
@@ -253,13 +211,13 @@ def _run(
         try:
             _watch(run, watch, work.count)
         finally:
-            _note(options, setup, place, run.seen, workers, began)
+            _note(settings, setup, place, run.seen, workers, began)
     outcome = run.outcome()
     progress = outcome.standing.progress
     return ClusterRun(
         asked=progress.asked,
         tokens=progress.usage,
-        cost=options.price.of(progress.usage) if options.price else None,
+        cost=settings.price.of(progress.usage) if settings.price else None,
         stopped=outcome.standing.stopped,
         seconds=round(time.time() - began, 3),
         judging_seconds=round(outcome.standing.seconds, 3),
@@ -272,32 +230,32 @@ def _run(
     )
 
 
-def _note(options: ClusterOptions, setup: Setup, place: Any, seen: Any, workers: int, began: float) -> None:
+def _note(asked: JudgeSettings, setup: Setup, place: Any, seen: Any, workers: int, began: float) -> None:
     """Keep when the run was and what it took, however it ended."""
     from evenhand.store.shards import RunNote, note_run
 
-    chosen = {"orders": options.orders, "seed": options.seed, "workers": workers}
+    chosen = {"orders": asked.orders, "seed": asked.seed, "workers": workers}
     settings = {**chosen, **versions_of(setup.engine.identity)}
     done = seen.progress
     note_run(place, RunNote(settings, began, time.time(), done.pairs, done.asked, done.usage))
 
 
-def _work(options: ClusterOptions, cluster: Any, workers: int, at_once: int) -> tuple[Any, list[Any]]:
+def _work(job: ClusterJob, cluster: Any, workers: int, at_once: int) -> tuple[Any, list[Any]]:
     """Tasks of Parquet that the workers read, else of pairs that are read here."""
     from evenhand.running.cluster.driver import check_all
     from evenhand.running.cluster.slices import find_parquet, local_work, parquet_work, refuse_twins
 
-    groups = find_parquet(options.names) if options.names else None
+    groups = find_parquet(job.names) if job.names else None
     if groups is None:
-        given = options.given()
+        given = job.given()
         given.print()
-        total = min(given.count, options.limit or given.count)
-        pairs = islice(given.read(), options.limit)
+        total = min(given.count, job.limit or given.count)
+        pairs = islice(given.read(), job.limit)
         work = local_work(pairs, total, workers=workers, at_once=at_once, bad=given.bad)
         return work, [each.plain() for each in given.unmatched]
-    found = check_all(cluster, groups, skip_bad=options.reading.skip_bad)
+    found = check_all(cluster, groups, skip_bad=job.skip_bad)
     refuse_twins(groups, found)
-    work = parquet_work(groups, found, workers=workers, at_once=at_once, limit=options.limit)
+    work = parquet_work(groups, found, workers=workers, at_once=at_once, limit=job.limit)
     Input(work.count, lambda: iter(()), list(work.bad), []).print()
     return work, []
 

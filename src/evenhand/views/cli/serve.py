@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from evenhand.core.errors import InputError
-from evenhand.io.pairs import ReadingOptions
+from evenhand.io.pairs import JoinOptions
 from evenhand.store import Store
 from evenhand.views import console
 from evenhand.views.cli.app import app
@@ -81,7 +81,7 @@ def serve(
 
 def _enter(db: Path, pairs: list[str]) -> dict[str, int]:
     """Keep the pairs of some files; all of them are read and found good first."""
-    found = find_input(pairs, None, None, ReadingOptions())
+    found = find_input(pairs, None, None, JoinOptions())
     with Store(db) as store:
         given, new = store.add_pairs(found.read())
     return {"pairs": given, "new": new}

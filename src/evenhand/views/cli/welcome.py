@@ -31,7 +31,7 @@ def show_welcome() -> None:
     console.out.print("[bold]evenhand[/]: which of two responses is better? Both orders are asked.\n")
     console.out.print(table)
     console.out.print(
-        "\nTwo models: evenhand judge --candidate new.jsonl --baseline old.jsonl"
+        "\nTwo models: evenhand old.jsonl new.jsonl"
         "\nA hosted judge: add --judge openai:gpt-4o-mini"
         "\nAll commands: evenhand --help. One of them: evenhand help judge",
         style="dim",
@@ -41,7 +41,7 @@ def show_welcome() -> None:
 
 @app.command("help")
 def show_help(
-    command: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND]...", help="Such as judge.")] = None,
+    command: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="Such as judge.")] = None,
 ) -> None:
     """Explain a command, or list all of them."""
     load_all()(args=[*(command or []), "--help"], prog_name="evenhand")

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from evenhand.core.errors import InputError, TemplateError
 from evenhand.core.pair import POINTWISE_DIMENSIONS, Pair
 from evenhand.core.protocol import Protocol, built_in_names
-from evenhand.core.verdict import LABELS
+from evenhand.core.verdict import LABELS, found_on, headline
 from evenhand.core.votes import votes_on
 from evenhand.results.people import People
 from evenhand.results.suggest import OtherJudges, suggest
@@ -336,8 +336,8 @@ def _suggested(store: Store, form: Form, count: int) -> Sequence[str]:
     if not _field(form, "suggested") or not judges:
         return ()
     newest, people = judges[-1], People(store)
-    dimension = "overall" if "overall" in newest.dimensions else newest.dimensions[-1]
-    others = [judge for judge in judges[:-1] if dimension in judge.dimensions]
+    dimension = headline(newest.dimensions)
+    others = [judge for judge in judges[:-1] if dimension in found_on(judge.dimensions)]
     found = suggest(
         store.judgments(newest),
         lambda pair: bool(votes_on(people.votes(pair), dimension)),

@@ -1,0 +1,178 @@
+"""The pairs of a gate one by one: those that got worse, and what the candidate scored on each instruction."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evenhand.core.columns import ONE, Block
+from evenhand.core.judge import Judgment
+from evenhand.core.outcome import cluster_number
+from evenhand.core.pair import Pair
+from evenhand.core.stats.winrate import Difference, paired_difference
+from evenhand.results.decision import score_of
+
+_SHOWN = 80  # characters of an instruction
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A pair in which the baseline's response is the better one, and how sure the judge is of it."""
+
+    id: str
+    instruction: str
+    p_baseline: float | None
+
+    @property
+    def sure(self) -> str:
+        """How sure, for a reader."""
+        return "" if self.p_baseline is None else f"{100 * self.p_baseline:.0f}%"
+
+    @property
+    def short(self) -> str:
+        """The instruction on one line.
+
+        >>> Loss("p", "Write\\n  a poem.", None).short
+        'Write a poem.'
+        """
+        text = " ".join(self.instruction.split())
+        return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """How many pairs got worse, and the clearest of them."""
+
+    count: int
+    worst: Sequence[Loss]
+
+    def sentence(self, baseline: str) -> str:
+        """How many they are.
+
+        >>> Losses(1, ()).sentence("old")
+        '1 pair got worse: the response of old is the better one'
+        """
+        pairs = "1 pair" if self.count == 1 else f"{self.count:,} pairs"
+        shown = f"; the {len(self.worst)} clearest of them" if 0 < len(self.worst) < self.count else ""
+        return f"{pairs} got worse: the response of {baseline} is the better one{shown}"
+
+
+NO_LOSSES = Losses(0, ())
+
+
+class TrialLog:
+    """Takes judgments in which the candidate is side 2, in any order; memory holds a number for each instruction.
+
+    >>> from evenhand.views.api import Judge
+    >>> from evenhand.engines.scripted import ScriptedEngine
+    >>> log = TrialLog("overall", most=1)
+    >>> with Judge(ScriptedEngine(lambda prompt: "tie"), "overall") as judge:
+    ...     log.add(judge.compare("Name a colour.", "Red.", "Blue."))
+    >>> log.losses.count, list(log.scores.values())
+    (0, [0.5])
+    """
+
+    def __init__(self, dimension: str, most: int = 10) -> None:
+        self.dimension, self._most = dimension, most
+        self._sums: dict[int, tuple[float, int]] = {}
+        self._lost = 0
+        self._worst: list[tuple[float, str, Loss]] = []  # a heap, the least sure first
+
+    def add(self, judgment: Judgment) -> None:
+        """One more judgment."""
+        outcome, pair = judgment[self.dimension], judgment.pair
+        score = score_of(outcome)
+        if score is None:
+            return
+        number = cluster_number(pair.instruction)
+        total, count = self._sums.get(number, (0.0, 0))
+        self._sums[number] = (total + 1 - score, count + 1)
+        if outcome.side == "1":
+            self._lost += 1
+            self._note(Loss(pair.id, pair.instruction, outcome.p["1"] if outcome.p else None))
+
+    def _note(self, loss: Loss) -> None:
+        heapq.heappush(self._worst, (loss.p_baseline or 0.0, loss.id, loss))
+        if len(self._worst) > self._most:
+            heapq.heappop(self._worst)
+
+    @property
+    def losses(self) -> Losses:
+        """The pairs that got worse, the clearest first."""
+        return Losses(self._lost, [loss for _, _, loss in sorted(self._worst, reverse=True)])
+
+    @property
+    def scores(self) -> Mapping[int, float]:
+        """What the candidate scored on each instruction: the mean over its pairs, a tie being one half."""
+        return {number: total / count for number, (total, count) in self._sums.items()}
+
+
+def stored_losses(
+    blocks: Iterable[Block], dimension: str, most: int, pair_of: Callable[[int], Pair | None]
+) -> Losses:
+    """The same out of kept outcomes, in which the candidate is side 2."""
+    found: list[tuple[float, int]] = []
+    count = 0
+    for block in blocks:
+        outcomes = block.outcomes[dimension]
+        rows = np.flatnonzero(outcomes.side == ONE)
+        count += len(rows)
+        sure = np.nan_to_num(outcomes.p[rows, ONE])
+        found += zip(sure.tolist(), block.number[rows].tolist(), strict=True)
+        found = heapq.nlargest(most, found)
+    pairs = [(sure, pair_of(number)) for sure, number in found]
+    return Losses(count, [Loss(pair.id, pair.instruction, sure) for sure, pair in pairs if pair is not None])
+
+
+@dataclass(frozen=True, slots=True)
+class SinceLast:
+    """How the candidate's win rate differs from that of an earlier candidate on the same instructions.
+
+    >>> since_last({1: 0.0, 2: 0.5, 3: 0.0}, {1: 1.0, 2: 0.5, 4: 1.0}, "v1").difference
+    -0.5
+    """
+
+    candidate: str  # the earlier one
+    instructions: int  # that both have
+    win_rate: float | None
+    win_rate_before: float | None
+    difference: float | None
+    ci: tuple[float, float] | None
+    ci_level: float
+    ci_method: str
+
+    @property
+    def fell(self) -> bool:
+        """Whether the win rate has fallen by more than chance would explain."""
+        return self.ci is not None and self.ci[1] < 0
+
+    def sentence(self) -> str:
+        """The difference in words."""
+        if self.difference is None or self.ci is None:
+            return "the last gate shares no instruction with this one"
+        low, high = (f"{100 * end:+.1f}" for end in self.ci)
+        return (
+            f"{100 * self.difference:+.1f} points ({low} to {high}): {100 * (self.win_rate or 0):.1f}% now,"
+            f" {100 * (self.win_rate_before or 0):.1f}% then, on {self.instructions:,} instructions"
+        )
+
+
+def since_last(
+    now: Mapping[int, float], before: Mapping[int, float], candidate: str, *, level: float = 0.95
+) -> SinceLast:
+    """Compare two gates instruction by instruction; each of them must have judged all it drew.
+
+    A gate that stops when it is decided stops on a lucky or unlucky streak, and the next would seem to fall or
+    rise from there; such gates are not kept for comparing.
+    """
+    shared = sorted(now.keys() & before.keys())
+    found: Difference = paired_difference(
+        [now[number] for number in shared], [before[number] for number in shared], level=level
+    )
+    ci = None if found.low is None or found.high is None else (found.low, found.high)
+    return SinceLast(
+        *(candidate, len(shared), found.first, found.second, found.value, ci, found.level, found.method)
+    )

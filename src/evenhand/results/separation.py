@@ -1,0 +1,71 @@
+"""Which models a ranking cannot tell apart yet, and about how many more games would do it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from scipy.stats import norm
+
+from evenhand.core.stats.ranking import Contrast
+from evenhand.results.ranking import RankingSummary
+
+POWER = 0.8
+MOST = 100_000  # beyond which a number of games is of no use to anyone
+_ALPHA = 0.05
+_POINTS = 400 / math.log(10)  # of Elo to one of log-odds
+
+
+@dataclass(frozen=True, slots=True)
+class Separation:
+    """Two neighbours in a ranking that cannot be told apart, and about how many more games between them would do.
+
+    `games` is None where they are more than `MOST`, or where nothing is known of the difference.
+    """
+
+    model_1: str
+    model_2: str
+    games: int | None
+    known: bool  # whether there is an estimate of their difference
+
+
+def separation_of(ranking: RankingSummary) -> Separation | None:
+    """The best two neighbours that cannot be told apart; None where all can."""
+    found = {frozenset((each.model_1, each.model_2)): each for each in ranking.contrasts}
+    tests = max(1, len(ranking.contrasts))
+    for one, two in _neighbours(ranking):
+        contrast = found.get(frozenset((one, two)))
+        if contrast is not None and contrast.p_holm >= _ALPHA:
+            unit = 1.0 if ranking.scale == "log-odds" else _POINTS
+            games = games_to_separate(contrast, tests=tests, unit=unit)
+            return Separation(one, two, games, known=contrast.difference is not None)
+    return None
+
+
+def _neighbours(ranking: RankingSummary) -> Iterable[tuple[str, str]]:
+    names = [standing.model for standing in ranking.models]
+    return pairwise(names)
+
+
+def games_to_separate(contrast: Contrast, *, tests: int = 1, unit: float = 1.0) -> int | None:
+    """About how many more games between two models would tell them apart, if their difference is what it seems.
+
+    A game between two models whose log-odds differ by d has the Fisher information p (1 - p), p = 1 / (1 + exp(-d))
+    (R. A. Bradley and M. E. Terry, "Rank analysis of incomplete block designs", Biometrika 39 (1952), 324-345);
+    what is known already is one over the variance. A test at the level 5% / `tests` finds the difference with a
+    power of 80% once the information is ((z of the level + z of the power) / d) squared. Games on one instruction
+    count as independent, and a tie as a game that says half: the number is a guide, not a promise.
+
+    >>> games_to_separate(Contrast("a", "b", 0.5, -0.5, 1.5, 0.3, 0.3))
+    118
+    """
+    if contrast.difference is None or contrast.low is None or contrast.high is None or not contrast.difference:
+        return None
+    d = abs(contrast.difference) / unit
+    error = (contrast.high - contrast.low) / unit / (2 * norm.ppf(0.975))
+    p = 1 / (1 + math.exp(-d))
+    wanted = ((norm.ppf(1 - _ALPHA / tests / 2) + norm.ppf(POWER)) / d) ** 2
+    games = (wanted - (1 / error**2 if error else 0.0)) / (p * (1 - p))
+    return max(1, math.ceil(games)) if games <= MOST else None

@@ -1,0 +1,72 @@
+"""`evenhand old.jsonl new.jsonl`: files without a command, and the command that they stand for."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from itertools import takewhile
+from pathlib import Path
+
+from evenhand.core.errors import InputError
+from evenhand.io.files import SUFFIXES, find_tables, read_rows
+from evenhand.io.pairs.join import split_name
+from evenhand.views import console
+
+_DATABASE = ".db"
+
+
+def command_for(words: Sequence[str]) -> list[str]:
+    """The words with the command in front that their files ask for; as they are, where the first is no file.
+
+    Two files of outputs are compared, the old one first; files of pairs are judged, a database is shown.
+    """
+    named = list(takewhile(lambda word: not word.startswith("-"), words))
+    if not named or not _looks_like_file(named[0]):
+        return list(words)
+    missing = [word for word in named if not _path(word).exists()]
+    if missing:
+        raise InputError(f"no file at {missing[0]}", hint="evenhand --help lists the commands")
+    meant = [*_meant(named), *words[len(named) :]]
+    console.err.print(f"evenhand {shlex.join(meant)}", style="dim", markup=False, soft_wrap=True)
+    return meant
+
+
+def _meant(named: list[str]) -> list[str]:
+    if len(named) == 1 and _path(named[0]).suffix == _DATABASE:
+        return ["results", "--db", *named]
+    kinds = {kind_of(word) for word in named}
+    if kinds == {"pairs"}:
+        return ["judge", *named]
+    if kinds == {"pairs", "outputs"}:
+        raise InputError(
+            "some of these files hold pairs, others one model's outputs", hint="give either kind alone"
+        )
+    if len(named) == 1:
+        raise InputError(
+            f"{named[0]} holds the outputs of one side, and a comparison takes two",
+            hint=f"evenhand {named[0]} NEW.jsonl; several models in one file: evenhand arena {named[0]}",
+        )
+    if len(named) == 2:
+        return ["judge", "--baseline", named[0], "--candidate", named[1]]
+    return ["arena", *named]
+
+
+def kind_of(word: str) -> str:
+    """What a file holds by its first row, "outputs" or "pairs"; what cannot be told, judge finds the words for."""
+    for table in find_tables(_path(word), "pairs"):
+        for _, row in read_rows(table):
+            if isinstance(row, ValueError):
+                return "pairs"
+            return "outputs" if {"output", "choices", "messages"} & set(row) else "pairs"
+    return "pairs"
+
+
+def _path(word: str) -> Path:
+    """The file of NAME=FILE."""
+    return Path(split_name(word)[1])
+
+
+def _looks_like_file(word: str) -> bool:
+    """A file that is there, or a name that only a file would have."""
+    path = _path(word)
+    return path.exists() or "/" in word or path.suffix.lower() in (*SUFFIXES, ".gz", ".zst", _DATABASE)

@@ -1,0 +1,198 @@
+"""What --help shows besides the options: commands in panels, examples, and flags without a type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from rich.markup import escape
+from typer.core import TyperCommand, TyperGroup
+
+# Every command in its panel, as --help lists them, with the file it is in.
+PANELS = {
+    "Start": {
+        "demo": "demo",
+        "compare": "judge",
+        "judge": "judge",
+        "arena": "arena",
+        "gate": "gate",
+        "generate": "generate",
+    },
+    "Analyse": {"results": "results", "rank": "rank", "card": "card", "report": "report", "export": "export"},
+    "People": {
+        "serve": "serve",
+        "labels": "labels",
+        "suggest": "suggest",
+        "calibrate": "calibrate",
+        "learn": "learn",
+    },
+    "Manage": {
+        "judges": "judges",
+        "models": "models",
+        "protocols": "protocols",
+        "reread": "results",
+        "ray": "scaling",
+        "help": "welcome",
+    },
+}
+
+# The panels of options in their order, and where options stand that say nothing of it themselves.
+_ORDER = ("Input", "Model", "Judge", "Rule", "Limits", "Output", "Advanced")
+_USUAL = {
+    **dict.fromkeys(("--judge", "--protocol"), "Judge"),
+    **dict.fromkeys(("--out", "--format", "--plot", "--plot-matrix"), "Output"),
+    **dict.fromkeys(("--context", "--threads", "--gpu-layers"), "Advanced"),
+}
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "demo": ("evenhand demo",),
+    "compare": (
+        'evenhand compare -i "Name a prime." --a 7 --b 8',
+        'evenhand compare -i "Name a prime." --a 7 --b 8 --judge openai:gpt-4o-mini --json',
+    ),
+    "judge": (
+        "evenhand judge pairs.jsonl",
+        "evenhand judge --candidate new.jsonl --baseline old.jsonl --judge openai:gpt-4o-mini --max-cost 2",
+        "evenhand judge pairs.jsonl --dry-run",
+        "evenhand judge pairs.jsonl --until-decided",
+    ),
+    "arena": (
+        "evenhand arena a.jsonl b.jsonl c.jsonl --size 300",
+        "evenhand arena outputs.jsonl --baseline gpt-4o --dry-run",
+    ),
+    "gate": (
+        "evenhand gate --candidate new.jsonl --baseline old.jsonl --margin 0.05",
+        "evenhand gate pairs.jsonl --judge openai:gpt-4o-mini --max-cost 2 --markdown summary.md",
+        "evenhand gate pairs.jsonl --against passed --annotations github --junit gate.xml",
+        "evenhand gate --db evenhand.db",
+    ),
+    "generate": (
+        "evenhand generate prompts.txt --model openai:gpt-4o-mini --out new.jsonl",
+        "evenhand generate prompts.jsonl --model qwen2.5-coder-1.5b --system v2.txt --name v2 --out v2.jsonl",
+    ),
+    "results": (
+        "evenhand results",
+        "evenhand results --by topic --plot rates.svg",
+        "evenhand results --human --width 0.1",
+    ),
+    "rank": ("evenhand rank", "evenhand rank --scale elo --anchor gpt-4o --plot ranking.svg"),
+    "card": ("evenhand card", "evenhand card qwen2.5-coder-1.5b --json"),
+    "report": ("evenhand report", "evenhand report --out summary.md --pairs 20"),
+    "export": (
+        "evenhand export judgments --out judgments.parquet",
+        "evenhand export dpo --out train.jsonl --margin 0.2",
+    ),
+    "serve": ("evenhand serve", "evenhand serve --port 8123"),
+    "labels": ("evenhand labels", "evenhand labels import labels.csv"),
+    "suggest": ("evenhand suggest --number 50 --out to_label.csv",),
+    "calibrate": ("evenhand calibrate", "evenhand calibrate --dimension overall"),
+    "learn": ("evenhand learn labelled.jsonl --out head.json",),
+    "judges": ("evenhand judges", "evenhand judges remove 1a2b3c4d"),
+    "models": ("evenhand models", "evenhand models pull qwen2.5-coder-1.5b"),
+    "protocols": ("evenhand protocols", "evenhand protocols show chained"),
+    "reread": ("evenhand reread --db evenhand.db",),
+    "ray": ("evenhand ray judge pairs.parquet --out shards",),
+    "ray judge": (
+        "evenhand ray judge pairs.parquet --out shards",
+        "evenhand ray judge pairs.parquet --address auto --workers 4 --out s3://bucket/run",
+    ),
+    "help": ("evenhand help judge",),
+}
+
+
+def example_lines(name: str) -> str:
+    """The examples of a command, for below its options.
+
+    >>> print(example_lines("demo"))
+    [bold]Examples[/]
+    <BLANKLINE>
+      evenhand demo
+    """
+    lines = [f"  {escape(line)}" for line in EXAMPLES.get(name, ())]
+    return "\n".join(["[bold]Examples[/]\n", *lines]) if lines else ""
+
+
+def dress(program: typer.Typer, above: str = "") -> None:
+    """Give every command that is loaded its panel, its examples and its look."""
+    panels = {name: panel for panel, names in PANELS.items() for name in names}
+    for info in [*program.registered_commands, *program.registered_groups]:
+        name = _name_of(info)
+        full = f"{above} {name}".strip()
+        info.epilog = example_lines(full)
+        if not above:
+            info.rich_help_panel = panels.get(name)
+        if isinstance(info, typer.models.CommandInfo):
+            info.cls = PlainCommand
+        else:
+            info.cls = PlainGroup
+            assert info.typer_instance
+            dress(info.typer_instance, full)
+
+
+def _name_of(info: Any) -> str:
+    """What users call a command."""
+    if isinstance(info, typer.models.CommandInfo):
+        return info.name or str(getattr(info.callback, "__name__", ""))
+    return str(info.name or info.typer_instance.info.name)
+
+
+class PlainCommand(TyperCommand):
+    """A command whose flags are flags, and whose numbers are N."""
+
+    def __init__(self, *words: Any, **more: Any) -> None:
+        super().__init__(*words, **more)
+        tidy(self.params)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options in the order of their panels."""
+        return in_panels(super().get_params(ctx))
+
+
+class PlainGroup(TyperGroup):
+    """The same of a group; its commands stand in the order of the panels."""
+
+    def __init__(self, *words: Any, **more: Any) -> None:
+        super().__init__(*words, **more)
+        tidy(self.params)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options in the order of their panels."""
+        return in_panels(super().get_params(ctx))
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The commands; those of the program as its panels have them."""
+        order = [name for names in PANELS.values() for name in names]
+        return sorted(super().list_commands(ctx), key=lambda name: order.index(name) if name in order else 0)
+
+
+def tidy(params: list[Any]) -> None:
+    """Let a flag and an argument say nothing of their types, and other options say N or TEXT."""
+    for param in params:
+        if param.param_type_name == "argument":
+            param.display_type_rich = lambda ctx: None
+        elif param.metavar is None:
+            param.metavar = "" if param.is_flag else "N" if _is_number(param) else "TEXT"
+
+
+def _is_number(param: Any) -> bool:
+    """Whether an option takes a number; typer has kept its type in two places over time."""
+    kind = getattr(param.type_descriptor, "annotation", "") if hasattr(param, "type_descriptor") else param.type
+    return any(word in str(kind).lower() for word in ("int", "float"))
+
+
+def in_panels(params: list[Any]) -> list[Any]:
+    """The options in the order of their panels; help is the last of the last, and needs no panel of its own."""
+    for param in params:
+        if param.param_type_name == "option" and not getattr(param, "rich_help_panel", None):
+            param.rich_help_panel = _USUAL.get(param.opts[0])
+    used = [panel for panel in _ORDER if any(getattr(param, "rich_help_panel", None) == panel for param in params)]
+    for param in params:
+        if param.name == "help" and param.param_type_name == "option":
+            tidy([param])
+            param.rich_help_panel = used[-1] if used else None
+    return sorted(params, key=_place)
+
+
+def _place(param: Any) -> int:
+    panel = getattr(param, "rich_help_panel", None)
+    return _ORDER.index(panel) if panel in _ORDER else -1

@@ -1,0 +1,111 @@
+"""What judge and arena share once they know their pairs: a plan, or a run with progress, its answer and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from evenhand.core.engine import Engine
+from evenhand.core.pair import Pair
+from evenhand.core.shuffle import Shuffle
+from evenhand.engines import catalog
+from evenhand.engines.scripted import ScriptedEngine
+from evenhand.results.decision import Decider
+from evenhand.results.plain import to_json
+from evenhand.results.run import RunSummary
+from evenhand.running.runner import plan
+from evenhand.store import Store
+from evenhand.views import console
+from evenhand.views.cli.app import DONE, WITH_FAILURES
+from evenhand.views.cli.groups import JudgeSettings
+from evenhand.views.cli.inputs import Input
+from evenhand.views.cli.running import run_with_progress
+
+
+@dataclass(frozen=True)
+class JudgedInput:
+    """What came of a run over pairs, and whether anything of it is kept."""
+
+    given: Input
+    run: RunSummary
+    kept: bool
+
+    @property
+    def exit_code(self) -> int:
+        """Whether all went well."""
+        failed = self.run.summary.invalid or self.given.bad or self.run.stopped
+        return WITH_FAILURES if failed else DONE
+
+
+def judge_input(
+    settings: JudgeSettings, given: Input, db: Path, *, limit: int | None = None, decider: Decider | None = None
+) -> JudgedInput:
+    """Judge pairs with progress, until the decider has seen enough where there is one."""
+    rows: Iterable[Pair] = islice(given.read(), limit)
+    if decider is not None:
+        rows = decider.watch(islice(Shuffle(given.read, seed=settings.seed), limit))
+    with settings.judge(db) as judge:
+        if given.begin(judge):
+            console.err.print(
+                f"all {console.count(given.count, 'pair')} were judged before: nothing is left to ask,"
+                " counting them",
+                style="dim",
+            )
+        found = run_with_progress(judge, rows, min(given.count, limit or given.count), enough=decider, line=decider)
+        given.end(judge, found.summary.pairs)
+        kept = judge.store.judge_book.find(judge.setup.fingerprint) is not None
+    return JudgedInput(given, found, kept)
+
+
+def show_end(judged: JudgedInput, db: Path, more: str = "") -> None:
+    """The last lines of a run: what was left out, and where the rest is."""
+    if judged.given.bad:
+        console.out.print(f"left out: {console.count(len(judged.given.bad), 'broken row')}", style="yellow")
+    if judged.kept:
+        console.out.print(
+            f"[dim]kept in {db}; see it again:[/] {more or f'evenhand results --db {db}'}", soft_wrap=True
+        )
+    else:
+        console.out.print("the judge answered nothing, so nothing is kept", style="yellow")
+
+
+# -- a run that is only planned ----------------------------------------------------------------------
+
+
+def planned_engine(spec: str) -> Engine | None:
+    """A stand-in to plan with for a model that would have to be fetched first; None where it is here."""
+    model = catalog.CATALOG.get(spec)
+    if model is None or catalog.find(spec) is not None:
+        return None
+    console.err.print(
+        f"{spec} is not here yet: the run would first fetch {model.size / 1e6:,.0f} MB from {model.source}",
+        style="dim",
+        soft_wrap=True,
+    )
+    return ScriptedEngine(lambda _: "", name=spec)
+
+
+def show_plan(settings: JudgeSettings, pairs: Iterable[Pair], db: Path, as_json: bool) -> None:
+    """What a run would take."""
+    setup, price = settings.setup(planned_engine(settings.spec) or settings.engine()), settings.price
+    with Store(db if db.exists() else ":memory:", read_only=True) as store:
+        found = plan(setup, pairs, store, orders=settings.orders, seed=settings.seed)
+    usage = found.usage
+    cost = price.of(usage) if price else None
+    if as_json:
+        fields = {"pairs": found.pairs, "requests": found.requests, "kept": found.kept, "tokens": usage}
+        print(to_json({**fields, "cost": cost, "currency": price.currency if price else None}))
+        return
+    console.out.print(
+        f"{console.count(found.pairs, 'pair')}: {console.count(found.requests, 'request')} to make, {found.kept:,}"
+        f" {'answer' if found.kept == 1 else 'answers'} kept already.\n"
+        f"About {usage.computed:,} tokens to read and {usage.generated:,} to write, by the lengths of the texts.\n"
+        + (
+            f"About {cost:.2f} {price.currency} at the prices of {price.date}, with nothing cached."
+            if price
+            else "No price is known for this judge; --prices gives one."
+        ),
+        soft_wrap=True,
+    )

@@ -1,0 +1,84 @@
+"""Groups of options: a command takes a few dataclasses, and its users still see flat options.
+
+    @app.command()
+    @flat_options
+    def judge(pairs: PairOptions, judge: JudgeOptions, as_json: JsonOption = False) -> None: ...
+
+Each field of a group is an `Annotated` option with its default: an ordinary frozen dataclass, which code can make
+without a command line. A group may hold other groups.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature
+from typing import Any, ParamSpec, TypeVar, get_type_hints
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def flat_options(command: Callable[P, T]) -> Callable[..., T]:
+    """A command whose parameters are the options of its groups.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Sizes:
+    ...     width: int = 3
+    ...     height: int = 4
+    >>> @flat_options
+    ... def area(sizes: "Sizes", times: int = 1) -> int:
+    ...     return sizes.width * sizes.height * times
+    >>> str(inspect.signature(area)), area(width=5, times=3)
+    ('(*, width: int = 3, height: int = 4, times: int = 1) -> int', 60)
+    """
+    hints = get_type_hints(command, include_extras=True)
+    taken = {each.name: (hints[each.name], each) for each in inspect.signature(command).parameters.values()}
+    flat = [option for kind, given in taken.values() for option in _flatten(kind, given)]
+    _refuse_twins(command, flat)
+    signature = Signature(flat, return_annotation=hints.get("return", Signature.empty))
+
+    @wraps(command)
+    def call(**words: Any) -> T:
+        bound = signature.bind(**words)
+        bound.apply_defaults()
+        made: Any = {name: _gather(kind, name, bound.arguments) for name, (kind, _) in taken.items()}
+        return command(**made)
+
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    call.__annotations__ = {option.name: option.annotation for option in flat}
+    return call
+
+
+def _flatten(kind: Any, given: Parameter) -> Iterator[Parameter]:
+    """The options that stand for a parameter: itself, or the fields of its group."""
+    if not _is_group(kind):
+        yield given.replace(annotation=kind, kind=Parameter.KEYWORD_ONLY)
+        return
+    hints = get_type_hints(kind, include_extras=True)
+    for field in fields(kind):
+        default = Parameter.empty if field.default is MISSING else field.default
+        option = Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name])
+        yield from _flatten(hints[field.name], option)
+
+
+def _gather(kind: Any, name: str, words: Mapping[str, Any]) -> Any:
+    """The value of a parameter out of the flat options."""
+    if not _is_group(kind):
+        return words[name]
+    hints = get_type_hints(kind, include_extras=True)
+    return kind(**{field.name: _gather(hints[field.name], field.name, words) for field in fields(kind)})
+
+
+def _is_group(kind: Any) -> bool:
+    return isinstance(kind, type) and is_dataclass(kind)
+
+
+def _refuse_twins(command: Callable[..., Any], flat: list[Parameter]) -> None:
+    names = [option.name for option in flat]
+    twins = sorted({name for name in names if names.count(name) > 1})
+    if twins:
+        raise TypeError(f"{command.__name__} has two options called {', '.join(twins)}")

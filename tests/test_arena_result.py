@@ -1,0 +1,167 @@
+"""After an arena the ranking is the result, and it says what would separate models that cannot be told apart."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from aiohttp import web
+from scipy.stats import norm
+
+from command import evenhand
+from evenhand.core.pair import Pair
+from evenhand.core.protocol import Prompt
+from evenhand.core.stats.ranking import Contrast
+from evenhand.engines.scripted import ScriptedEngine
+from evenhand.results.ranking import matches_of
+from evenhand.results.separation import Separation, games_to_separate, separation_of
+from evenhand.store import Store
+from evenhand.views.api import Judge
+from evenhand.views.cli.rank import separation_note
+from misbehaving_server import Body, Server, says
+
+Z, Z_POWER = norm.ppf(0.975), norm.ppf(0.8)
+
+
+async def larger_number(request: web.Request, body: Body) -> web.StreamResponse:
+    """Prefers the response with the larger level."""
+    text = "\n".join(message["content"] for message in body["messages"])
+    levels = [int(level) for level in re.findall(r"level(\d)", text)]
+    return await says("tie" if levels[0] == levels[1] else "A" if levels[0] > levels[1] else "B")(request, body)
+
+
+@pytest.fixture
+def judge(loop: Any) -> Iterator[str]:
+    server = Server(larger_number)
+    loop.run(server.__aenter__())
+    yield f"{server.url}#judge"
+    loop.run(server.__aexit__())
+
+
+@pytest.fixture
+def outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Three models: two that are much alike, and one that is worse most of the time."""
+    monkeypatch.chdir(tmp_path)
+    for name, levels in (("ant", (5, 5, 3, 5)), ("bee", (4, 6, 4, 4)), ("cat", (1, 1, 7, 1))):
+        rows = [{"instruction": f"Question {n}?", "output": f"level{levels[n % 4]}"} for n in range(12)]
+        Path(f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return ["ant.jsonl", "bee.jsonl", "cat.jsonl"]
+
+
+def test_the_ranking_is_the_result(outputs: list[str], judge: str) -> None:
+    words = ["arena", *outputs, "--judge", judge, "--protocol", "overall"]
+    done = evenhand(*words).stdout
+    assert "games" in done
+    assert done.index("ant") < done.index("cat")
+    assert "evenhand rank --db evenhand.db" in done
+    assert "wins 50" not in done  # the win rate of whatever stood on side 1 says nothing here
+    fields = json.loads(evenhand(*words, "--json").stdout)
+    assert fields["asked"] == 0
+    assert [(model["model"], model["n"]) for model in fields["ranking"]["models"]][-1] == ("cat", 24)
+    assert fields["ranking"]["n"] == 36
+
+
+def test_a_dry_run_asks_nobody_and_counts_what_is_drawn(outputs: list[str]) -> None:
+    nobody = "http://127.0.0.1:9/v1#m"
+    done = evenhand("arena", *outputs, "--size", "12", "--judge", nobody, "--dry-run", "--json")
+    fields = json.loads(done.stdout)
+    assert fields["pairs"] == 12
+    assert fields["requests"] >= 24
+    assert not Path("evenhand.db").exists()
+
+
+def test_an_arena_keeps_its_budget(outputs: list[str], judge: str) -> None:
+    Path("prices.json").write_text(
+        json.dumps(
+            {"currency": "EUR", "date": "2026-01-01", "per": 1, "models": {judge: {"input": 1, "output": 1}}}
+        )
+    )
+    words = ["arena", *outputs, "--judge", judge, "--protocol", "overall", "--prices", "prices.json", "--json"]
+    planned = json.loads(evenhand(*words, "--dry-run").stdout)
+    assert planned["cost"] > 0
+    fields = json.loads(evenhand(*words, "--max-cost", "5000", code=3).stdout)
+    assert "cost" in fields["stopped"] or "budget" in fields["stopped"]
+    assert 0 < fields["asked"] < 72
+    limited = json.loads(evenhand(*words, "--max-requests", "5", code=3).stdout)
+    assert limited["asked"] == 5
+
+
+# -- what would separate them ------------------------------------------------------------------------
+
+
+def test_two_models_take_what_a_textbook_says() -> None:
+    """Without ties and with direct games alone, a total of ((z + z of the power) / d)² / (p (1 - p)) is wanted."""
+    for d in (0.2, 0.5, 1.0):
+        p, n = 1 / (1 + math.exp(-d)), 10
+        error = 1 / math.sqrt(n * p * (1 - p))
+        found = games_to_separate(Contrast("a", "b", d, d - Z * error, d + Z * error, 0.3, 0.3))
+        assert found == math.ceil(((Z + Z_POWER) / d) ** 2 / (p * (1 - p)) - n)
+        elo = 400 / math.log(10)
+        scaled = Contrast("a", "b", d * elo, (d - Z * error) * elo, (d + Z * error) * elo, 0.3, 0.3)
+        assert games_to_separate(scaled, unit=elo) == found
+
+
+def test_so_many_games_find_the_difference_about_as_often_as_promised() -> None:
+    """A simulation: the test of the log-odds at 5% over all games, of a difference that is really there."""
+    draw, d, n = np.random.default_rng(3), 0.5, 40
+    p = 1 / (1 + math.exp(-d))
+    error = 1 / math.sqrt(n * p * (1 - p))
+    more = games_to_separate(Contrast("a", "b", d, d - Z * error, d + Z * error, 0.3, 0.3))
+    assert more is not None
+    total = n + more
+    wins = draw.binomial(total, p, size=20_000)
+    share = np.clip(wins / total, 1e-9, 1 - 1e-9)
+    found = np.abs(np.log(share / (1 - share))) * np.sqrt(total * share * (1 - share)) > Z
+    assert found.mean() == pytest.approx(0.8, abs=0.03)
+
+
+def test_a_difference_of_next_to_nothing_gets_no_number() -> None:
+    assert games_to_separate(Contrast("a", "b", 0.0, -1.0, 1.0, 1.0, 1.0)) is None
+    assert games_to_separate(Contrast("a", "b", 1e-4, -1.0, 1.0, 1.0, 1.0)) is None
+    assert games_to_separate(Contrast("a", "b", None, None, None, 1.0, 1.0)) is None
+    hardly = Separation("a", "b", None, known=True)
+    assert "hardly" in separation_note(hardly, Path("e.db"))
+    unknown = separation_note(Separation("a", "b", None, known=False), Path("e.db"))
+    assert "hardly" not in unknown
+    assert unknown.endswith("evenhand arena a=FILE b=FILE --db e.db")
+
+
+def database(path: Path, better: int) -> Path:
+    """30 games between ant and bee, of which ant wins so many."""
+
+    def script(prompt: Prompt) -> str:
+        text = "".join(turn.text for turn in prompt.turns)
+        return "A" if text.rfind("GOOD") < text.rfind("POOR") else "B"
+
+    pairs = [
+        Pair(f"Question {n}?", *(("GOOD", "POOR") if n < better else ("POOR", "GOOD")), f"{n}", "ant", "the bee")
+        for n in range(30)
+    ]
+    with Judge(ScriptedEngine(script), "overall", db=path) as judge:
+        list(judge.judge(pairs))
+    return path
+
+
+def test_rank_names_the_command_that_would_separate_two_models(tmp_path: Path) -> None:
+    close = database(tmp_path / "close.db", better=18)
+    shown = evenhand("rank", "--db", close).stdout
+    assert "ant and the bee cannot be told apart yet; about" in shown
+    line = next(line for line in shown.splitlines() if line.startswith("  evenhand arena"))
+    assert shlex.split(line)[:4] == ["evenhand", "arena", "ant=FILE", "the bee=FILE"]
+    assert int(shlex.split(line)[5]) > 100
+    clear = evenhand("rank", "--db", database(tmp_path / "clear.db", better=28)).stdout
+    assert "evenhand arena" not in clear
+
+
+def test_the_first_neighbours_that_cannot_be_told_apart_are_named(tmp_path: Path) -> None:
+    with Store(database(tmp_path / "close.db", better=18), read_only=True) as store:
+        found = separation_of(matches_of(store.blocks(store.judges()[0]), "overall").ranking())
+    assert found is not None
+    assert (found.model_1, found.model_2) == ("ant", "the bee")

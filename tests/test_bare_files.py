@@ -1,0 +1,81 @@
+"""Files without a command do the obvious thing, and a misspelt command is still told from them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from command import evenhand
+from evenhand.core.errors import InputError
+from evenhand.views.cli.app import meant_by
+
+NOBODY = "http://127.0.0.1:9/v1#m"  # the port of nobody; a dry run asks nobody
+
+
+@pytest.fixture(autouse=True)
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pair = {"instruction": "Name a prime.", "output_1": "7", "output_2": "8"}
+    for name in ("pairs", "more"):
+        Path(f"{name}.jsonl").write_text(json.dumps(pair) + "\n")
+    for name in ("old", "new", "third"):
+        Path(f"{name}.jsonl").write_text(json.dumps({"instruction": "Name a prime.", "output": name}) + "\n")
+    Path("mt.jsonl").write_text(json.dumps({"question_id": 1, "choices": []}) + "\n")
+    Path("broken.jsonl").write_text("{\n")
+    Path("judge").write_text("a file that is called like a command\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("pairs.jsonl", "judge pairs.jsonl"),
+        ("pairs.jsonl more.jsonl --limit 3", "judge pairs.jsonl more.jsonl --limit 3"),
+        ("old.jsonl new.jsonl", "judge --baseline old.jsonl --candidate new.jsonl"),
+        ("v1=old.jsonl v2=new.jsonl --json", "judge --baseline v1=old.jsonl --candidate v2=new.jsonl --json"),
+        ("old.jsonl new.jsonl third.jsonl", "arena old.jsonl new.jsonl third.jsonl"),
+        ("old.jsonl mt.jsonl", "judge --baseline old.jsonl --candidate mt.jsonl"),
+        ("broken.jsonl", "judge broken.jsonl"),
+        ("judge", "judge"),
+        ("judge pairs.jsonl", "judge pairs.jsonl"),
+        ("jugde", "jugde"),
+        ("jugde pairs.jsonl", "jugde pairs.jsonl"),
+        ("--version", "--version"),
+        ("", ""),
+    ],
+)
+def test_files_stand_for_a_command(words: str, meant: str) -> None:
+    assert meant_by(words.split()) == meant.split()
+
+
+def test_a_database_is_shown() -> None:
+    Path("run.db").touch()
+    assert meant_by(["run.db"]) == ["results", "--db", "run.db"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("old.jsonl", "a comparison takes two"),
+        ("old.jsonl pairs.jsonl", "some of these files hold pairs"),
+        ("old.jsonl gone.jsonl", "no file at gone.jsonl"),
+        ("gone.jsonl", "no file at gone.jsonl"),
+        ("outs/gone", "no file at outs/gone"),
+    ],
+)
+def test_what_is_not_obvious_is_said(words: str, said: str) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        meant_by(words.split())
+    assert caught.value.hint
+    assert said in evenhand(*words.split(), code=2).stderr
+
+
+def test_two_files_are_compared_and_the_whole_command_is_shown() -> None:
+    done = evenhand("old.jsonl", "new.jsonl", "--judge", NOBODY, "--dry-run")
+    assert "evenhand judge --baseline old.jsonl --candidate new.jsonl" in done.stderr
+    assert "1 pair: " in done.stdout
+
+
+def test_a_misspelt_command_gets_its_suggestion() -> None:
+    assert "Did you mean 'judge'" in evenhand("jugde", "pairs.jsonl", code=2).stderr
