@@ -183,7 +183,7 @@ def evidence(store: Store) -> Evidence:
 def label_all(store: Store, name: str) -> None:
     while (task := store.annotation.next(name)) is not None:
         first = "1" if task.order == "forward" else "2"
-        store.annotation.print(name, task.place, "overall", "A" if TRUTH[task.pair] == first else "B")
+        store.annotation.save(name, task.place, "overall", "A" if TRUTH[task.pair] == first else "B")
 
 
 def informative(store: Store, count: int) -> list[str]:

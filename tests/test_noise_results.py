@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evenhand.views.report.fields import compile_report
+from evenhand.views.report.contents import compile_report
 
 from command import evenhand
 from evenhand import Judge, Pair, ScriptedEngine, Store

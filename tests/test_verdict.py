@@ -558,7 +558,7 @@ def test_the_same_word_on_both_responses_is_a_tie_and_no_contradiction(
 
 
 def test_a_judge_that_says_yes_to_everything_has_no_position_bias_on_the_parts_together() -> None:
-    tie = {"A": 0.1, "B": 0.1, "tie": 0.8}
+    tie: dict[Label, float] = {"A": 0.1, "B": 0.1, "tie": 0.8}
     same = {"good_1": of_one("good_1", 0.99, 0.01), "format": Verdict("format", "tie", tie, 1.0)}
     found = Judgment.outcomes_of({"forward": Conversation(same), "swapped": Conversation(same)})[COMBINED]
     assert (found.side, found.inconsistent) == ("tie", False)
