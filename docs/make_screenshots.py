@@ -111,20 +111,20 @@ def fill(db: Path) -> str:
     with Store(db) as store:
         for seed, name in enumerate(("annotator-1", "annotator-2"), 1):
             rubric = json.dumps(rubric_of(Protocol.load("overall")))
-            store.desk.invite(name, dimensions=["overall"], seed=seed, rubric=rubric)
-            store.desk.assign(name, count=24, shared=24)
+            store.annotation.invite(name, dimensions=["overall"], seed=seed, rubric=rubric)
+            store.annotation.assign(name, count=24, shared=24)
             label(store, name, {pair.key: pair for pair in pairs}, random.Random(seed))
-        secret = store.desk.renew("annotator-2")
-        store.desk.assign("annotator-2", count=4, shared=0)
+        secret = store.annotation.renew("annotator-2")
+        store.annotation.assign("annotator-2", count=4, shared=0)
     return secret
 
 
 def label(store: Store, name: str, pairs: Mapping[str, Pair], draw: random.Random) -> None:
     """Label a list: mostly as the file says."""
-    while task := store.desk.next(name):
+    while task := store.annotation.next(name):
         side = pairs[task.pair].labels["overall"] if draw.random() < 0.85 else "tie"
         shown: Label = next(letter for letter in LABELS if SIDE_OF[task.order][letter] == side)
-        store.desk.print(name, task.place, "overall", shown, seconds=round(draw.uniform(4, 40), 1))
+        store.annotation.save(name, task.place, "overall", shown, seconds=round(draw.uniform(4, 40), 1))
 
 
 def waver(prompt: Prompt, known: Mapping[str, Pair]) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -158,3 +159,9 @@ def test_a_pair_is_a_plain_value() -> None:
     assert own == {"evenhand.core.errors.InputError", "evenhand.core.faults.RowFault"}, (
         "reading a row into a pair belongs into io/pairs/rows.py"
     )
+
+
+def test_no_two_classes_share_a_name() -> None:
+    nodes = [node for file in MODULES for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+    names = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef))
+    assert [name for name, count in names.items() if count > 1] == []

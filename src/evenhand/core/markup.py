@@ -160,7 +160,7 @@ MARKER = re.compile("(" + "|".join(f"{first}(?:{rest})" for first, rest in _FOLL
 
 
 def break_up(text: str) -> str:
-    """Break the control tokens in untrusted text, where only strings can be sent; `mend` undoes it.
+    """Break the control tokens in untrusted text, where only strings can be sent; `put_together` undoes it.
 
     The break is a backslash behind the first character: visible to a reader, and no token of any model.
 

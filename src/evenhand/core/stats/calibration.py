@@ -1,4 +1,4 @@
-"""Calibration: how far probabilities mean what they say, and a small model that mends them.
+"""Calibration: how far probabilities mean what they say, and a small model that corrects them.
 
 Probabilities are rows of three, for side 1, side 2 and a tie; truth is a code, as in `agreement`.
 """
@@ -20,7 +20,7 @@ from evenhand.core.stats.clusters import places
 TINY = 1e-9
 # Bins of the confidence in the favoured side, which lies between one half and one.
 BINS = 5
-# What a model of up to three numbers can be told from; fewer labels, and it would mend noise. Ten instructions
+# What a model of up to three numbers can be told from; fewer labels, and it would fit noise. Ten instructions
 # put two into each fold: docs/calibration.md has what that costs.
 MIN_LABELS = 50
 MIN_CLUSTERS = 10

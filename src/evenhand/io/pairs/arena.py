@@ -127,7 +127,7 @@ class Arena:
             raise placed.error(
                 f"its instruction is not the one under the same {self.reading.join_on} at {other.table.name},"
                 f" {other.table.place(other.where)}",
-                hint="join on the instruction, or mend the files",
+                hint="join on the instruction, or correct the files",
             )
 
     def _find(self, model: str) -> str:
