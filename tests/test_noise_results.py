@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evenhand.views.report.contents import compile_report
 
 from command import evenhand
 from evenhand import Judge, Pair, ScriptedEngine, Store
 from evenhand.engines.repeated import Repeated
 from evenhand.results.noise import noise_of, repetitions_of
 from evenhand.results.run import judge_summary
+from evenhand.views.report.contents import compile_report
 from evenhand.views.web.overview import overview
 
 PAIRS = [Pair(f"Task {i}", "one", "two", f"p{i}", labels={"overall": "1"}) for i in range(60)]

@@ -103,6 +103,10 @@ class OutcomeTable:
 
         A pair of which a conversation has failed has outcomes already, and what is answered later belongs in them.
         """
+        if self._db.execute("SELECT 1 FROM failures LIMIT 1").fetchone() is None:
+            if ended := list(ended):
+                self.refresh(self._db.execute(_ENDED_PAIRS, (_json(ended),)).fetchall())
+            return
         rows = self._db.execute(
             "SELECT DISTINCT d.judge, d.pair FROM queue d JOIN judges j ON j.id = d.judge"
             " WHERE d.conversation IN (SELECT value FROM json_each(?))"
@@ -349,6 +353,12 @@ SAID_BY_JUDGE = (
     " LEFT JOIN failures f ON f.conversation = d.conversation WHERE d.judge = ?"
 )
 IN_ORDER = ' ORDER BY d.pair, d."order"'
+# Pairs of conversations that came to an end, and of which none is still under way.
+_ENDED_PAIRS = (
+    "SELECT DISTINCT d.judge, d.pair FROM queue d WHERE d.conversation IN (SELECT value FROM json_each(?))"
+    " AND NOT EXISTS (SELECT 1 FROM queue e JOIN claims c ON c.conversation = e.conversation"
+    " WHERE e.judge = d.judge AND e.pair = d.pair)"
+)
 _OF_PAIRS = f"{SAID_BY_JUDGE} AND d.pair IN (SELECT value FROM json_each(?)){IN_ORDER}"
 _SPLIT = (
     "UPDATE outcomes SET split = EXISTS (SELECT 1 FROM judges j CROSS JOIN outcomes o ON o.judge = j.id"
@@ -368,19 +378,28 @@ def conversations_of(
 
     What is not there is invalid, with the reason that is known.
     """
-    found: dict[Order, dict[str, Verdict]] = {}
-    given: dict[Order, int] = {}
-    failed = False
-    ended: dict[Order, bool] = {}
+    read: dict[Order, dict[str, Verdict]] = {}
+    why: dict[Order, tuple[str | None, str | None]] = {}
     for _, order, dimension, *columns, reason, detail in rows:
-        verdicts = found.setdefault(order, absent(dimensions, reason, detail))
+        verdicts = read.setdefault(order, {})
+        why[order] = (reason, detail)
         if dimension is not None:
-            verdict = verdicts[dimension] = verdict_from(dimension, *columns)
-            given[order] = given.get(order, 0) + 1
-            ended[order] = ended.get(order, False) or verdict.label is None
-        ended[order] = ended.get(order, False) or given.get(order, 0) >= len(dimensions)
-        failed = failed or reason is not None
-    return {order: Conversation(verdicts) for order, verdicts in found.items()}, failed or all(ended.values())
+            verdicts[dimension] = verdict_from(dimension, *columns)
+    failed = any(reason is not None for reason, _ in why.values())
+    ended = failed or all(_has_ended(verdicts, len(dimensions)) for verdicts in read.values())
+    return {order: _conversation(dimensions, verdicts, *why[order]) for order, verdicts in read.items()}, ended
+
+
+def _has_ended(verdicts: Mapping[str, Verdict], asked: int) -> bool:
+    return len(verdicts) >= asked or any(verdict.label is None for verdict in verdicts.values())
+
+
+def _conversation(
+    dimensions: Sequence[str], verdicts: Mapping[str, Verdict], reason: str | None, detail: str | None
+) -> Conversation:
+    if len(verdicts) < len(dimensions):
+        return Conversation(absent(dimensions, reason, detail) | verdicts)
+    return Conversation({name: verdicts[name] for name in dimensions})
 
 
 def _uncertainty(row: OutcomeRow) -> float:
