@@ -30,6 +30,8 @@ check: $(DEV)   ## lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The tests start many processes: each would compile the package anew where Python may not keep what it compiled.
+test: export PYTHONDONTWRITEBYTECODE =
 test: check browser ## lint, types and all tests
 	$(BIN)/pytest -n auto --dist loadgroup --durations 15
 

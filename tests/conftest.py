@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from hypothesis import settings
 
 from evenhand.core.errors import ModelError
 from evenhand.engines import catalog
@@ -18,14 +19,30 @@ from evenhand.engines.llama import Hardware, LlamaEngine
 from evenhand.engines.llama_client import LlamaClient
 
 T = TypeVar("T")
+# How long one example takes says more of what else runs here than of what is tested.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 SMOLLM = "smollm2-135m"
 
 
+# Files whose tests take longest, and the one browser that two of them share.
+SLOW = ("test_kill_endpoint.py", "test_scaleout_ray.py", "test_scaleout_nodes.py", "test_learn_command.py")
+BROWSER = ("test_web_browser.py", "test_dossier_browser.py")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with a real model, or a cluster, run one after the other: two would wait for each other's cores."""
+    """Which tests one worker runs, and which come first.
+
+    Tests with a real model, or a cluster, run one after the other: two would wait for each other's cores. So do
+    those in a browser, which is started for all of them. What takes long goes first, so that no worker is left with
+    it at the end, while the others have nothing to do.
+    """
     for item in items:
         if item.get_closest_marker("engine") or item.get_closest_marker("ray"):
             item.add_marker(pytest.mark.xdist_group("engine"))
+        elif item.path.name in BROWSER:
+            item.add_marker(pytest.mark.xdist_group("browser"))
+    items.sort(key=lambda item: item.path.name not in SLOW)
 
 
 class LoopThread:

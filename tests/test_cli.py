@@ -430,7 +430,7 @@ def test_a_pair_that_does_not_fit_is_a_failure_and_exit_code_3(short: list[str],
 
 @pytest.mark.engine
 def test_an_interrupted_run_says_how_to_go_on_and_does(short: list[str], tmp_path: Path, db: Path) -> None:
-    rows = [{"instruction": f"What is {n} + {n}?", "output_1": str(2 * n), "output_2": "0"} for n in range(1, 31)]
+    rows = [{"instruction": f"What is {n} + {n}?", "output_1": str(2 * n), "output_2": "0"} for n in range(1, 13)]
     file = write_jsonl(tmp_path / "pairs.jsonl", rows)
     command = ["judge", str(file), *short, "--db", str(db), "--json"]
     process = warm.start(*command)
@@ -441,10 +441,10 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(short: list[str], tmp_pat
     assert "the same command goes on" in " ".join(explained.split())
     assert "Traceback" not in explained
     answered = count(db, "answers")
-    assert 5 <= answered < 60
+    assert 5 <= answered < 24
     fields = fields_of(evenhand(*command))
-    assert fields["asked"] == 60 - answered
-    assert fields["dimensions"]["overall"]["n"] == 30
+    assert fields["asked"] == 24 - answered
+    assert fields["dimensions"]["overall"]["n"] == 12
 
 
 def wait_for_answers(db: Path, wanted: int, process: warm.Warm) -> None:

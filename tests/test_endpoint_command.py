@@ -153,7 +153,7 @@ def test_a_server_that_misbehaves_in_every_passing_way_costs_no_verdict(
     file = write(
         tmp_path / "pairs.jsonl", [(text, f"{n} {text}", f"{text} {n}") for text in UNICODE for n in (1, 2)]
     )
-    fields = fields_of(run(command(server, file, db, "--set", "timeout=0.5", "--json")))
+    fields = fields_of(run(command(server, file, db, "--set", "timeout=1.5", "--json")))
     assert fields["dimensions"]["overall"]["n"] == len(UNICODE) * 2
     assert answers(db) == len(UNICODE) * 4
     assert len(server.bodies) > answers(db), "some had to be asked again"
@@ -200,13 +200,13 @@ def test_a_server_that_names_a_time_is_left_alone_by_all_until_then(serve: Serve
 
         return behave
 
-    busy = slow(0.05, fails(429, headers={"Retry-After": "1"}))  # those that are under way get it together
+    busy = slow(0.3, fails(429, headers={"Retry-After": "1"}))  # those that are under way get it together
     server = serve(noted(in_turn(*[busy] * 4, GOOD)))
     pairs = [Pair(f"Question {n}", "x", "y") for n in range(20)]
     with Judge(open_engine(f"{server.url}#m"), "overall", db=db) as judge:
         assert len(list(judge.judge(pairs))) == 20
     assert len(came) == 44
-    assert came[3] - came[0] < 0.5
+    assert came[3] - came[0] < 0.95
     assert came[4] - came[0] > 0.95
 
 

@@ -164,7 +164,7 @@ def test_a_run_is_closed_with_more_waiting_than_anyone_takes() -> None:
         time.sleep(0.3)
         began = time.monotonic()
         run.close()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < TIME_LIMIT
 
 
 def test_when_close_returns_the_run_is_over() -> None:
@@ -287,7 +287,7 @@ def test_async_calls() -> None:
 def test_async_calls_leave_the_callers_loop_free() -> None:
     async def main() -> int:
         ticks = 0
-        with Judge(Slow(0.05), "overall") as judge:
+        with Judge(Slow(0.2), "overall") as judge:
             waiting = asyncio.create_task(judge.acompare("Hi", "x", "y"))
             while not waiting.done():
                 await asyncio.sleep(0.005)
@@ -339,7 +339,7 @@ def test_a_cancelled_async_caller_cancels_the_question() -> None:
 
     began = time.monotonic()
     asyncio.run(main())
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < TIME_LIMIT
     assert engine.cancelled == 2
 
 

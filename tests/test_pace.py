@@ -225,7 +225,7 @@ def test_a_budget_does_not_wait_for_prompts_that_a_limit_holds_back() -> None:
     began = time.monotonic()
     with pytest.raises(ExceptionGroup):
         asyncio.run(main())
-    assert time.monotonic() - began < 5, "not the minute and a half that the last would wait"
+    assert time.monotonic() - began < 20, "not the minute and a half that the last would wait"
 
 
 def test_what_was_asked_before_a_failure_for_all_is_waited_for() -> None:

@@ -352,7 +352,10 @@ def test_the_same_content_several_times_is_asked_once(concurrency: int) -> None:
 def test_fast_pairs_do_not_wait_for_a_slow_one() -> None:
     class Uneven(Scribe):
         async def answer(self, prompt: Prompt) -> Answer:
-            await asyncio.sleep(0.3 if "Question 0" in text_of(prompt) else 0)
+            for _ in range(500 if "Question 0" in text_of(prompt) else 0):
+                await asyncio.sleep(0.01)
+                if len(self.prompts) == 19:  # all others have been asked
+                    break
             return await super().answer(prompt)
 
     found = judged(Uneven(always("A"), concurrency=2), pairs(20), orders="forward")
@@ -425,10 +428,11 @@ class Halting(Scribe):
 
     def __init__(self, answers: int, *, concurrency: int) -> None:
         super().__init__(always("A"), concurrency=concurrency)
-        self.answers = answers
+        self.answers, self.halted = answers, asyncio.Event()
 
     async def answer(self, prompt: Prompt) -> Answer:
         if len(self.prompts) >= self.answers:
+            self.halted.set()
             await asyncio.sleep(60)
         return await super().answer(prompt)
 
@@ -439,7 +443,9 @@ def test_an_answer_is_durable_within_a_second_of_its_arrival(db: Path, concurren
 
     async def run() -> int:
         with Store(db) as store, closing(sqlite3.connect(db)) as other:
-            going = asyncio.create_task(drain(Run(setup(Halting(20, concurrency=concurrency)), pairs(30), store)))
+            engine = Halting(20, concurrency=concurrency)
+            going = asyncio.create_task(drain(Run(setup(engine), pairs(30), store)))
+            await engine.halted.wait()
             await asyncio.sleep(0.9)
             (seen,) = other.execute("SELECT count(*) FROM answers").fetchone()
             going.cancel()
@@ -618,7 +624,7 @@ def test_a_pair_that_another_process_finishes_is_taken_from_it(db: Path) -> None
     asked, found = asyncio.run(run())
     assert asked == 0
     assert found[0]["overall"].side_in("forward") == "1"
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
 
 
 async def drain(run: Run) -> list[Judgment]:

@@ -446,7 +446,7 @@ def test_an_address_at_which_nobody_answers_is_said_at_once() -> None:
     began = time.monotonic()
     with pytest.raises(InputError, match=f"nobody answers at 127.0.0.1:{closed}"):
         connect(f"127.0.0.1:{closed}")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
 
 
 def test_a_server_that_is_not_ray_is_told_apart() -> None:

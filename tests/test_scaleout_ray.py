@@ -213,8 +213,6 @@ def test_a_worker_is_killed_and_every_pair_is_there_once_as_the_local_runner_has
     )
     evenhand(*work.judge, "--db", db, "--concurrency", "8")
     assert fields_of(rows) == local_facts(db)
-    again = work.finish(work.start("--workers", "2"))
-    assert (again["asked"], again["pairs"]) == (0, 400)
 
 
 def test_the_command_is_killed_and_goes_on_then_ctrl_c_and_goes_on(
@@ -255,8 +253,6 @@ def test_limits_hold_for_all_workers_together(cluster: Cluster, server: Counting
     assert fields["stopped"] == "the budget of 50 requests is used up"
     arrivals = sorted(when for kind, when, _ in server._events if kind == "+")
     assert arrivals[-1] - arrivals[0] >= 0.9 * 49 / 20, "twenty a second, not forty"
-    fields = work.finish(work.start("--workers", "2"))
-    assert (fields["pairs"], server.asked().total()) == (60, 120)
 
 
 def test_a_large_file_is_checked_by_the_workers_too(cluster: Cluster, server: Counting, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -26,24 +25,15 @@ TIME_LIMIT = 300.0
 
 
 @cache
-def parent() -> Path:
-    """Start the warm Python, once for each process that runs tests; its socket."""
-    folder = tempfile.TemporaryDirectory(prefix="evenhand-")  # a short name: that of a socket may not be long
-    address = Path(folder.name) / "door"
-    program = [sys.executable, str(Path(__file__).with_name("warm_parent.py")), str(address)]
+def parent() -> str:
+    """Start the warm Python, once for each process that runs tests; the address of its socket."""
+    program = [sys.executable, str(Path(__file__).with_name("warm_parent.py"))]
     # Threads of libraries would not outlive a fork.
     env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
-    assert process.stdin is not None
     assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-
-    def end() -> None:
-        process.communicate()
-        folder.cleanup()
-
-    atexit.register(end)
-    return address
+    atexit.register(process.communicate)  # which ends it
+    return process.stdout.readline().strip()
 
 
 class Warm:
@@ -56,7 +46,7 @@ class Warm:
         self.stdin = os.fdopen(mine[0], "w", encoding="utf-8")
         self.stdout, self.stderr = (os.fdopen(file, encoding="utf-8") for file in mine[1:])
         self._link = socket.socket(socket.AF_UNIX)
-        self._link.connect(str(parent()))
+        self._link.connect(parent())
         self._ask(wish, [theirs[0], out.fileno() if out else theirs[1], theirs[2]])
         for file in theirs:
             os.close(file)

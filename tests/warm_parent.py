@@ -1,6 +1,6 @@
 """A Python with evenhand loaded that turns into the command: asked over a socket, it forks, and the child runs it.
 
-    python warm_parent.py SOCKET    says "ready", and runs until its standard input is closed
+    python warm_parent.py    prints the address of its socket, and runs until its standard input is closed
 
 A command has a process of its own, with its own signals, exit code and files, as if it had been started anew; only
 the seconds in which Python reads its libraries are saved. What reads the environment when it is loaded, the console
@@ -17,10 +17,14 @@ import os
 import pkgutil
 import runpy
 import select
+import shutil
 import signal
 import socket
 import sys
+import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 LIBRARIES = (
@@ -49,7 +53,7 @@ def load() -> None:
     for name in LIBRARIES:
         with suppress(ImportError):
             importlib.import_module(name)
-    todo = [("evenhand", evenhand.__path__)]
+    todo: list[tuple[str, Iterable[str]]] = [("evenhand", evenhand.__path__)]
     while todo:
         parent, path = todo.pop()
         for part in pkgutil.iter_modules(path):
@@ -128,13 +132,16 @@ def become(wish: dict[str, Any]) -> None:
 load()
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the children are nobody's to wait for
 door = socket.socket(socket.AF_UNIX)
-door.bind(sys.argv[1])
+folder = Path(tempfile.mkdtemp(prefix="evenhand-"))  # a short name: that of a socket may not be long
+door.bind(str(folder / "door"))
 door.listen(64)
 gc.collect()
 gc.freeze()
-print("ready", flush=True)
+print(folder / "door", flush=True)
 wish = wait_for_wish(door)
-if wish is not None:  # the last lines, so that Python ends as it would end the command
+if wish is None:
+    shutil.rmtree(folder)
+else:  # the last lines, so that Python ends as it would end the command
     become(wish)
     if wish["script"]:
         sys.argv[0] = wish["script"]
