@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sqlite3
 from contextlib import closing
@@ -11,18 +12,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+from evenhand.views.report.fields import compile_report
 
 from command import evenhand
 from evenhand import Judge, Pair, ScriptedEngine, Store
+from evenhand.core.errors import StoreError
+from evenhand.core.pair import Side
 from evenhand.core.stats import agreement, calibration
 from evenhand.core.stats.clustered import Estimate
-from evenhand.core.votes import Drawn
+from evenhand.core.votes import Design, Drawn
 from evenhand.results.card import card_of
 from evenhand.results.evidence import Evidence, gather
 from evenhand.results.human import human_rate
 from evenhand.results.label_use import label_use
 from evenhand.results.people import People, import_labels
+from evenhand.results.plain import plain
 from evenhand.store import HumanLabel
+from evenhand.views.report.page import write_page
+from evenhand.views.web.agreeing import judge_cards
 
 OURS = Drawn("random", 0.1, among=1000)
 CHOSEN = Drawn("suggested")
@@ -165,7 +172,7 @@ def pairs(count: int = 100, start: int = 0) -> list[Pair]:
 
 
 PAIRS = pairs()
-TRUTH = {pair.key: "1" if pair.output_1 == "good" else "2" for pair in PAIRS}
+TRUTH: dict[str, Side] = {pair.key: "1" if pair.output_1 == "good" else "2" for pair in PAIRS}
 
 
 @pytest.fixture
@@ -304,7 +311,7 @@ def test_a_file_may_give_the_chances_itself(judged: Path, tmp_path: Path) -> Non
 def test_calibrate_uses_the_same_labels(judged: Path) -> None:
     with Store(judged) as store:
         labels = [
-            HumanLabel(pair.key, "overall", "ann", TRUTH[pair.key], design="suggested" if i < 30 else "imported")  # type: ignore[arg-type]
+            HumanLabel(pair.key, "overall", "ann", TRUTH[pair.key], design="suggested" if i < 30 else "imported")
             for i, pair in enumerate(PAIRS[:95])
         ]
         store.labels.add(labels)
@@ -338,6 +345,39 @@ def test_labels_in_the_pairs_file_are_imported(db: Path) -> None:
         assert evidence(judge.store).use.designs["imported"] == 10
 
 
+def test_every_view_rests_on_the_same_labels(judged: Path) -> None:
+    with Store(judged) as store:
+        designs: list[Design] = ["random"] * 12 + ["suggested"] * 9 + ["unknown"] * 3
+        store.labels.add(
+            HumanLabel(pair.key, "overall", "ann", TRUTH[pair.key], design=design)
+            for pair, design in zip(PAIRS, designs, strict=False)
+        )
+        [row] = store.judges()
+        [web] = judge_cards(store, row, People(store)).cards
+        report = compile_report(store, [row])
+        page = io.StringIO()
+        write_page(report, store, page)
+    use = report.judges[0].people["overall"].label_use
+    assert (web.label_use, use.used, use.left_out) == (use, 15, 9)
+    card = json.loads(evenhand("card", "--db", judged, "--json").stdout)["judges"][0]["dimensions"]["overall"]
+    human = json.loads(evenhand("results", "--db", judged, "--human", "--json").stdout)["human"]["overall"]
+    assert card["label_use"] == human["label_use"] == plain(use)
+    given = [evenhand("card", "--db", judged).stdout, evenhand("results", "--db", judged, "--human").stdout]
+    for text in (*given, page.getvalue()):
+        for note in use.notes:
+            assert note in " ".join(text.split())
+
+
+def test_a_database_that_cannot_be_written_to_is_read(judged: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    def refuse(*_: object) -> None:
+        raise StoreError("the file cannot be written to")
+
+    monkeypatch.setattr("evenhand.store.labels.LabelBook.suggest", refuse)
+    done = evenhand("suggest", "--db", judged, "--out", tmp_path / "todo.csv")
+    assert "--design suggested" in " ".join(done.stderr.split())
+    assert (tmp_path / "todo.csv").read_text().startswith("id,")
+
+
 # -- whether it holds --------------------------------------------------------------------------------------
 
 
@@ -359,8 +399,7 @@ def test_the_interval_holds_where_the_informative_come_first(judged: Path) -> No
             store.annotation.assign(f"{seed}", count=30, shared=0, first=informative(store, 20))
             done = store._db.execute("SELECT pair, design, among FROM tasks").fetchall()
             labels = [
-                HumanLabel(key, "overall", "ann", TRUTH[key], design=how, among=last)  # type: ignore[arg-type]
-                for key, how, last in done
+                HumanLabel(key, "overall", "ann", TRUTH[key], design=how, among=last) for key, how, last in done
             ]
             found["as drawn"].append(right_of(store, labels))
             found["plain"].append(right_of(store, [replace(label, design="unknown") for label in labels]))

@@ -183,8 +183,8 @@ def _evidence(
         counts[row] = [sum(side == known for side in by_person.values()) for known in SIDES]
         for who in place.keys() & by_person.keys():
             by_name[row, place[who]] = CODES[by_person[who]]
-    people = {"truth": truth, "counts": counts, "names": names, "votes": by_name, "drawn": weights, "use": use}
-    return Evidence(dimension, **people, **columns)
+    labels: dict[str, Any] = {"truth": truth, "counts": counts, "votes": by_name, "drawn": weights}
+    return Evidence(dimension, names=names, use=use, **labels, **columns)
 
 
 def people_with_each_other(pairs: Iterable[Pair], people: People) -> dict[str, AmongPeople]:

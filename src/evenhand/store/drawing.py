@@ -56,6 +56,7 @@ class Drawing:
                 for book in (self._theirs, self._shared) if shared else (self._theirs,):
                     book[key] = Drawn(*how) if key not in book or how[0] == "random" else book[key]
         self._plan: dict[str, NewTask] = {}
+        self._orders: dict[int, list[str]] = {}
 
     def tasks(self, count: int, shared: int) -> list[NewTask]:
         """The pairs in the order in which they come: the suggested ones first, each fifth by chance."""
@@ -115,9 +116,11 @@ class Drawing:
             )
 
     def _shuffled(self, seed: int) -> list[str]:
-        keys = list(self._keys)
-        random.Random(seed).shuffle(keys)
-        return keys
+        """All pairs as a seed shuffles them."""
+        if seed not in self._orders:
+            self._orders[seed] = list(self._keys)
+            random.Random(seed).shuffle(self._orders[seed])
+        return self._orders[seed]
 
     def _in_turn(self) -> list[NewTask]:
         """Suggested pairs as they were given, each fifth place for another; others as the seed shuffles them."""
