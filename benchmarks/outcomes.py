@@ -74,6 +74,8 @@ def grow(db: Path, pairs: int) -> None:
             name: [row[1] for row in base.execute(f"PRAGMA table_xinfo({name})") if row[6] == 0]
             for name in ("pairs", "pair_columns", "outcomes", "queue")
         }
+        for name in tables:
+            base.execute(f"CREATE TEMP TABLE first_{name} AS SELECT * FROM {name}")
         for copy in range(1, pairs // BASE):
             shift = copy * BASE
             changed = {
@@ -87,8 +89,7 @@ def grow(db: Path, pairs: int) -> None:
                 new = {**changed, "key": f"key || '-{copy}'"} if name == "pairs" else changed
                 values = ", ".join(new.get(column, f'"{column}"') for column in columns)
                 names = ", ".join(f'"{column}"' for column in columns)
-                number = "id" if name == "pairs" else "pair"
-                base.execute(f"INSERT INTO {name} ({names}) SELECT {values} FROM {name} WHERE {number} <= {BASE}")
+                base.execute(f"INSERT INTO {name} ({names}) SELECT {values} FROM first_{name}")
         base.commit()
 
 
