@@ -15,6 +15,7 @@ import pytest
 
 from evenhand import Judge, Pair, Protocol, ScriptedEngine, Store
 from evenhand.core.protocol import Prompt
+from evenhand.core.stats.multiple import holm
 from evenhand.results.card import Card, Contender, card_of, choose_judges, compare, drag_of
 from evenhand.results.evidence import Evidence, gather
 from evenhand.results.people import People
@@ -304,6 +305,37 @@ def test_the_command_compares(two_judges: Path) -> None:
         ("overall", "overall"),
         ("chained", "combined"),
     ]
+
+
+def test_margin_and_target_are_the_users_and_are_shown(two_judges: Path) -> None:
+    words = ("card", "overall", "--db", two_judges)
+    shown = evenhand(*words).stdout
+    assert "Trust is held against one person, less a margin of 10 points." in " ".join(shown.split())
+    shown = evenhand(*words, "--target", "0.6", "--margin", "0.025").stdout
+    assert "Trust is held against the target of 60%, less a margin of 2.5 points." in " ".join(shown.split())
+
+    def trust_at(target: str) -> str:
+        [judge] = fields_of(evenhand(*words, "--target", target, "--json"))["judges"]
+        found = judge["dimensions"]["overall"]
+        assert (found["target"], found["margin"]) == (float(target), 0.1)
+        return str(found["trust"])
+
+    assert (trust_at("0.6"), trust_at("1.0")) == ("yes", "limited")
+    assert "--margin" in evenhand(*words, "--margin", "0.7", code=2).stderr
+
+
+def test_several_judges_less_the_first_are_corrected_together(two_judges: Path) -> None:
+    [found] = fields_of(evenhand("card", "overall", "chained", "--db", two_judges, "--json"))["comparisons"]
+    first, *others = found["rows"]
+    assert (first["ahead_p"], first["ahead_p_holm"]) == (None, None)
+    p = [row["ahead_p"] for row in others]
+    assert len(p) == 2
+    assert [row["ahead_p_holm"] for row in others] == pytest.approx(holm(p).tolist())
+    for row in others:
+        low, high = row["ahead"]["low"], row["ahead"]["high"]
+        assert (row["ahead_p"] < 0.05) == (not low <= 0 <= high)
+    shown = evenhand("card", "overall", "chained", "--db", two_judges).stdout
+    assert "2 questions at once" in shown
 
 
 def test_databases_are_compared(two_judges: Path, db: Path) -> None:

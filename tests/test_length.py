@@ -143,3 +143,32 @@ def test_the_interval_covers_the_truth() -> None:
         _, low, high = ends(found)
         held += low <= 1 / (1 + np.exp(-0.5)) <= high
     assert 0.925 <= held / 400 <= 0.985
+
+
+def test_where_each_instruction_weighs_the_same_more_of_the_same_changes_nothing() -> None:
+    """Every pair as often as one likes, on its own instruction: the fit is that of the single pairs."""
+    rng = np.random.default_rng(3)
+    longer = rng.normal(50, 200, 120)
+    won = (rng.random(120) < 1 / (1 + np.exp(-longer / 200))).astype(float)
+    many = np.repeat(np.arange(120), rng.integers(1, 9, 120))
+    single = length_controlled(won, longer)
+    again = length_controlled(won[many], longer[many], many, weighting="instructions")
+    assert (again.n, again.clusters) == (len(many), 120)
+    for name in ("value", "low", "high", "effect", "effect_low", "effect_high", "typical"):
+        assert getattr(again, name) == pytest.approx(getattr(single, name), rel=1e-9), name
+    plain = length_controlled(won[many], longer[many], many)
+    assert plain.value != pytest.approx(single.value, rel=1e-3)
+
+
+def test_one_instruction_with_many_pairs_does_not_widen_the_rate_at_equal_length() -> None:
+    rng = np.random.default_rng(4)
+    longer = rng.normal(0, 200, 133)
+    won = (rng.random(133) < 0.5).astype(float)
+    won[100:] = 1.0
+    clusters = [*range(100), *[0] * 33]
+    alone = length_controlled(won[:100], longer[:100], clusters[:100])
+    together = length_controlled(won, longer, clusters, weighting="instructions")
+    by_pair = length_controlled(won, longer, clusters)
+    widths = [(found.high or 1) - (found.low or 0) for found in (alone, together, by_pair)]
+    assert widths[1] < 1.1 * widths[0]
+    assert widths[2] > 2 * widths[0]

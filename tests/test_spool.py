@@ -78,7 +78,8 @@ def take(counter: DimensionCounter, cluster: Any, longer: Any, hard: Any, expect
     found = Outcomes.of(said, p, np.zeros(n), nothing)
     zeros = np.zeros(n, dtype=np.int64)
     words = (nothing, nothing)
-    block = Block(zeros, zeros.astype(np.uint64), cluster, *words, longer, zeros, *words, {"overall": found})
+    keys = cluster ^ expected.astype(np.float64).view(np.uint64)  # no two rows are the same pair
+    block = Block(zeros, keys, cluster, *words, longer, zeros, *words, {"overall": found})
     counter.add(block, found, np.full(n, -1, dtype=np.int8))
 
 

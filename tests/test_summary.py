@@ -173,7 +173,8 @@ def test_both_readings_are_those_of_the_plain_functions(found: list[Judgment], w
     shares = [j["overall"].p for j in valid]
     lean = mean_rate([p["1"] + p["tie"] / 2 for p in shares if p], instructions, weighting=weighting)
     assert fields["weighting"] == weighting
-    for name, other in (("by_pair", "pairs"), ("by_instruction", "instructions")):
+    names: dict[str, Weighting] = {"by_pair": "pairs", "by_instruction": "instructions"}
+    for name, other in names.items():
         assert fields[name]["win_rate_1"] == mean_rate(values, instructions, weighting=other).value
     if hard.low is not None and hard.high is not None and fields["p"] is not None:
         assert (fields["p"] < 0.05) == (not hard.low <= 0.5 <= hard.high)
@@ -282,8 +283,8 @@ def test_p_values_of_dimensions_are_corrected_together() -> None:
         said["precision"] = Verdict("precision", "A" if n % 2 else "B")
         counter.add(Judgment.of(Pair(f"Task {n}", "x", "y"), {"forward": Conversation(said)}))
     found = counter.summary()
-    p = {name: each.p for name, each in found.dimensions.items()}
-    fixed = {name: each.p_holm for name, each in found.dimensions.items()}
+    p = {name: each.p or 0.0 for name, each in found.dimensions.items()}
+    fixed = {name: each.p_holm or 0.0 for name, each in found.dimensions.items()}
     assert p["format"] < p["overall"] < 0.05 < p["precision"] == 1
     assert list(fixed.values()) == pytest.approx(holm(list(p.values())).tolist())
     assert fixed["overall"] > p["overall"]

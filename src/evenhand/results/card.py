@@ -7,7 +7,7 @@ what a chain of questions does to a verdict.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from evenhand.core.stats import agreement, bias, calibration, trust
 from evenhand.core.stats.agreement import MISSING, Ceiling, Codes, Raters
 from evenhand.core.stats.calibration import Reliability
 from evenhand.core.stats.clustered import Array, Estimate, mean, picked
+from evenhand.core.stats.multiple import correct_together, p_of
 from evenhand.core.stats.pooling import pooling_gain
 from evenhand.results.evidence import Evidence, shared_rows
 from evenhand.results.label_use import LabelUse
@@ -241,6 +242,8 @@ class ContenderRow:
     ahead_three_way: Estimate | None
     tokens: float | None
     seconds: float | None
+    ahead_p: float | None = None  # of being as good as the first
+    ahead_p_holm: float | None = None  # corrected for the other contenders
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,10 +270,23 @@ def compare(contenders: Sequence[Contender], dimension: str, *, level: float = 0
         dimension,
         len(first),
         int(agreement.is_decided(first.truth).sum()),
-        tuple(_row(one, e, first, clusters, level) for one, e in zip(contenders, same, strict=True)),
+        _corrected([_row(one, e, first, clusters, level) for one, e in zip(contenders, same, strict=True)]),
         agreement.decided(longer, first.truth, clusters, level=level, weights=first.weights),
         first.use,
     )
+
+
+def _corrected(rows: Sequence[ContenderRow]) -> tuple[ContenderRow, ...]:
+    fixed = correct_together([row.ahead_p for row in rows]).corrected
+    return tuple(replace(row, ahead_p_holm=p) for row, p in zip(rows, fixed, strict=True))
+
+
+def _ahead_p(scores: Array, others: Array, clusters: Codes, weights: Array | None) -> float | None:
+    def at(level: float) -> tuple[float | None, float | None]:
+        found = agreement.compare(scores, others, clusters, level=level, weights=weights)
+        return found.low, found.high
+
+    return p_of(at)
 
 
 def _row(one: Contender, e: Evidence, first: Evidence, clusters: Codes, level: float) -> ContenderRow:
@@ -290,6 +306,7 @@ def _row(one: Contender, e: Evidence, first: Evidence, clusters: Codes, level: f
         None if is_first else agreement.compare(same, their_same, clusters, level=level, weights=w),
         one.tokens,
         one.seconds,
+        None if is_first else _ahead_p(scores, others, clusters, w),
     )
 
 

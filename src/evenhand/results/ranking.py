@@ -15,7 +15,7 @@ from evenhand.core.stats.clusters import Weighting
 from evenhand.core.stats.comparisons import gather_numbers
 from evenhand.core.stats.ranking import Contrast, Ranking, Standing, rank
 from evenhand.core.verdict import SIDES
-from evenhand.results.counting import DEFAULT, Counting, first_of_each
+from evenhand.results.counting import DEFAULT, Counting, first_of_each, repeats_text, weighs_text
 
 Reading = Literal["hard", "expected"]
 Scale = Literal["log-odds", "elo", "arena"]
@@ -53,6 +53,12 @@ class RankingSummary:
     warnings: tuple[str, ...]
     weighting: Weighting  # what weighs the same in strengths and differences
     repeats: int  # exact repeats of other pairs, which are in no number
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know of how this was counted."""
+        weighs = f"in strengths and tests {weighs_text(self.weighting)}; records count pairs"
+        return tuple(filter(None, [weighs if self.n > self.instructions else "", repeats_text(self.repeats)]))
 
 
 class Matches:
@@ -104,7 +110,7 @@ class Matches:
         columns = [np.concatenate(parts) for parts in zip(*self._parts, strict=True)] if self._parts else []
         if not columns or not (columns[2] >= 0).any():
             raise InputError(self._why_empty(bool(columns) and len(columns[0]) > 0), hint=self._hint())
-        one, two, weights, clusters, repeats = self._once(columns)
+        (one, two, weights, clusters), repeats = self._once(columns)
         data = gather_numbers(self.models, one, two, weights, clusters)
         try:
             found = rank(data, scale=scale, anchor=anchor, weighting=self.counting.weighting)
@@ -112,13 +118,13 @@ class Matches:
             raise InputError(str(fault), hint=f"models here: {', '.join(sorted(self._names))}") from None
         return self._summary(found, repeats)
 
-    def _once(self, columns: list[NDArray[Any]]) -> tuple[Any, Any, Any, Any, int]:
+    def _once(self, columns: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], int]:
         """The columns without exact repeats, and how many these were."""
         *found, identity, number = columns
         if self.counting.keep_repeats:
-            return *found, 0
+            return found, 0
         kept = first_of_each(identity, number, np.isnan(found[2][:, 0]))
-        return *(column[kept] for column in found), int((~kept).sum())
+        return [column[kept] for column in found], int((~kept).sum())
 
     def _summary(self, found: Ranking, repeats: int) -> RankingSummary:
         return RankingSummary(

@@ -274,7 +274,8 @@ class DimensionRows:
         """How often side 1 would win at equal length."""
         return length_controlled_over(
             lambda: (
-                arrange((_SIGNED[part["side"]] + 1) / 2, part["longer"], part["cluster"]) for part in self.parts()
+                arrange((_SIGNED[part["side"]] + 1) / 2, part["longer"], part["cluster"], self._counting.weighting)
+                for part in self.parts()
             )
         )
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.core.stats.clusters import Floats, Ints, ordered_sum, places, shape_of, t_quantile
+from evenhand.core.stats.clusters import Floats, Ints, Weighting, ordered_sum, places, shape_of, t_quantile
+from evenhand.core.stats.weighted import target_weights
 
 METHOD = "fractional logit on tanh(length difference), bias-reduced, cluster-robust with the fit"
 # With fewer clusters the error of the fit is itself too uncertain to be told (docs/statistics.md).
@@ -41,7 +42,12 @@ class LengthControlled:
 
 
 def length_controlled(
-    values: ArrayLike, differences: ArrayLike, clusters: ArrayLike | None = None, *, level: float = 0.95
+    values: ArrayLike,
+    differences: ArrayLike,
+    clusters: ArrayLike | None = None,
+    *,
+    level: float = 0.95,
+    weighting: Weighting = "pairs",
 ) -> LengthControlled:
     """The win rate of side 1 at equal length, and what length adds; `differences` are length 1 less length 2.
 
@@ -62,29 +68,38 @@ def length_controlled(
     >>> length_controlled([1, 0, 1], [5, -5, 2]).reason
     'fewer than 40 instructions'
     """
-    rows = arrange(values, differences, clusters)
+    rows = arrange(values, differences, clusters, weighting)
     return length_controlled_over(lambda: [rows], level=level)
 
 
 @dataclass(frozen=True, slots=True)
 class LengthRows:
-    """Some clusters with all their pairs: the value and the difference in length of each, and its cluster."""
+    """Some clusters with all their pairs: value, difference in length, cluster and weight of each."""
 
     y: Floats
     d: Floats
     place: Ints
+    w: Floats
 
 
-def arrange(values: ArrayLike, differences: ArrayLike, clusters: ArrayLike | None = None) -> LengthRows:
+def arrange(
+    values: ArrayLike,
+    differences: ArrayLike,
+    clusters: ArrayLike | None = None,
+    weighting: Weighting = "pairs",
+) -> LengthRows:
     """Rows in an order of their own, so that the one in which they come cannot change a digit.
+
+    Each pair weighs the same, or each cluster.
 
     >>> arrange([1, 0], [5, -5], ["a", "b"]).d.tolist()
     [-5.0, 5.0]
     """
     y, d = np.asarray(values, dtype=np.float64), np.asarray(differences, dtype=np.float64)
     place = np.arange(len(y)) if clusters is None else places(clusters)
-    order = np.lexsort((y, d))
-    return LengthRows(y[order], d[order], place[order])
+    w = target_weights(place, weighting)
+    order = np.lexsort((w, y, d))
+    return LengthRows(y[order], d[order], place[order], w[order])
 
 
 def length_controlled_over(parts: Callable[[], Iterable[LengthRows]], *, level: float = 0.95) -> LengthControlled:
@@ -94,39 +109,42 @@ def length_controlled_over(parts: Callable[[], Iterable[LengthRows]], *, level: 
     >>> length_controlled_over(lambda: halves).clusters
     4
     """
-    cells, sizes = _count(parts())
-    n, count = int(cells.n.sum()), sum(sizes.values())
+    cells, sizes, n = _count(parts())
+    count = sum(sizes.values())
     reason = _obstacle(cells, count)
     if not reason:
-        return _fit(parts, cells, sizes, level)
+        return replace(_fit(parts, cells, sizes, level), n=n)
     return LengthControlled(None, None, None, None, None, None, None, n, count, level, METHOD, reason)
 
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """Pairs counted by value and difference in length: many are alike in both, and the fit sees nothing else."""
+    """Pairs by value and difference in length, and what they weigh: many are alike, and the fit sees no more."""
 
     y: Floats
     d: Floats
     n: Floats
 
 
-def _count(parts: Iterable[LengthRows]) -> tuple[_Cells, Counter[int]]:
-    """The cells of all parts, and how many clusters there are of each size."""
+def _count(parts: Iterable[LengthRows]) -> tuple[_Cells, Counter[int], int]:
+    """The cells of all parts, how many clusters there are that weigh so many pairs, and the number of pairs."""
     cells: list[NDArray[Any]] = [np.empty((0, 3))]
     sizes: Counter[int] = Counter()
+    pairs = 0
     for rows in parts:
-        each, counts = np.unique(np.bincount(rows.place), return_counts=True)
+        pairs += len(rows.y)
+        weighs = np.rint(np.bincount(rows.place, rows.w)).astype(np.int64)
+        each, counts = np.unique(weighs, return_counts=True)
         sizes.update(dict(zip(each.tolist(), counts.tolist(), strict=True)))
-        here = np.column_stack([rows.d, rows.y, np.ones(len(rows.y))])
+        here = np.column_stack([rows.d, rows.y, rows.w])
         cells = [_merged(np.concatenate([*cells, here]))]
     d, y, n = cells[0].T
-    return _Cells(y, d, n), sizes
+    return _Cells(y, d, n), sizes, pairs
 
 
 def _merged(cells: NDArray[Any]) -> NDArray[Any]:
     """One row for each value and difference, in order, with the numbers of those that are alike added up."""
-    cells = cells[np.lexsort((cells[:, 1], cells[:, 0]))]
+    cells = cells[np.lexsort((cells[:, 2], cells[:, 1], cells[:, 0]))]
     new = np.ones(len(cells), dtype=bool)
     new[1:] = (cells[1:, :2] != cells[:-1, :2]).any(axis=1)
     begins = np.flatnonzero(new)
@@ -171,7 +189,7 @@ def no_overlap(differences: Floats, counts: Floats | None = None) -> str:
 def _fit(
     parts: Callable[[], Iterable[LengthRows]], cells: _Cells, sizes: Mapping[int, int], level: float
 ) -> LengthControlled:
-    n = int(cells.n.sum())
+    n = float(cells.n.sum())
     typical = math.sqrt(ordered_sum(cells.n * cells.d**2) / n)
     shape = shape_of(np.array(list(sizes)), np.array(list(sizes.values())))
     coefficients = _newton(cells, _design(cells.d, typical), n / shape.kish)
@@ -181,7 +199,7 @@ def _fit(
     unit = math.tanh(1.0)  # what x is for a pair that differs by the typical length
     value, low, high = (_logistic(at_zero + sign * error) for sign in (0, -1, 1))
     effect, weakest, strongest = (unit * (slope + sign * tilt) for sign in (0, -1, 1))
-    return LengthControlled(value, low, high, effect, weakest, strongest, typical, n, shape.clusters, level)
+    return LengthControlled(value, low, high, effect, weakest, strongest, typical, shape.n, shape.clusters, level)
 
 
 def _design(d: Floats, typical: float) -> Floats:
@@ -264,8 +282,8 @@ def _squares(
         x = _design(rows.d, typical)
         mean = _logistic_array(x @ b)
         spread = (rows.d**2 - typical**2) / (2 * typical * n)
-        influence = (x * (rows.y - mean)[:, None] + np.outer(spread, drift)) @ bread
-        free = 1 - np.clip(np.bincount(rows.place, _leverage(x, mean * (1 - mean), bread)), 0, 0.9)
+        influence = ((x * (rows.y - mean)[:, None] + np.outer(spread, drift)) * rows.w[:, None]) @ bread
+        free = 1 - np.clip(np.bincount(rows.place, rows.w * _leverage(x, mean * (1 - mean), bread)), 0, 0.9)
         for column, sums in enumerate(found):
             squares = (np.bincount(rows.place, influence[:, column]) / free) ** 2
             sums.append((ordered_sum(squares), ordered_sum(squares**2)))

@@ -38,8 +38,7 @@ from evenhand.core.stats.graph import linked_parts
 from evenhand.core.stats.parts import Parts
 
 _RIDGE = 1e-4  # keeps strengths finite that would run away; they come to rest about 9 from the others
-_STILL = 1e-6
-_NEARLY_STILL = 1e-4  # for ends of intervals, which need no more
+_STILL = 1e-10
 _MOST_STEPS = 80
 _LONGEST = 2.0  # a step of a strength
 _FLOOR = 1e-11  # information that is never zero, so that it has an inverse
@@ -102,7 +101,7 @@ def fit_many(wins: Floats, start: Floats, hold: Hold | None = None) -> Floats:
     for _ in range(_MOST_STEPS):
         chance = _chances(strengths)
         gradient = won - (met * chance).sum(axis=2) - _RIDGE * strengths
-        inverse = np.linalg.inv(_laplacians(met * chance * (1 - chance)))
+        inverse: Floats = np.asarray(np.linalg.inv(_laplacians(met * chance * (1 - chance))), dtype=np.float64)
         move = _move(inverse, gradient, strengths, hold)
         strengths += move
         if np.abs(move).max(initial=0.0) < _STILL:
@@ -111,7 +110,7 @@ def fit_many(wins: Floats, start: Floats, hold: Hold | None = None) -> Floats:
 
 
 def _move(inverse: Floats, gradient: Floats, at: Floats, hold: Hold | None) -> Floats:
-    """Newton's step, kept short; with a hold, the best among those that end where it is put (Lagrange)."""
+    """Newton's step, kept short; with a hold, the best of those that end where it is put (Lagrange)."""
     move = np.asarray((inverse @ gradient[:, :, None])[:, :, 0])
     if hold is not None:
         along = (inverse @ hold.weights[:, :, None])[:, :, 0]
@@ -253,7 +252,8 @@ def _zero(parts: Parts, anchor: int | None, count: int) -> Floats:
 def _bounded_ends(wins: Floats, zero: Floats, models: Ints, side: int, enough: float) -> Floats:
     """The ends on the side that the data bound: by likelihood and by Firth's, all strengths free, the farther one.
 
-    With few games for each strength the likelihood is too sure: it fits luck. The penalty takes that back.
+    With few games for each strength the likelihood is too sure: it fits luck. The penalty takes that back
+    (benchmarks/coverage_ranking.py, second table).
     """
     plain = _likelihood_ends(wins, zero, models, side, enough)
     every = _Penalised(wins, np.zeros(1), zero).ends(models, side, enough)
@@ -342,9 +342,10 @@ class _Penalised:
             lever = self._leverage(self.met * single)
             score = (self.wins - self.met * chance + lever * (0.5 - chance)).sum(axis=2)[:, fixed:]
             # The penalty is as good as half a win and half a loss for each unit of leverage.
-            move = _move(np.linalg.inv(self._inner((self.met + lever) * single)), score, free, hold)
+            inner: Floats = np.asarray(np.linalg.inv(self._inner((self.met + lever) * single)), dtype=np.float64)
+            move = _move(inner, score, free, hold)
             free += move
-            if np.abs(move).max(initial=0.0) < (_STILL if hold is None else _NEARLY_STILL):
+            if np.abs(move).max(initial=0.0) < _STILL:
                 break
         return free
 

@@ -27,6 +27,21 @@ def card(
     calibrated: Annotated[
         bool, typer.Option("--calibrated", help="Apply what evenhand calibrate has fitted, where it has.")
     ] = False,
+    margin: Annotated[
+        float,
+        typer.Option(
+            "--margin", min=0.0, max=0.5, help="By how much a trusted judge may score below a person or the target."
+        ),
+    ] = 0.1,
+    target: Annotated[
+        float | None,
+        typer.Option(
+            "--target",
+            min=0.0,
+            max=1.0,
+            help="Hold the judge against this share of decided pairs on the right side, not against one person.",
+        ),
+    ] = None,
     plot: Annotated[
         Path | None,
         typer.Option("--plot", metavar="FILE", help="Draw the reliability curve to an SVG or PNG file."),
@@ -37,6 +52,7 @@ def card(
 
     Labels are votes in the pairs' own file, imported ones (evenhand labels import), or collected by evenhand.
     """
-    from evenhand.views.cli.cards import CardOptions, show  # here, because it loads numpy
+    from evenhand.views.cli.cards import Bar, CardOptions, show  # here, because it loads numpy
 
-    show(CardOptions(judges or [], db, dimension, renames_from(rename), calibrated, plot, as_json))
+    bar = Bar(margin, target)
+    show(CardOptions(judges or [], db, dimension, renames_from(rename), calibrated, plot, as_json, bar))

@@ -8,8 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from evenhand.core.stats.clustered import Estimate
-from evenhand.results.card import Card, Drag, JudgeComparison
+from evenhand.results.card import Card, ContenderRow, Drag, JudgeComparison
 from evenhand.results.noise import NOT_MEASURED
+from evenhand.results.questions import caution
 from evenhand.views import console
 
 TRUST = {"yes": "green", "limited": "yellow", "no": "red", "unknown": "yellow", "none": "yellow"}
@@ -109,6 +110,7 @@ def _reliability(found: Card) -> Table:
 def _notes(found: Card) -> Iterator[str]:
     yield from found.label_use.notes
     yield f"Noise: {found.noise.text if found.noise else NOT_MEASURED}."
+    yield bar_text(found)
     if found.contested:
         yield f"{found.contested} pairs have votes and no majority; they are in no accuracy."
     if 0 < found.decided < 100:
@@ -119,6 +121,21 @@ def _notes(found: Card) -> Iterator[str]:
         yield f"Calibration error (ECE) {ece}; a perfectly calibrated judge would show about {chance} here."
 
 
+def bar_text(found: Card) -> str:
+    """What the word of trust was held against."""
+    bar = "one person" if found.target is None else f"the target of {100 * found.target:.0f}%"
+    return f"Trust is held against {bar}, less a margin of {100 * found.margin:g} points."
+
+
+def comparison_note(c: JudgeComparison) -> str:
+    """One line for several judges held against the first; empty for one."""
+    return console.visible(caution((_called(row, c), row.ahead_p_holm) for row in c.rows))
+
+
+def _called(row: ContenderRow, c: JudgeComparison) -> str:
+    return row.name if row.dimension == c.dimension else f"{row.name}:{row.dimension}"
+
+
 def comparison_table(c: JudgeComparison) -> Table:
     """Judges next to each other, each figure above its interval."""
     table = console.plain_table(f"{c.dimension}: the same {c.pairs} labelled pairs, {c.decided} of them decided")
@@ -127,9 +144,8 @@ def comparison_table(c: JudgeComparison) -> Table:
     for name in heads:
         table.add_column(name, justify="right", no_wrap=True)
     for row in c.rows:
-        name = row.name if row.dimension == c.dimension else f"{row.name}:{row.dimension}"
         table.add_row(
-            Text(console.visible(name)),
+            Text(console.visible(_called(row, c))),
             _stacked(share(row.decided)),
             _stacked(points(row.ahead)) if row.ahead else "",
             _stacked(share(row.three_way)),

@@ -11,6 +11,7 @@ from pathlib import Path
 from evenhand.core.errors import InputError
 from evenhand.core.pair import COMBINED
 from evenhand.core.protocol import Protocol
+from evenhand.core.stats.trust import MARGIN
 from evenhand.results.card import Card, Contender, Drag, JudgeComparison, card_of, choose_judges, compare, drag_of
 from evenhand.results.evidence import Evidence, gather
 from evenhand.results.noise import NoiseSummary, noise_of
@@ -19,7 +20,7 @@ from evenhand.results.plain import to_json
 from evenhand.results.run import calibrations_of
 from evenhand.store import JudgeRow, Records
 from evenhand.views import console
-from evenhand.views.cli.card_tables import comparison_table, drag_table, print_cards
+from evenhand.views.cli.card_tables import comparison_note, comparison_table, drag_table, print_cards
 from evenhand.views.cli.opening import is_records, open_records
 from evenhand.views.plots import check_plot_path, reliability_plot, save_plot
 
@@ -47,6 +48,14 @@ class JudgedEvidence:
 
 
 @dataclass(frozen=True, slots=True)
+class Bar:
+    """What a trusted judge is held against: one person or a target, less a margin."""
+
+    margin: float = MARGIN
+    target: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CardOptions:
     """What was asked for."""
 
@@ -57,6 +66,7 @@ class CardOptions:
     calibrated: bool = False
     plot: Path | None = None
     as_json: bool = False
+    bar: Bar = Bar()
 
 
 def show(wanted: CardOptions) -> None:
@@ -70,7 +80,7 @@ def show(wanted: CardOptions) -> None:
         if len(wanted.judges) > 1:
             _compare(chosen, wanted)
         else:
-            _cards(chosen, wanted.dimension, wanted.as_json, wanted.plot)
+            _cards(chosen, wanted)
 
 
 def _compare(chosen: Sequence[tuple[JudgedEvidence, str]], wanted: CardOptions) -> None:
@@ -82,6 +92,8 @@ def _compare(chosen: Sequence[tuple[JudgedEvidence, str]], wanted: CardOptions) 
         console.out.print(comparison_table(comparison))
         for note in comparison.label_use.notes:
             console.out.print(note, style="dim", soft_wrap=True)
+        if note := comparison_note(comparison):
+            console.out.print(note, style="dim", markup=False)
 
 
 # -- which judges -------------------------------------------------------------------------------------------
@@ -145,15 +157,16 @@ def _hear(store: Records, row: JudgeRow, people: People, name: str, calibrated: 
 # -- cards ----------------------------------------------------------------------------------------------------
 
 
-def _cards(chosen: Sequence[tuple[JudgedEvidence, str]], only: str, as_json: bool, plot: Path | None) -> None:
-    every = [(judged, _cards_of(judged, meant or only)) for judged, meant in chosen]
+def _cards(chosen: Sequence[tuple[JudgedEvidence, str]], wanted: CardOptions) -> None:
+    only, plot = wanted.dimension, wanted.plot
+    every = [(judged, _cards_of(judged, meant or only, wanted.bar)) for judged, meant in chosen]
     if not any(cards for _, cards in every):
         raise InputError(
             f"no verdicts on {only}" if only else "no verdicts in this database",
             hint="evenhand results shows what is there",
         )
     drags = list(_drags([judged for judged, _ in chosen], only))
-    if as_json:
+    if wanted.as_json:
         judges = [
             {**_about(judged), "dimensions": {card.dimension: card for card in cards}} for judged, cards in every
         ]
@@ -169,11 +182,14 @@ def _cards(chosen: Sequence[tuple[JudgedEvidence, str]], only: str, as_json: boo
         _draw(every, plot)
 
 
-def _cards_of(judged: JudgedEvidence, only: str) -> list[Card]:
+def _cards_of(judged: JudgedEvidence, only: str, bar: Bar) -> list[Card]:
     """Cards of the dimensions that people have labelled; without any, of all, for the judge's biases."""
     wanted = [e for name, e in judged.evidence.items() if only in ("", name)]
     labelled = [e for e in wanted if len(e.labelled)]
-    return [card_of(e, noise=judged.noise.get(e.dimension)) for e in labelled or wanted]
+    return [
+        card_of(e, noise=judged.noise.get(e.dimension), margin=bar.margin, target=bar.target)
+        for e in labelled or wanted
+    ]
 
 
 def _about(judged: JudgedEvidence) -> dict[str, object]:

@@ -15,7 +15,7 @@ from rich.table import Table
 from evenhand.core.errors import InputError
 from evenhand.core.stats.ranking import Standing
 from evenhand.core.verdict import found_on, headline
-from evenhand.results.counting import Counting, repeats_text, weighs_text, weighting_from
+from evenhand.results.counting import Counting, weighting_from
 from evenhand.results.plain import plain, to_json
 from evenhand.results.ranking import SCALES, RankingSummary, Reading, Scale, matches_of
 from evenhand.results.separation import Separation, separation_of
@@ -233,11 +233,7 @@ def matrix_table(ranking: RankingSummary) -> Table:
 def notes(ranking: RankingSummary) -> Iterator[str]:
     """What a reader of the table should know about these very numbers."""
     yield "[dim]Models that share a letter cannot be told apart; a rank is the range that the tests leave open.[/]"
-    if ranking.n > ranking.instructions:
-        yield f"[dim]In strengths and tests {weighs_text(ranking.weighting)}; records count pairs.[/]"
-    if ranking.repeats:
-        yield f"[yellow]note:[/] {repeats_text(ranking.repeats)}."
-    for warning in ranking.warnings:
+    for warning in (*ranking.notes, *ranking.warnings):
         yield f"[yellow]note:[/] {escape(console.visible(warning))}."
     if ranking.invalid:
         yield f"[red]invalid[/]: {console.count(ranking.invalid, 'pair')} without a verdict, in no number here."

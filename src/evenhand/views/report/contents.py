@@ -77,6 +77,8 @@ class JudgeReport:
     row: JudgeRow = field(metadata=_OF_THE_PAGE)
     name: str = field(metadata=_OF_THE_PAGE)
     why_unranked: str = field(metadata=_OF_THE_PAGE)
+    repeats: int = 0  # exact repeats of other pairs, which are in no number
+    notes: tuple[str, ...] = ()  # how it was counted
 
     @property
     def names(self) -> tuple[str, str]:
@@ -201,6 +203,8 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
         row,
         name_of(row, rows),
         why,
+        summary.repeats,
+        tuple(summary.notes()),
     )
 
 

@@ -42,6 +42,7 @@ def _paragraphs(report: Report, store: Records) -> Iterator[str]:
         yield f"## {code(judge.name)}"
         yield code(judge.answer.sentence, 400)
         yield _rates(judge)
+        yield from judge.notes
         yield from _invalid(judge)
         yield from _people(judge)
         yield from _models(judge)
@@ -142,7 +143,7 @@ def _models(judge: JudgeReport) -> Iterator[str]:
     head = [f"rank by {code(judge.decides)}", "model", "strength", "95%", "group", "won", "tied", "lost"]
     rows = [[*_standing(model)] for model in judge.ranking.models]
     yield table(head, rows, right=(0, 2, 5, 6, 7))
-    for warning in judge.ranking.warnings:
+    for warning in (*judge.ranking.notes, *judge.ranking.warnings):
         yield f"Note: {code(warning, 400)}"
 
 
