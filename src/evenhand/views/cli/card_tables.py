@@ -30,7 +30,9 @@ def print_cards(title: str, cards: Sequence[Card], cost: str) -> None:
                 console.out.print(note, style="dim")
             console.out.print()
         else:
-            console.out.print(_biases(found, f"{found.dimension}: {found.pairs} pairs, none with a label"))
+            console.out.print(
+                _biases(found, f"{found.dimension}: {console.count(found.pairs, 'pair')}, none with a label")
+            )
     if not any(found.labelled for found in cards):
         console.out.print(_UNLABELLED, style="yellow")
     if cost:
@@ -40,7 +42,7 @@ def print_cards(title: str, cards: Sequence[Card], cost: str) -> None:
 def _against_people(found: Card) -> Table:
     decided = f"{found.decided} decided" + (f", {found.ties} ties" if found.ties else "")
     table = console.plain_table(
-        f"{found.dimension}: {found.labelled} of {found.pairs} pairs with a label ({decided})"
+        f"{found.dimension}: {found.labelled:,} of {console.count(found.pairs, 'pair')} with a label ({decided})"
     )
     table.add_column("against people", no_wrap=True)
     for name in ("right side", "same verdict", "kappa"):
@@ -98,7 +100,7 @@ def _reliability(found: Card) -> Table:
 
 def _notes(found: Card) -> Iterator[str]:
     if found.contested:
-        yield f"{found.contested} pairs have votes and no majority; they are in no accuracy."
+        yield f"votes and no majority: {console.count(found.contested, 'pair')}, in no accuracy."
     if 0 < found.decided < 100:
         yield "Fewer than 100 decided pairs: the intervals are wide, and rightly so."
     r = found.meaning.reliability
