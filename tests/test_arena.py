@@ -414,7 +414,7 @@ def test_judge_joins_two_models(write: Write, tmp_path: Path, judge: str) -> Non
     fields = json.loads(done.stdout)
     assert (fields["pairs"], fields["sides"], fields["asked"]) == (1, {"1": "new", "2": "old"}, 8)
     assert fields["unmatched"][0] == {"model": "new", "count": 1, "first": ["q2"]}
-    assert "new has no output for 1 instructions, left out:\n  q2" in done.stderr
+    assert "new has no output for 1 instruction, left out:\n  q2" in done.stderr
     assert json.loads(evenhand(*words).stdout)["asked"] == 0
 
 

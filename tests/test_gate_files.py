@@ -12,7 +12,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 from aiohttp import web
 
 from command import Done, evenhand

@@ -20,6 +20,7 @@ from evenhand.results.counting import repeats_text, weighs_text
 from evenhand.results.decision import RunningRate
 from evenhand.results.losses import NO_LOSSES, Losses, SinceLast
 from evenhand.results.plain import plain
+from evenhand.results.wording import count
 
 # An instruction is one observation of the confidence sequence; `results` and `rank` weigh alike by default.
 WEIGHTING: Weighting = "instructions"
@@ -184,16 +185,16 @@ class GateResult:
             ),
             "has to be at least": f"{100 * self.gate.bar:g}%",
             "pairs": f"{self.judged:,} of {self.pairs:,} judged; {self.standing.pairs:,} counted, on "
-            f"{self.standing.instructions:,} instructions; in the win rate {weighs_text(WEIGHTING)}",
+            f"{count(self.standing.instructions, 'instruction')}; in the win rate {weighs_text(WEIGHTING)}",
         }
         if self.repeats:
             lines["repeats"] = repeats_text(self.repeats)
         if self.since:
             lines["since the last gate"] = self.since.sentence()
         if self.beyond:
-            lines["beyond the decision"] = f"{self.beyond:,} pairs, which do not count"
+            lines["beyond the decision"] = f"{count(self.beyond, 'pair')}, which do not count"
         if self.saved:
-            lines["saved"] = f"{self.saved:,} pairs did not have to be judged"
+            lines["saved"] = f"{count(self.saved, 'pair')} did not have to be judged"
         if self.standing.invalid:
             lines["invalid"] = f"{self.standing.invalid:,} of the pairs; the interval holds whichever way they fell"
         if self.failure or self.why:

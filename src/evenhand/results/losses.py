@@ -14,6 +14,7 @@ from evenhand.core.outcome import cluster_number
 from evenhand.core.pair import Pair
 from evenhand.core.stats.winrate import Difference, paired_difference
 from evenhand.results.decision import score_of
+from evenhand.results.wording import count
 
 _SHOWN = 80  # characters of an instruction
 
@@ -55,9 +56,8 @@ class Losses:
         >>> Losses(1, ()).sentence("old")
         '1 pair got worse: the response of old is the better one'
         """
-        pairs = "1 pair" if self.count == 1 else f"{self.count:,} pairs"
         shown = f"; the {len(self.worst)} clearest of them" if 0 < len(self.worst) < self.count else ""
-        return f"{pairs} got worse: the response of {baseline} is the better one{shown}"
+        return f"{count(self.count, 'pair')} got worse: the response of {baseline} is the better one{shown}"
 
 
 NO_LOSSES = Losses(0, ())
@@ -88,8 +88,8 @@ class TrialLog:
         if score is None:
             return
         number = cluster_number(pair.instruction)
-        total, count = self._sums.get(number, (0.0, 0))
-        self._sums[number] = (total + 1 - score, count + 1)
+        total, pairs = self._sums.get(number, (0.0, 0))
+        self._sums[number] = (total + 1 - score, pairs + 1)
         if outcome.side == "1":
             self._lost += 1
             self._note(Loss(pair.id, pair.instruction, outcome.p["1"] if outcome.p else None))
@@ -107,7 +107,7 @@ class TrialLog:
     @property
     def scores(self) -> Mapping[int, float]:
         """What the candidate scored on each instruction: the mean over its pairs, a tie being one half."""
-        return {number: total / count for number, (total, count) in self._sums.items()}
+        return {number: total / pairs for number, (total, pairs) in self._sums.items()}
 
 
 def stored_losses(
@@ -115,16 +115,16 @@ def stored_losses(
 ) -> Losses:
     """The same out of kept outcomes, in which the candidate is side 2."""
     found: list[tuple[float, int]] = []
-    count = 0
+    lost = 0
     for block in blocks:
         outcomes = block.outcomes[dimension]
         rows = np.flatnonzero(outcomes.side == ONE)
-        count += len(rows)
+        lost += len(rows)
         sure = np.nan_to_num(outcomes.p[rows, ONE])
         found += zip(sure.tolist(), block.number[rows].tolist(), strict=True)
         found = heapq.nlargest(most, found)
     pairs = [(sure, pair_of(number)) for sure, number in found]
-    return Losses(count, [Loss(pair.id, pair.instruction, sure) for sure, pair in pairs if pair is not None])
+    return Losses(lost, [Loss(pair.id, pair.instruction, sure) for sure, pair in pairs if pair is not None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class SinceLast:
         low, high = (f"{100 * end:+.1f}" for end in self.ci)
         return (
             f"{100 * self.difference:+.1f} points ({low} to {high}): {100 * (self.win_rate or 0):.1f}% now,"
-            f" {100 * (self.win_rate_before or 0):.1f}% then, on {self.instructions:,} instructions"
+            f" {100 * (self.win_rate_before or 0):.1f}% then, on {count(self.instructions, 'instruction')}"
         )
 
 

@@ -16,6 +16,7 @@ from evenhand.core.stats.comparisons import gather_numbers
 from evenhand.core.stats.ranking import Contrast, Ranking, Standing, rank
 from evenhand.core.verdict import SIDES
 from evenhand.results.counting import DEFAULT, Counting, first_of_each, repeats_text, weighs_text
+from evenhand.results.wording import count
 
 Reading = Literal["hard", "expected"]
 Scale = Literal["log-odds", "elo", "arena"]
@@ -141,7 +142,7 @@ class Matches:
         if met:
             return f"every verdict on {self.dimension} is invalid"
         if self.unnamed:
-            return f"none of {self.unnamed:,} pairs names two different models"
+            return f"none of {count(self.unnamed, 'pair')} names two different models"
         return f"no verdicts on {self.dimension}"
 
     def _hint(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from rich.progress import (
     BarColumn,
     DownloadColumn,
     Progress,
+    ProgressColumn,
+    Task,
     TextColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
@@ -31,6 +34,7 @@ from evenhand.core.protocol import Protocol as Template
 from evenhand.core.verdict import SIDES, Outcome, known_label
 from evenhand.engines.catalog import Status
 from evenhand.results.plain import to_json
+from evenhand.results.wording import count
 
 if TYPE_CHECKING:  # with numpy, which takes a third of a second
     from evenhand.results.answer import AnswerSentence
@@ -110,15 +114,6 @@ def _cut(name: str, longest: int) -> str:
         return name
     end = (longest - 1) // 2
     return f"{name[: longest - 1 - end]}…{name[-end:]}"
-
-
-def count(number: int, one: str) -> str:
-    """A number of things.
-
-    >>> count(1, "pair"), count(2000, "pair")
-    ('1 pair', '2,000 pairs')
-    """
-    return f"{number:,} {one}" + ("" if number == 1 else "s")
 
 
 def plain_table(title: str | None = None) -> Table:
@@ -203,7 +198,7 @@ def agreement_table(summary: Summary) -> Table | None:
 def usage_line(usage: Usage, seconds: float, asked: int | None = None) -> str:
     """The tokens of a run in a sentence."""
     speed = f", {usage.computed / seconds:,.0f} computed a second" if seconds > 0 and usage.computed else ""
-    answers = f"{asked:,} answers; " if asked is not None else ""
+    answers = f"{count(asked, 'answer')}; " if asked is not None else ""
     return (
         f"{answers}{usage.computed:,} tokens computed, {usage.reused:,} reused, {usage.generated:,} generated"
         f" in {clock(seconds)}{speed}"
@@ -330,8 +325,21 @@ def visible(text: str) -> str:
     )
 
 
+class Live(Protocol):
+    """How far a run is at any moment, also between two pairs."""
+
+    def fraction(self, done: int) -> float:
+        """Pairs that are done, those under way in part."""
+
+    def text(self, done: int) -> str:
+        """Answers, tokens, speed, time left."""
+
+
 class Watch(Protocol):
     """What a run tells while it goes on."""
+
+    def follow(self, live: Live) -> None:
+        """Show how far the run is between two pairs, too."""
 
     def judged(self, judgment: Judgment, usage: Usage, invalid: int) -> None:
         """One more pair is done."""
@@ -347,14 +355,13 @@ class Watch(Protocol):
 def watching(total: int, *, lines: bool = False) -> Iterator[Watch]:
     """Progress on standard error: a live bar in a terminal, a line now and then elsewhere."""
     if not err.is_terminal:
-        yield _Lines(total, lines)
+        with _Lines(total, lines) as given:
+            yield given
         return
     bar = Progress(
         BarColumn(bar_width=24),
-        TextColumn("{task.completed}/{task.total} pairs"),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[tokens]} tokens"),
+        TextColumn("{task.fields[pairs]}"),
+        _LiveColumn(),
         TextColumn("{task.fields[invalid]}"),
         console=err,
     )
@@ -362,12 +369,29 @@ def watching(total: int, *, lines: bool = False) -> Iterator[Watch]:
         yield _Bar(bar, total, lines)
 
 
+class _LiveColumn(ProgressColumn):
+    """What the run says of itself each time the bar is drawn."""
+
+    def render(self, task: Task) -> Text:
+        live: Live | None = task.fields["live"]
+        if live is None:
+            return Text(task.fields["more"])
+        done = int(task.fields["done"])
+        task.completed = live.fraction(done)
+        return Text(live.text(done))
+
+
 class _Bar:
     def __init__(self, bar: Progress, total: int, lines: bool) -> None:
         self._bar, self._lines = bar, lines
         self._began, self._reported = time.monotonic(), 0.0
         self._done, self._total = 0, total
-        self._task = bar.add_task("", total=total, rate="", tokens="0", invalid="")
+        self._task = bar.add_task(
+            "", total=total, pairs=f"0/{count(total, 'pair')}", done=0, live=None, more="", invalid=""
+        )
+
+    def follow(self, live: Live) -> None:
+        self._bar.update(self._task, live=live)
 
     def judged(self, judgment: Judgment, usage: Usage, invalid: int) -> None:
         if self._lines:
@@ -383,9 +407,10 @@ class _Bar:
         self._bar.update(
             self._task,
             completed=self._done,
-            rate=_pace(self._done, now - self._began),
-            tokens=f"{usage.computed:,}",
-            invalid=f"[red]{invalid} invalid[/]" if invalid else "0 invalid",
+            done=self._done,
+            pairs=f"{self._done:,}/{count(self._total, 'pair')}",
+            more=f"{_pace(self._done, now - self._began)}, {usage.computed:,} tokens",
+            invalid=f"[red]{invalid:,} invalid[/]" if invalid else "0 invalid",
         )
 
     def print(self, text: str) -> None:
@@ -393,23 +418,56 @@ class _Bar:
 
 
 class _Lines:
+    """A line now and then; a thread of its own says it where no pair is done for long."""
+
     def __init__(self, total: int, lines: bool) -> None:
-        self._total, self._lines, self._done = total, lines, 0
+        self._total, self._lines, self._done, self._invalid = total, lines, 0, 0
         self._began = self._reported = time.monotonic()
+        self._live: Live | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._tick, name="progress", daemon=True)
+
+    def __enter__(self) -> _Lines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def follow(self, live: Live) -> None:
+        self._live = live
+        self._thread.start()
+
+    def _tick(self) -> None:
+        while not self._over.wait(_QUIET_SECONDS / 10):
+            if self._live is not None and self._is_time():
+                self._say_live(self._live)
+
+    def _say_live(self, live: Live) -> None:
+        pairs = f"{self._done:,}/{count(self._total, 'pair')}"
+        self.print(f"{pairs}, {live.text(self._done)}, {self._invalid:,} invalid")
+
+    def _is_time(self) -> bool:
+        if time.monotonic() - self._reported <= _QUIET_SECONDS:
+            return False
+        self._reported = time.monotonic()
+        return True
 
     def judged(self, judgment: Judgment, usage: Usage, invalid: int) -> None:
         if self._lines:
             self._done += 1
+            self._reported = time.monotonic()
             err.print(judgment_line(judgment), soft_wrap=True)
         else:
             self.moved(self._done + 1, usage, invalid)
 
     def moved(self, pairs: int, usage: Usage, invalid: int) -> None:
-        self._done = pairs
-        if time.monotonic() - self._reported > _QUIET_SECONDS:
-            self._reported = time.monotonic()
+        self._done, self._invalid = pairs, invalid
+        if self._live is None and self._is_time():
             pace = _pace(self._done, self._reported - self._began)
-            self.print(f"{self._done}/{self._total} pairs, {pace}, {usage.computed:,} tokens, {invalid} invalid")
+            done = f"{self._done:,}/{count(self._total, 'pair')}"
+            self.print(f"{done}, {pace}, {usage.computed:,} tokens, {invalid:,} invalid")
 
     def print(self, text: str) -> None:
         err.print(visible(text), soft_wrap=True, markup=False)
@@ -446,7 +504,7 @@ class Upkeep:
         if not err.is_terminal:
             if (tenth := 10 * done // total) > self._tenth:
                 self._tenth = tenth
-                err.print(f"{self._what}: {done:,} of {total:,} pairs", soft_wrap=True, markup=False)
+                err.print(f"{self._what}: {done:,} of {count(total, 'pair')}", soft_wrap=True, markup=False)
             return
         if self._bar is None:
             self._bar = Progress(TextColumn("{task.description}"), BarColumn(bar_width=24), console=err)

@@ -226,6 +226,7 @@ def win_matrix_plot(
             "rate": rate,
             "said": f"{100 * rate:.0f}",
             "n": None if counts is None else counts[i][j],
+            "of": "" if counts is None else f"n={counts[i][j]:,.0f}",
             "strong": abs(rate - 0.5) > 0.4,
         }
         for i, line in enumerate(rates)
@@ -233,7 +234,8 @@ def win_matrix_plot(
         if rate is not None
     ]
     legible = len(names) ** 2 <= _MOST_CELLS_WITH_TEXT
-    step, angle = (34 if len(names) <= 12 else 24, -45) if legible else (14, -90)
+    roomy = legible and len(names) <= 12 and counts is not None  # for the number of pairs below each rate
+    step, angle = (46 if roomy else 34 if len(names) <= 12 else 24, -45) if legible else (14, -90)
     place = {"type": "nominal", "sort": None, "scale": {"domain": names}}
     encoding: Spec = {
         "y": {**place, "field": "row", "axis": {"title": "this model", **_LABELS}},
@@ -255,9 +257,12 @@ def win_matrix_plot(
     if legible:
         ink = {"field": "strong", "type": "nominal", "scale": {"domain": [True, False], "range": ["white", _INK]}}
         text = {"text": {"field": "said"}, "color": {**ink, "legend": None}}
-        layers.append(
-            {"data": {"values": cells}, "mark": {"type": "text", "fontSize": 10}, "encoding": {**encoding, **text}}
-        )
+        mark = {"type": "text", "fontSize": 10, "dy": -5 if roomy else 0}
+        layers.append({"data": {"values": cells}, "mark": mark, "encoding": {**encoding, **text}})
+        if roomy:
+            below = {"type": "text", "fontSize": 8, "dy": 8}
+            counted = {**encoding, **text, "text": {"field": "of"}}
+            layers.append({"data": {"values": cells}, "mark": below, "encoding": counted})
     size = {"width": {"step": step}, "height": {"step": step}}
     return _plot({"layer": layers, **size, "resolve": {"scale": {"color": "independent"}}}, title)
 

@@ -102,7 +102,8 @@ def _show(row: JudgeRow, dimension: str, found: Calibration) -> None:
     one, two, ties = found.labels
     length = f", length {found.length:+.2f}" if found.length else ", no length term"
     console.out.print(
-        f"{found.n} labels ({one} for 1, {two} for 2, {ties} ties) on {found.clusters} instructions;"
+        f"{console.count(found.n, 'label')} ({one} for 1, {two} for 2, {ties} ties) on"
+        f" {console.count(found.clusters, 'instruction')};"
         f" slope {found.slope:.2f}, tie {found.tie:+.2f}{length}",
         style="dim",
         soft_wrap=True,

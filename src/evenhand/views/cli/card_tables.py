@@ -33,7 +33,7 @@ def print_cards(title: str, cards: Sequence[Card], cost: str) -> None:
             console.out.print()
         else:
             unused = "no label to go by" if found.label_use.labelled else "none with a label"
-            console.out.print(_biases(found, f"{found.dimension}: {found.pairs} pairs, {unused}"))
+            console.out.print(_biases(found, f"{found.dimension}: {console.count(found.pairs, 'pair')}, {unused}"))
             for note in found.label_use.notes:
                 console.out.print(note, style="yellow")
     if not any(found.label_use.labelled for found in cards):
@@ -45,7 +45,7 @@ def print_cards(title: str, cards: Sequence[Card], cost: str) -> None:
 def _against_people(found: Card) -> Table:
     decided = f"{found.decided} decided" + (f", {found.ties} ties" if found.ties else "")
     table = console.plain_table(
-        f"{found.dimension}: {found.labelled} of {found.pairs} pairs with a label ({decided})"
+        f"{found.dimension}: {found.labelled:,} of {console.count(found.pairs, 'pair')} with a label ({decided})"
     )
     table.add_column("against people", no_wrap=True)
     for name in ("right side", "same verdict", "kappa"):
@@ -112,9 +112,9 @@ def _notes(found: Card) -> Iterator[str]:
     yield f"Noise: {found.noise.text if found.noise else NOT_MEASURED}."
     yield bar_text(found)
     if found.contested:
-        yield f"{found.contested} pairs have votes and no majority; they are in no accuracy."
+        yield f"votes and no majority: {console.count(found.contested, 'pair')}, in no accuracy."
     if 0 < found.decided < 100:
-        yield "Fewer than 100 decided pairs: the intervals are wide, and rightly so."
+        yield "Fewer than 100 decided pairs: so the intervals are wide."
     r = found.meaning.reliability
     if r.ece is not None and r.ece_of_chance is not None:
         ece, chance = f"{r.ece:.3f}", f"{r.ece_of_chance:.3f}"

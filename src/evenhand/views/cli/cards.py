@@ -118,7 +118,7 @@ def _chosen(stack: ExitStack, wanted: CardOptions) -> Iterator[tuple[JudgedEvide
             yield judged[row.id], dimension
         if people.unreadable:
             console.err.print(
-                f"note: {people.unreadable} pairs have a field 'human' or 'dims' without votes in it",
+                f"note: a field 'human' or 'dims' without votes in it: {console.count(people.unreadable, 'pair')}",
                 style="yellow",
             )
 

@@ -33,19 +33,19 @@ def show_decision(found: Decision, sides: tuple[str, str]) -> None:
     text = Text(console.visible(said), style="bold")
     text.append(
         f"; the win rate of {console.visible(one)} is between {low} and {high}% (95%, at every moment), by"
-        f" {found.counted:,} pairs on {found.instructions:,} instructions",
+        f" {console.count(found.counted, 'pair')} on {console.count(found.instructions, 'instruction')}",
         style="not bold",
     )
     console.out.print(text, soft_wrap=True)
     if found.beyond:
         console.out.print(
-            f"{found.beyond:,} pairs were judged beyond the decision: they were under way, or kept already, and"
+            f"judged beyond the decision: {console.count(found.beyond, 'pair')}, under way or kept already, which"
             " do not count for it",
             soft_wrap=True,
         )
     if found.saved:
         console.out.print(
-            f"{found.saved:,} pairs did not have to be judged; without --until-decided they are. The interval in"
-            " the table is for a number of pairs that was fixed before: here it is too narrow.",
+            f"not judged, as it is decided: {console.count(found.saved, 'pair')}; without --until-decided they are."
+            " The interval in the table is for a number of pairs that was fixed before: here it is too narrow.",
             soft_wrap=True,
         )

@@ -105,7 +105,7 @@ def export(
     if as_json:
         print(console.json_text(fields))
     else:
-        console.out.print(f"{count:,} rows of {form}: {out}", soft_wrap=True, markup=False)
+        console.out.print(f"{console.count(count, 'row')} of {form}: {out}", soft_wrap=True, markup=False)
 
 
 def people_rows(store: Records, protocol: str, wish: ExportOptions) -> Made:

@@ -229,7 +229,7 @@ def go_through(
         failure = "" if decider.met else str(error)
     why = found.stopped if found else ""
     if not why and not failure and most < shuffled.pairs and not decider.met:
-        why = f"the budget of {most:,} pairs is used up"
+        why = f"the budget of {console.count(most, 'pair')} is used up"
     summary = found.summary if found else counter.summary()
     pairs = shuffled.pairs - summary.repeats
     counts = (pairs, summary.pairs, why, failure, summary.repeats)

@@ -182,7 +182,7 @@ def run(
         except BudgetError as error:
             return last, error.message
         except KeyboardInterrupt:
-            console.err.print(f"stopped after {last.done} of {total}; the same command goes on from here")
+            console.err.print(f"stopped after {last.done:,} of {total:,}; the same command goes on from here")
             raise
 
 
@@ -192,7 +192,7 @@ def watching(total: int) -> Iterator[Callable[[GenerationProgress], None]]:
     if not console.err.is_terminal:
         yield _lines(total)
         return
-    columns = (BarColumn(bar_width=24), TextColumn("{task.completed}/{task.total} answers"))
+    columns = (BarColumn(bar_width=24), TextColumn("{task.completed:,.0f}/{task.total:,.0f} answers"))
     with Bar(
         *columns, TimeRemainingColumn(compact=True), TextColumn("{task.fields[more]}"), console=console.err
     ) as bar:
@@ -207,13 +207,15 @@ def _lines(total: int) -> Callable[[GenerationProgress], None]:
         nonlocal report_done
         if time.monotonic() - report_done > _REPORT_SECONDS:
             report_done = time.monotonic()
-            console.err.print(f"{progress.done}/{total} answers, {_more(progress)}", soft_wrap=True)
+            console.err.print(
+                f"{progress.done:,}/{console.count(total, 'answer')}, {_more(progress)}", soft_wrap=True
+            )
 
     return report
 
 
 def _more(progress: GenerationProgress) -> str:
-    return f"{progress.usage.generated:,} tokens, {progress.failed} failed"
+    return f"{progress.usage.generated:,} tokens, {progress.failed:,} failed"
 
 
 def _read_system(path: Path) -> str:
@@ -238,7 +240,7 @@ def show(fields: dict[str, Any], as_json: bool) -> None:
         print(console.json_text(fields))
         return
     console.out.print(
-        f"{fields['rows']:,} outputs of {console.visible(fields['model'])}: {fields['out']}"
+        f"{console.count(fields['rows'], 'output')} of {console.visible(fields['model'])}: {fields['out']}"
         f" ({fields['asked']:,} written now, {fields['kept']:,} kept, {fields['failed']:,} failed)",
         soft_wrap=True,
         markup=False,

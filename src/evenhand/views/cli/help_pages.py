@@ -115,7 +115,8 @@ def example_lines(name: str) -> str:
 def dress(program: typer.Typer, above: str = "") -> None:
     """Give every command that is loaded its panel, its examples and its look."""
     panels = {name: panel for panel, names in PANELS.items() for name in names}
-    for info in [*program.registered_commands, *program.registered_groups]:
+    loaded: list[Any] = [*program.registered_commands, *program.registered_groups]
+    for info in loaded:
         name = _name_of(info)
         full = f"{above} {name}".strip()
         info.epilog = example_lines(full)
@@ -125,7 +126,6 @@ def dress(program: typer.Typer, above: str = "") -> None:
             info.cls = PlainCommand
         else:
             info.cls = PlainGroup
-            assert info.typer_instance
             dress(info.typer_instance, full)
 
 

@@ -153,7 +153,8 @@ def print_unmatched(each: Unmatched) -> None:
     few = "\n  ".join(console.visible(name) for name in each.first)
     more = f"\n  and {each.count - len(each.first):,} more" if each.count > len(each.first) else ""
     console.err.print(
-        f"{console.visible(each.model)} has no output for {each.count:,} instructions, left out:\n  {few}{more}",
+        f"{console.visible(each.model)} has no output for {console.count(each.count, 'instruction')}, left out:"
+        f"\n  {few}{more}",
         style="yellow",
         soft_wrap=True,
         markup=False,

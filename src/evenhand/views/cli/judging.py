@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from evenhand.core.engine import Engine
 from evenhand.core.pair import Pair
 from evenhand.core.shuffle import Shuffle
 from evenhand.engines import catalog
+from evenhand.engines.presets import find_address
 from evenhand.engines.scripted import ScriptedEngine
 from evenhand.results.decision import Decider
 from evenhand.results.plain import to_json
@@ -21,6 +22,7 @@ from evenhand.views import console
 from evenhand.views.cli.app import DONE, WITH_FAILURES
 from evenhand.views.cli.groups import JudgeSettings
 from evenhand.views.cli.inputs import Input
+from evenhand.views.cli.probe import seconds_for
 from evenhand.views.cli.running import run_with_progress
 
 
@@ -88,24 +90,40 @@ def planned_engine(spec: str) -> Engine | None:
 
 
 def show_plan(settings: JudgeSettings, pairs: Iterable[Pair], db: Path, as_json: bool) -> None:
-    """What a run would take."""
-    setup, price = settings.setup(planned_engine(settings.spec) or settings.engine()), settings.price
+    """What a run would take: money for an endpoint, time for a model that runs here."""
+    stand_in = planned_engine(settings.spec)
+    engine, price = stand_in or settings.engine(), settings.price
+    rest = iter(pairs)
+    first = list(islice(rest, 2))
     with Store(db if db.exists() else ":memory:", read_only=True) as store:
-        found = plan(setup, pairs, store, orders=settings.orders, seed=settings.seed)
+        found = plan(settings.setup(engine), chain(first, rest), store, orders=settings.orders, seed=settings.seed)
+    seconds = None
+    if stand_in is None and find_address(settings.spec) is None:
+        console.err.print("timing a pair on this machine …", style="dim")
+        seconds = seconds_for(found, settings, engine, first)
     usage = found.usage
     cost = price.of(usage) if price else None
     if as_json:
         fields = {"pairs": found.pairs, "requests": found.requests, "kept": found.kept, "tokens": usage}
-        print(to_json({**fields, "cost": cost, "currency": price.currency if price else None}))
+        money = {"cost": cost, "currency": price.currency if price else None}
+        print(to_json({**fields, **money, "seconds": seconds}))
         return
     console.out.print(
-        f"{console.count(found.pairs, 'pair')}: {console.count(found.requests, 'request')} to make, {found.kept:,}"
-        f" {'answer' if found.kept == 1 else 'answers'} kept already.\n"
+        f"{console.count(found.pairs, 'pair')}: {console.count(found.requests, 'request')} to make,"
+        f" {console.count(found.kept, 'answer')} kept already.\n"
         f"About {usage.computed:,} tokens to read and {usage.generated:,} to write, by the lengths of the texts.\n"
-        + (
-            f"About {cost:.2f} {price.currency} at the prices of {price.date}, with nothing cached."
-            if price
-            else "No price is known for this judge; --prices gives one."
-        ),
+        + _what_it_takes(settings, cost, seconds),
         soft_wrap=True,
     )
+
+
+def _what_it_takes(settings: JudgeSettings, cost: float | None, seconds: float | None) -> str:
+    """The cost or the time of a run in a sentence."""
+    if seconds is not None:
+        return f"About {console.clock(seconds)} on this machine, by the time of a pair that was judged just now."
+    if cost is not None and settings.price:
+        price = settings.price
+        return f"About {cost:,.2f} {price.currency} at the prices of {price.date}, with nothing cached."
+    if find_address(settings.spec) is None:
+        return "It costs nothing but time; once the model is here, --dry-run tells how much."
+    return "No price is known for this judge; --prices gives one."

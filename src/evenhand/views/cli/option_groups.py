@@ -15,13 +15,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature
-from typing import Any, ParamSpec, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def flat_options(command: Callable[P, T]) -> Callable[..., T]:
+def flat_options(command: Callable[..., T]) -> Callable[..., T]:
     """A command whose parameters are the options of its groups.
 
     >>> from dataclasses import dataclass
@@ -45,7 +44,7 @@ def flat_options(command: Callable[P, T]) -> Callable[..., T]:
     def call(**words: Any) -> T:
         bound = signature.bind(**words)
         bound.apply_defaults()
-        made: Any = {name: _gather(kind, name, bound.arguments) for name, (kind, _) in taken.items()}
+        made = {name: _gather(kind, name, bound.arguments) for name, (kind, _) in taken.items()}
         return command(**made)
 
     call.__signature__ = signature  # type: ignore[attr-defined]

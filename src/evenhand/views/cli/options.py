@@ -176,7 +176,12 @@ LimitOption = Annotated[
     int | None, typer.Option("--limit", min=1, help="Judge only the first so many pairs.", rich_help_panel=LIMITS)
 ]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Say what the run would take, and ask nobody.", rich_help_panel=LIMITS)
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Say what the run would take, and keep nothing; a model that runs here is timed on a pair or two.",
+        rich_help_panel=LIMITS,
+    ),
 ]
 
 RenameOption = Annotated[

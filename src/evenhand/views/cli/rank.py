@@ -103,7 +103,10 @@ def rank(
     )
     found = list(_rankings(db, spec, protocol, wanted))
     if (plot or matrix_plot) and len(found) > 1:
-        raise InputError(f"{db} holds {len(found)} judges", hint="name one to draw: --judge MODEL --protocol NAME")
+        raise InputError(
+            f"{db} holds {console.count(len(found), 'judge')}",
+            hint="name one to draw: --judge MODEL --protocol NAME",
+        )
     if plot:
         save_plot(plot, draw_ranking(found[0]))
     if matrix_plot:
@@ -238,7 +241,8 @@ def notes(ranking: RankingSummary) -> Iterator[str]:
     if ranking.invalid:
         yield f"[red]invalid[/]: {console.count(ranking.invalid, 'pair')} without a verdict, in no number here."
     if ranking.unnamed:
-        yield f"[yellow]note:[/] left out, as they name no two different models: {ranking.unnamed:,} pairs."
+        left_out = console.count(ranking.unnamed, "pair")
+        yield f"[yellow]note:[/] left out, as they name no two different models: {left_out}."
 
 
 def draw_ranking(found: JudgeRanking) -> Plot:

@@ -261,13 +261,24 @@ def draw_rates(file: Path, found: Sequence[tuple[JudgeSummary, Readings]]) -> No
     """The win rates as a picture: a line for each dimension of each judge, or for each group."""
     from evenhand.views.plots import save_plot, winrate_plot
 
+    titles = judge_titles([judge for judge, _ in found])
     rows = []
-    for judge, more in found:
+    for (judge, more), title in zip(found, titles, strict=True):
         parts = [(group.value or "", group.summary) for group in more.groups] or [("", judge.summary)]
         for value, summary in parts:
             for dimension, each in summary.dimensions.items():
-                words = [judge.title if len(found) > 1 else "", value, dimension]
+                words = [title if len(found) > 1 else "", value, dimension]
                 low, high = each.ci or (None, None)
                 name = " · ".join(word for word in words if word)
                 rows.append({"name": name, "value": each.win_rate_1, "low": low, "high": high, "n": each.n})
-    save_plot(file, winrate_plot(rows, sides=found[-1][0].summary.sides))
+    title = f"Win rates: {titles[0]}" if len(titles) == 1 else ""  # else each line begins with its judge
+    save_plot(file, winrate_plot(rows, sides=found[-1][0].summary.sides, title=title))
+
+
+def judge_titles(judges: Sequence[JudgeSummary]) -> list[str]:
+    """What to call judges in one picture; those of one model and protocol by their fingerprints, too."""
+    titles = [judge.title for judge in judges]
+    return [
+        f"{judge.title} {judge.fingerprint[:8]}" if titles.count(judge.title) > 1 else judge.title
+        for judge in judges
+    ]

@@ -14,7 +14,7 @@ from evenhand.core.engine import Engine
 from evenhand.core.errors import InputError, ModelError, SpecError
 from evenhand.core.judge import Judgment
 from evenhand.core.pair import Pair
-from evenhand.core.protocol import Protocol
+from evenhand.core.protocol import ORDERS, Protocol
 from evenhand.core.verdict import found_on
 from evenhand.engines import catalog, open_engine
 from evenhand.engines.endpoint import EndpointSettings
@@ -27,6 +27,7 @@ from evenhand.running.pace import BudgetError
 from evenhand.running.runner import Line
 from evenhand.views import console
 from evenhand.views.api import Judge, Judgments, default_protocol, is_head
+from evenhand.views.cli.headway import Headway
 from evenhand.views.cli.services import full_name
 
 # What is on the command line is in the shell's history, and a field of the request is kept in the database.
@@ -148,8 +149,10 @@ def run_with_progress(
         console.watching(total, lines=lines) as watch,
         judge.run(pairs, line=line, words=False, on_wait=watch.print) as judgments,
     ):
+        headway = Headway(total, _answers_of_pair(judge), judgments.totals)
+        watch.follow(headway)
         try:
-            _take_all(judgments, counter, watch, enough)
+            _take_all(judgments, counter, watch, headway, enough)
         except BudgetError as error:
             stopped = error.message
             watch.print(f"{error.message}; {counter.pairs:,} of {console.count(total, 'pair')} done")
@@ -157,7 +160,7 @@ def run_with_progress(
             try:  # the second may come at any moment
                 watch.print("stopping after what is under way; press Ctrl-C again to stop at once")
                 judgments.stop()
-                _take_all(judgments, counter, watch)
+                _take_all(judgments, counter, watch, headway)
             finally:
                 done = f"{counter.pairs:,} of {console.count(total, 'pair')}"
                 watch.print(f"stopped after {done}; the same command goes on from here")
@@ -174,14 +177,20 @@ def run_with_progress(
     )
 
 
+def _answers_of_pair(judge: Judge) -> int:
+    return len(judge.setup.protocol.questions) * (len(ORDERS) if judge.orders == "both" else 1)
+
+
 def _take_all(
     judgments: Judgments,
     counter: Counter,
     watch: console.Watch,
+    headway: Headway,
     enough: Callable[[Judgment], bool] | None = None,
 ) -> None:
     for judgment in judgments:
         counter.add(judgment)
+        headway.judged()
         watch.judged(judgment, judgments.totals.usage, counter.invalid)
         if enough and enough(judgment):
             judgments.stop()  # what is under way is paid for, and comes out

@@ -206,7 +206,9 @@ def _run(
     with console.watching(work.count) as watch:
         where = "this machine" if cluster.address == "local" else f"Ray at {cluster.address}"
         what = f"{workers} worker{'s' * (workers > 1)}"
-        watch.print(f"{work.count:,} pairs in {len(work.tasks):,} tasks for {what} on {where}")
+        watch.print(
+            f"{console.count(work.count, 'pair')} in {console.count(len(work.tasks), 'task')} for {what} on {where}"
+        )
         run.start(work)
         try:
             _watch(run, watch, work.count)
@@ -276,11 +278,13 @@ def _watch(run: Any, watch: console.Watch, total: int) -> None:
             _look_on(run, watch)
         finally:
             done = run.seen.progress.pairs
-            watch.print(f"stopped after {done} of {total} pairs; the same command goes on from here")
+            watch.print(
+                f"stopped after {done:,} of {console.count(total, 'pair')}; the same command goes on from here"
+            )
         raise
     standing = run.standing()
     if standing.stopped:
-        watch.print(f"{standing.stopped}; {standing.progress.pairs} of {total} pairs are done")
+        watch.print(f"{standing.stopped}; {standing.progress.pairs:,} of {console.count(total, 'pair')} done")
 
 
 def _look_on(run: Any, watch: console.Watch) -> None:

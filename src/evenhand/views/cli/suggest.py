@@ -159,8 +159,8 @@ def show(found: Suggestions, row: JudgeRow, others: int, out: Path | None) -> No
     else:
         console.out.print("no pair is left to label")
     console.out.print(
-        f"{found.considered:,} pairs considered; {found.labelled:,} have labels of people, {found.invalid:,} no"
-        f" verdict; {others} other {'judge' if others == 1 else 'judges'} in this database",
+        f"{console.count(found.considered, 'pair')} considered; {found.labelled:,} have labels of people,"
+        f" {found.invalid:,} no verdict; {others} other {'judge' if others == 1 else 'judges'} in this database",
         style="dim",
         soft_wrap=True,
     )

@@ -1,0 +1,95 @@
+"""Runs that show life: progress by answer, time left after the first pair, minutes of a local model beforehand."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from command import evenhand
+from evenhand.core.engine import Usage
+from evenhand.core.pair import Pair
+from evenhand.core.protocol import Prompt
+from evenhand.engines.scripted import ScriptedEngine
+from evenhand.running.runner import Totals
+from evenhand.views import console
+from evenhand.views.api import Judge
+from evenhand.views.cli.groups import JudgeSettings
+from evenhand.views.cli.headway import Headway
+from evenhand.views.cli.running import run_with_progress
+
+PAIRS = [Pair(f"Question {n}?", "yes", "no", id=f"p{n}") for n in range(6)]
+SLOW = 0.05
+
+
+def slowly(prompt: Prompt) -> str:
+    time.sleep(SLOW)
+    return "A"
+
+
+def test_kept_pairs_do_not_make_the_judge_seem_fast() -> None:
+    now, totals = [0.0], Totals()
+    way = Headway(100, 2, totals, clock=lambda: now[0])
+    for _ in range(90):  # kept, in no time
+        now[0] += 0.1
+        way.judged()
+    assert way.seconds_left(90) is None
+    now[0], totals.asked = now[0] + 10, 2
+    way.judged()
+    assert way.seconds_left(91) == pytest.approx(90)
+
+
+def test_the_text_counts_in_thousands_and_knows_one_from_many() -> None:
+    now, totals = [0.0], Totals(asked=1, usage=Usage(704151, 0, 3))
+    way = Headway(10, 4, totals, clock=lambda: now[0])
+    now[0] = 2.0
+    assert way.text(0) == "1 answer, 704,151 tokens (352,076/s)"
+    totals.asked = 8
+    way.judged()
+    assert way.text(2) == "8 answers, 704,151 tokens (352,076/s), about 8.0 s left"
+    assert "left" not in way.text(10)
+
+
+def test_a_log_hears_of_answers_before_the_first_pair_is_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console, "_QUIET_SECONDS", 0.1)
+    with Judge(ScriptedEngine(slowly), "chained") as judge:  # eight answers for a pair
+        run_with_progress(judge, PAIRS[:2], 2)
+    lines = [line for line in capsys.readouterr().err.splitlines() if "answer" in line]
+    assert lines[0].startswith("0/2 pairs, ")
+    assert any("left" in line for line in lines if line.startswith("1/2 pairs"))
+
+
+def test_a_terminal_shows_answers_tokens_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Console(file=io.StringIO(), force_terminal=True, width=140)
+    monkeypatch.setattr(console, "err", screen)
+    with Judge(ScriptedEngine(slowly), "chained") as judge:
+        run_with_progress(judge, PAIRS[:3], 3)
+    shown = screen.file.getvalue()  # type: ignore[attr-defined]
+    assert "0/3 pairs" in shown
+    assert "answers" in shown
+    assert "tokens" in shown
+    assert " left" in shown
+    assert "3/3 pairs" in shown
+
+
+def test_a_dry_run_of_a_local_model_tells_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [{"instruction": p.instruction, "output_1": p.output_1, "output_2": p.output_2} for p in PAIRS]
+    Path("pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.setattr(JudgeSettings, "engine", lambda self: ScriptedEngine(slowly))
+    monkeypatch.setattr("evenhand.views.cli.judging.planned_engine", lambda spec: None)
+    words = ["judge", "pairs.jsonl", "--judge", "some-local-model", "--protocol", "overall", "--dry-run"]
+    done = evenhand(*words, "--json")
+    fields = json.loads(done.stdout)
+    assert fields["requests"] == 12
+    assert fields["seconds"] == pytest.approx(12 * SLOW, rel=0.5)
+    assert "on this machine" in evenhand(*words).stdout
+    assert not Path("evenhand.db").exists()
+    hosted = json.loads(evenhand(*words[:2], "--judge", "http://127.0.0.1:9/v1#m", "--dry-run", "--json").stdout)
+    assert hosted["seconds"] is None

@@ -1,0 +1,72 @@
+"""One pair is not "1 pairs", thousands have separators, and pictures say how many and by whom."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command import evenhand
+from evenhand.core.pair import Pair
+from evenhand.core.stats.sequence import Bounds
+from evenhand.engines.scripted import ScriptedEngine
+from evenhand.results.decision import RunningRate
+from evenhand.results.gate import Gate, GateResult
+from evenhand.results.run import JudgeSummary
+from evenhand.views import plots
+from evenhand.views.api import Judge
+from evenhand.views.cli.results import judge_titles
+from evenhand.views.plots import win_matrix_plot
+
+
+@pytest.mark.parametrize(("words", "code"), [(("results",), 0), (("gate",), 3), (("card",), 0), (("suggest",), 0)])
+def test_one_pair_is_one_pair(tmp_path: Path, words: tuple[str, ...], code: int) -> None:
+    db = tmp_path / "one.db"
+    with Judge(ScriptedEngine(lambda prompt: "A"), "overall", db=db) as judge:
+        judge.compare(Pair("Name a prime.", "7", "8", id="p", model_1="old", model_2="new"))
+    shown = evenhand(*words, "--db", db, code=code).stdout
+    assert "1 pair" in shown or "1 of 1" in shown
+    for wrong in ("1 pairs", "1 instructions", "1 answers", "1 models"):
+        assert f" {wrong}" not in f" {shown}"
+
+
+def test_a_gate_counts_in_thousands() -> None:
+    standing = RunningRate("overall", Bounds(0.4, 0.38, 0.42, 1), pairs=704151, invalid=0)
+    result = GateResult(Gate(), standing, ("old", "new"), 1_704_152, 704151)
+    given = result.details()
+    assert given["pairs"] == "704,151 of 1,704,152 judged; 704,151 counted, on 1 instruction"
+    assert given["saved"] == "1,000,001 pairs did not have to be judged"
+
+
+def test_a_matrix_says_of_how_many_pairs() -> None:
+    rates, counts = [[None, 0.75], [0.25, None]], [[0, 1240], [1240, 0]]
+    layers = win_matrix_plot(["a", "b"], rates, counts).spec["layer"]
+    assert [cell["of"] for cell in layers[-1]["data"]["values"]] == ["n=1,240", "n=1,240"]
+    assert layers[-1]["encoding"]["text"] == {"field": "of"}
+    assert len(win_matrix_plot(["a", "b"], rates).spec["layer"]) == 2
+
+
+def test_a_picture_names_its_judges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[dict[str, Any]] = []
+    monkeypatch.setattr(plots, "save_plot", lambda file, plot: drawn.append(plot.spec))
+    db = tmp_path / "two.db"
+    for name in ("ann", "ben"):
+        with Judge(ScriptedEngine(lambda prompt: "A", name=name), "overall", db=db) as judge:
+            judge.compare(Pair("Name a prime.", "7", "8", id="p"))
+    evenhand("results", "--db", db, "--plot", tmp_path / "x.svg")
+    evenhand("results", "--db", db, "--judge", "ben", "--plot", tmp_path / "x.svg")
+    both, one = (json.dumps(spec) for spec in drawn)
+    assert "ann under overall" in both
+    assert "ben under overall" in both
+    assert "ben under overall" in one  # of two judges, which?
+
+
+def test_judges_of_one_name_are_told_apart_by_their_fingerprints() -> None:
+    def judge(fingerprint: str) -> Any:
+        return type("J", (), {"title": "m under p", "fingerprint": fingerprint})()
+
+    judges: list[JudgeSummary] = [judge("1" * 64), judge("2" * 64)]
+    assert judge_titles(judges) == ["m under p 11111111", "m under p 22222222"]
+    assert judge_titles(judges[:1]) == ["m under p"]
