@@ -27,7 +27,6 @@ LAYERS = (
     "columns",
     "store",
     "shards",
-    "ballots",
     "people",
     "prices",
     "pace",

@@ -34,6 +34,7 @@ _MODULES = {
     "judge": "judge",
     "compare": "judge",
     "arena": "arena",
+    "look": "look",
     "generate": "generate",
     "results": "results",
     "reread": "results",

@@ -17,7 +17,15 @@ from evenhand.running.pace import Limits
 from evenhand.views import console
 from evenhand.views.api import Judge
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app
-from evenhand.views.cli.inputs import Input, JoinOnOption, QuestionsOption, SkipBadOption, TurnOption
+from evenhand.views.cli.inputs import (
+    ColumnsOption,
+    Input,
+    JoinOnOption,
+    QuestionsOption,
+    SkipBadOption,
+    TurnOption,
+    columns_from,
+)
 from evenhand.views.cli.options import (
     DEFAULT_DB,
     ConcurrencyOption,
@@ -62,6 +70,7 @@ def arena(
     questions: QuestionsOption = None,
     turn: TurnOption = 1,
     join_on: JoinOnOption = "instruction",
+    columns: ColumnsOption = None,
     skip_bad: SkipBadOption = False,
     spec: JudgeOption = catalog.DEFAULT_MODEL,
     protocol: ProtocolOption = None,
@@ -78,10 +87,9 @@ def arena(
 ) -> None:
     """Pair many models' outputs, all against all, and judge the pairs or write them to a file."""
     template, chosen = load_protocol(protocol, spec), orders_from(orders)
-    met = Arena(
-        outputs, baseline=baseline, size=size, seed=seed, reading=ReadingOptions(questions, turn, join_on, skip_bad)
-    )
-    given = Input(len(met), lambda: iter(met), met.bad, met.unmatched)
+    reading = ReadingOptions(questions, turn, join_on, skip_bad, columns_from(columns))
+    met = Arena(outputs, baseline=baseline, size=size, seed=seed, reading=reading)
+    given = Input(len(met), lambda: iter(met), met.bad, met.unmatched, notes=met.notes)
     given.print()
     about = {"models": list(met.models), "possible": met.possible, "seed": seed, **given.plain()}
     if out is not None:

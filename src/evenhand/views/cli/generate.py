@@ -20,10 +20,11 @@ from evenhand.engines.llama import Hardware
 from evenhand.io.files import write_rows
 from evenhand.io.files.writing import check_writes
 from evenhand.running.generate import (
-    OUTPUT_COLUMNS,
     GenerationProgress,
     Task,
+    are_conversations,
     check_instructions,
+    output_columns,
     output_rows,
     read_instructions,
 )
@@ -54,8 +55,8 @@ def generate(
         str,
         typer.Argument(
             metavar="INSTRUCTIONS",
-            help="Rows with the field instruction (or prompt, or turns), in any form that judge reads; or a .txt"
-            " file with one on each line; '-' is standard input.",
+            help="Rows with the field instruction, prompt, turns or messages, or in any format that"
+            " [bold]evenhand look[/] knows; or a .txt file with one on each line; '-' is standard input.",
         ),
     ],
     spec: Annotated[
@@ -96,8 +97,10 @@ def generate(
     began = time.monotonic()
     with Store(db) as store:
         progress, stopped = run(task, lambda: islice(read_instructions(instructions), limit), store, limits, total)
+        talks = are_conversations(islice(read_instructions(instructions), limit))
+        questions = islice(read_instructions(instructions), limit)
         rows = write_rows(
-            out, output_rows(task, islice(read_instructions(instructions), limit), store, name), OUTPUT_COLUMNS
+            out, output_rows(task, questions, store, name, conversations=talks), output_columns(conversations=talks)
         )
     fields = {
         "model": name or task.writing.identity["model"],

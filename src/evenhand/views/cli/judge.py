@@ -32,11 +32,13 @@ from evenhand.views.cli.deciding import dimension_from, show_decision
 from evenhand.views.cli.inputs import (
     BaselineOption,
     CandidateOption,
+    ColumnsOption,
     JoinOnOption,
     PairsArgument,
     QuestionsOption,
     SkipBadOption,
     TurnOption,
+    columns_from,
     find_input,
 )
 from evenhand.views.cli.options import (
@@ -74,6 +76,7 @@ def judge(
     questions: QuestionsOption = None,
     turn: TurnOption = 1,
     join_on: JoinOnOption = "instruction",
+    columns: ColumnsOption = None,
     spec: JudgeOption = catalog.DEFAULT_MODEL,
     protocol: ProtocolOption = None,
     orders: OrdersOption = "both",
@@ -109,7 +112,7 @@ def judge(
     """Judge every pair of a file, or the outputs of two models; a run that was stopped goes on where it stopped."""
     if on and not until_decided:
         raise InputError("--on without --until-decided", hint="add --until-decided")
-    reading = ReadingOptions(questions, turn, join_on, skip_bad)
+    reading = ReadingOptions(questions, turn, join_on, skip_bad, columns_from(columns))
     hardware = Hardware(context, threads, gpu_layers)
     endpoint = endpoint_settings(settings, samples, concurrency)
     limits = Limits(concurrency, requests_per_minute, tokens_per_minute, max_requests, max_cost)
