@@ -22,12 +22,15 @@ from evenhand.engines.catalog import ModelFile
 from evenhand.engines.endpoint import EndpointEngine, EndpointSettings
 from evenhand.engines.llama import LlamaEngine
 from evenhand.engines.scripted import ScriptedEngine
+from evenhand.io.files import write_rows
 from evenhand.io.pairs import join_outputs
 from evenhand.running.generate import (
     Instruction,
     Task,
+    are_conversations,
     check_instructions,
     generate,
+    output_columns,
     output_rows,
     read_instructions,
 )
@@ -148,7 +151,7 @@ def test_instructions_are_read_in_many_forms(tmp_path: Path, name: str, content:
         ("a.jsonl", b'{"text": "q"}\n', r"a\.jsonl:1: no field 'instruction' \(expected rows"),
         ("a.jsonl", b'{"instruction": null}\n', r"a\.jsonl:1: field 'instruction' is no text"),
         ("a.jsonl", b'{"instruction": ""}\n', r"a\.jsonl:1: field 'instruction' is empty"),
-        ("a.jsonl", b'{"turns": []}\n', r"a\.jsonl:1: field 'turns' is no text"),
+        ("a.jsonl", b'{"turns": []}\n', r"a\.jsonl:1: field 'turns' holds no turns"),
         ("a.txt", b"\n", r"no instructions in this file"),
     ],
 )
@@ -322,3 +325,69 @@ def test_generate_with_the_small_model(tmp_path: Path, smollm: ModelFile) -> Non
     assert (fields["asked"], fields["settings"]["sha256"]) == (2, smollm.sha256)
     assert all(json.loads(line)["output"] for line in (tmp_path / "o.jsonl").read_text().splitlines())
     assert json.loads(evenhand(*words).stdout)["kept"] == 2
+
+
+# -- conversations -----------------------------------------------------------------------------------------
+
+
+def test_all_turns_are_answered_each_with_the_answers_before_it(tmp_path: Path) -> None:
+    (tmp_path / "q.jsonl").write_text(json.dumps({"question_id": 81, "turns": ["Hi", "And you?", "Bye"]}) + "\n")
+
+    def count(prompt: Prompt) -> str:
+        return f"{len(prompt.turns)}: {prompt.turns[-1].text}"
+
+    questions = list(read_instructions(tmp_path / "q.jsonl"))
+    with Store(":memory:") as store:
+        progress = asyncio.run(generate(task(count), questions, store))
+        again = asyncio.run(generate(task(count), questions, store))
+        [row] = output_rows(task(count), questions, store, conversations=are_conversations(questions))
+    assert (progress.asked, again.asked, again.kept) == (1, 0, 1)
+    assert [turn["content"] for turn in row["messages"]] == [
+        "Hi",
+        "1: Hi",
+        "And you?",
+        "3: And you?",
+        "Bye",
+        "5: Bye",
+    ]
+    assert row["question_id"] == 81
+
+
+def test_a_turn_that_fails_ends_its_conversation_and_is_tried_again(tmp_path: Path) -> None:
+    broken = {"two"}
+
+    def fails(prompt: Prompt) -> str:
+        if prompt.turns[-1].text in broken:
+            raise EngineError("no", reason="timeout")
+        return "yes"
+
+    question = Instruction("one", more=("two", "three"))
+    with Store(":memory:") as store:
+        assert asyncio.run(generate(task(fails), [question], store)).failed == 1
+        [row] = output_rows(task(fails), [question], store, conversations=True)
+        assert [turn["content"] for turn in row["messages"]] == ["one", "yes", "two", None]
+        assert "timeout" in row["error"]
+        broken.clear()
+        assert asyncio.run(generate(task(fails), [question], store)).asked == 1
+        [row] = output_rows(task(fails), [question], store, conversations=True)
+        assert [turn["content"] for turn in row["messages"]][-1] == "yes"
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_conversations_that_were_written_can_be_judged(tmp_path: Path, suffix: str) -> None:
+    questions = [Instruction("Hi", more=("Bye",), system="Be kind."), Instruction("Name a prime number.")]
+    for name in ("new", "old"):
+        mine = task(lambda prompt, name=name: f"{name} {prompt.turns[-1].text}")
+        with Store(":memory:") as store:
+            asyncio.run(generate(mine, questions, store))
+            rows = output_rows(mine, questions, store, name, conversations=True)
+            write_rows(tmp_path / f"{name}{suffix}", rows, output_columns(conversations=True))
+    first, second = join_outputs(tmp_path / f"new{suffix}", tmp_path / f"old{suffix}")
+    assert (first.instruction, first.output_1) == ("[System]\nBe kind.\n\n[User]\nHi", "new Hi")
+    assert second.texts == ("Name a prime number.", "new Name a prime number.", "old Name a prime number.")
+
+
+def test_a_system_message_of_a_row_stands_behind_that_of_the_task() -> None:
+    [first, user] = task(system="Be brief.").prompt(Instruction("Hi", system="Be kind.")).turns
+    assert (first.role, first.text, user.text) == ("system", "Be brief.\n\nBe kind.", "Hi")
+    assert task().key(Instruction("Hi")) != task().key(Instruction("Hi", system="Be kind."))

@@ -232,7 +232,7 @@ BAD: dict[str, tuple[str, str | bytes, int | None, str]] = {
     "JSON: broken": ("a.json", f"[\n{GOOD},\n{{]\n", 3, "not JSON"),
     "JSON: nested too deeply": ("a.json", "[" * 100_000, None, "not JSON"),
     "JSON: not UTF-8": ("a.json", b'["' + LATIN + b'"]', None, "not UTF-8 at byte 5"),
-    "JSON: no list": ("a.json", GOOD, None, "the file is not a list of objects"),
+    "JSON: no list": ("a.json", "5", None, "the file is not a list of objects"),
     "JSON: no object": ("a.json", f"[{GOOD}, 5]", None, "item 2: the item is not an object"),
     "JSON: missing field": ("a.json", f'[{GOOD},\n\n{{"instruction": "q"}}]', None, "item 2: no field 'output_1'"),
     "JSON: nothing": ("a.json", "", None, "not JSON: the file is empty"),

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from evenhand.core.errors import PairError
-from evenhand.io.label_formats import plain_row
 from evenhand.io.pairs import Arena, JoinOptions, join_outputs
+from evenhand.io.pairs.recognition import Recogniser
 from evenhand.results.people import import_labels
 from evenhand.store import Store
 
@@ -123,7 +123,8 @@ def test_outputs_meet(tmp_path: Path, make: Any, questions: list[Row] | None, su
     asked = put(tmp_path / "question.jsonl", questions) if questions else None
     joined = join_outputs(new, old, JoinOptions(questions=asked))
     found = [(p.instruction, p.output_1, p.output_2, p.model_1, p.model_2) for p in joined]
-    expected = zip(TASKS, SAID["new"], SAID["old"], strict=True)
+    tasks = [TASKS[0], f"[System]\nBe brief.\n\n[User]\n{TASKS[1]}"] if "messages" in make("new")[0] else TASKS
+    expected = zip(tasks, SAID["new"], SAID["old"], strict=True)
     assert found == [(task, one, two, "new", "old") for task, one, two in expected]
     assert not joined.unmatched
     assert len(Arena([new, old], reading=JoinOptions(questions=asked))) == 2
@@ -212,6 +213,6 @@ def test_labels_are_read_as_they_are_published(tmp_path: Path, row: Row, votes: 
 
 
 def test_a_truth_value_in_pandalms_file_was_a_word() -> None:
-    read = plain_row(PANDALM)
+    read = Recogniser("pairs").read(PANDALM)
     assert (read["output_1"], read["output_2"]) == ("True", "It is right.")
     assert read["instruction"] == "Is the statement right?\n\nTwo is even."

@@ -26,9 +26,9 @@ _SKIP = "--skip-bad leaves such rows out"
 _TURNED: dict[Side, Side] = {"1": "2", "2": "1", "tie": "tie"}
 # Data sets name the winner in many ways; all of them mean a side of the pair as it stands in the file.
 _LABELS: dict[str, Side] = {
-    **dict.fromkeys(("1", "a", "output_1", "model_1"), "1"),
-    **dict.fromkeys(("2", "b", "output_2", "model_2"), "2"),
-    **dict.fromkeys(("tie", "0", "equal"), "tie"),
+    **dict.fromkeys(("1", "a", "output_1", "model_1", "model_a", "response_a", "a>b", "a>>b"), "1"),
+    **dict.fromkeys(("2", "b", "output_2", "model_2", "model_b", "response_b", "b>a", "b>>a"), "2"),
+    **dict.fromkeys(("tie", "0", "equal", "a=b", "b=a"), "tie"),
 }
 
 
@@ -132,7 +132,4 @@ def _check_text(name: str, value: object) -> None:
     try:
         value.encode()
     except UnicodeEncodeError as fault:
-        raise InputError(
-            f"field '{name}' holds a lone surrogate at character {fault.start}",
-            hint=_SKIP,
-        ) from None
+        raise InputError(f"field '{name}' holds a lone surrogate at character {fault.start}", hint=_SKIP) from None

@@ -35,8 +35,9 @@ from evenhand.core.votes import (
     row_votes,
     side_of,
 )
-from evenhand.io.label_formats import plain_row
+from evenhand.io.files import Row
 from evenhand.io.pairs import read_rows
+from evenhand.io.pairs.recognition import Context, recognise, rename_columns
 from evenhand.io.pairs.rows import named_fields
 from evenhand.store import HumanLabel, Records, Store
 
@@ -46,6 +47,8 @@ FROM_FILE = Drawn("imported")
 # The words for fields in files of single votes.
 _PERSON = ("annotator", "annotator_id", "worker", "rater", "user")
 _SAID = ("label", "side", "verdict", "vote", "winner", "preference")
+# The fields by which a row of `evenhand export judgments` or `verdicts` is known.
+_EXPORTED = ("judge", "fingerprint", "pair", "key", "dimension", "verdict")
 
 
 class People:
@@ -136,13 +139,13 @@ def _read_many(row: Mapping[str, Any], annotator: str) -> list[NamedVote] | None
 
 def _read_one(row: Mapping[str, Any], annotator: str) -> list[NamedVote] | None:
     """One vote: annotator, dimension, label."""
-    field = next((name for name in _SAID if name in row), None)
-    if field is None:
+    fields = [name for name in _SAID if name in row]
+    if not fields:
         return None
+    field = next((name for name in fields if row[name] not in (None, "")), fields[0])  # a null hides no other
     key, name = _which_pair(row)
     dimension = str(row.get("dimension") or OVERALL)
-    who = next((str(row[name]) for name in _PERSON if row.get(name) not in (None, "")), annotator)
-    seconds = row.get("seconds")
+    seconds, who = row.get("seconds"), _who(row, annotator)
     return [
         NamedVote(
             *(key, name, dimension, who, side_of(row[field], dimension)),
@@ -159,12 +162,29 @@ def _read_labels(row: Mapping[str, Any], annotator: str) -> list[NamedVote] | No
     if not isinstance(labels, Mapping):
         return None
     key, name = _which_pair(row)
-    who = next((str(row[name]) for name in _PERSON if row.get(name) not in (None, "")), annotator)
+    who = _who(row, annotator)
     return [NamedVote(key, name, str(d), who, side_of(said, str(d))) for d, said in labels.items()]
 
 
+def _read_verdict(row: Mapping[str, Any], annotator: str) -> list[NamedVote] | None:
+    """What `evenhand export` writes: the verdict in the judge's own name, and the known label beside it."""
+    if not all(name in row for name in _EXPORTED):
+        return None
+    key, name, dimension = str(row["key"]), str(row["pair"]), str(row["dimension"])
+    order = SHOWN.get(str(row.get("order") or ""))
+    judge = f"{row['judge']} {order}" if order else str(row["judge"])
+    found = [NamedVote(key, name, dimension, judge, side_of(row["verdict"], dimension), order)]
+    if row.get("label") not in (None, ""):
+        found.append(NamedVote(key, name, dimension, annotator, side_of(row["label"], dimension)))
+    return found
+
+
+def _who(row: Mapping[str, Any], annotator: str) -> str:
+    return next((str(row[name]) for name in _PERSON if row.get(name) not in (None, "")), annotator)
+
+
 Reader = Callable[[Mapping[str, Any], str], list[NamedVote] | None]
-READERS: tuple[Reader, ...] = (_read_many, _read_labels, _read_one)
+READERS: tuple[Reader, ...] = (_read_verdict, _read_many, _read_labels, _read_one)
 
 
 def _which_pair(row: Mapping[str, Any]) -> tuple[str, str]:
@@ -239,6 +259,7 @@ def import_labels(
     skip_bad: bool = False,
     checked: bool = False,
     design: Design | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> Imported:
     """Read a file of labels into the store; the whole file is checked before anything is kept.
 
@@ -248,37 +269,51 @@ def import_labels(
     """
     names = rename or {}
     if not checked:
-        check_labels(path, annotator=annotator, skip_bad=skip_bad)
+        check_labels(path, annotator=annotator, skip_bad=skip_bad, columns=columns)
     done = Imported()
-    votes = _file_votes(path, annotator, done.bad)
+    votes = _file_votes(path, annotator, done.bad, columns)
     while batch := list(islice(votes, _BATCH)):
         renamed = [replace(vote, dimension=names.get(vote.dimension, vote.dimension)) for vote in batch]
         _keep(store, renamed, str(path), done, None if design is None else Drawn(design))
     return done
 
 
-def check_labels(path: str | Path, *, annotator: str = FILE, skip_bad: bool = False) -> None:
+def check_labels(
+    path: str | Path, *, annotator: str = FILE, skip_bad: bool = False, columns: Mapping[str, str] | None = None
+) -> None:
     """Read a file of labels to its end; the first fault is raised, and so is a file without labels."""
     bad: list[PairError] | None = [] if skip_bad else None
-    votes = sum(1 for _ in _file_votes(path, annotator, bad))
+    votes = sum(1 for _ in _file_votes(path, annotator, bad, columns))
     if not votes and not bad:
         raise PairError(
             str(path), None, "no labels in this file", hint="docs/labels.md lists the forms that are read"
         )
 
 
-def _file_votes(path: str | Path, annotator: str, bad: list[PairError] | None) -> Iterator[NamedVote]:
+def _file_votes(
+    path: str | Path, annotator: str, bad: list[PairError] | None, columns: Mapping[str, str] | None = None
+) -> Iterator[NamedVote]:
     """The votes of a file; a bad row is raised, or put into `bad` if there is such a list."""
+    context = Context()
     for blame, row in read_rows(path, "labels"):
         try:
             if isinstance(row, ValueError):
                 raise row
-            yield from _placed(plain_row(row), annotator)
+            for each in _own_words(rename_columns(row, columns) if columns else row, context):
+                yield from _placed(each, annotator)
         except (ValueError, InputError) as fault:
             error = blame(fault)
             if bad is None:
                 raise error from None
             bad.append(error)
+
+
+def _own_words(row: Row, context: Context) -> list[Row]:
+    """A row of another tool in evenhand's words; a row of labels that names its pair by an id stays as it is."""
+    found = recognise(row, "pairs")
+    if found is None or found.kind != "pairs" or found.together:
+        return [row]
+    return found.rows(row, context)
 
 
 def _placed(row: Mapping[str, Any], annotator: str) -> Iterator[NamedVote]:

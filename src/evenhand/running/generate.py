@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,12 @@ from evenhand.core.pair import digest
 from evenhand.core.protocol import Prompt
 from evenhand.io import files
 from evenhand.io.files import Row, Table, find_tables
-from evenhand.io.pairs.rows import named_fields
+from evenhand.io.pairs.instructions import EXPECTED, read_asked
 from evenhand.running.pace import Limits, Pace
 from evenhand.running.prices import Price
 from evenhand.store import Store
+from evenhand.store.outputs import Written
 
-_EXPECTED = "expected rows with the field instruction, or a .txt file with one on each line"
-_ASKED = ("instruction", "prompt", "turns")
 # Fields that belong to somebody's answer and would be mistaken for this one's.
 _ANSWERS = (
     "output",
@@ -39,6 +38,9 @@ _ANSWERS = (
     "model_id",
     "choices",
     "messages",
+    "conversations",
+    "completion",
+    "response",
     "label",
     "labels",
 )
@@ -46,10 +48,17 @@ _ANSWERS = (
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction, and what else its row says of it."""
+    """One instruction, and what else its row says of it: further turns, a system message, other fields."""
 
     instruction: str
     about: Mapping[str, Any] = field(default_factory=dict)
+    more: tuple[str, ...] = ()
+    system: str = ""
+
+    @property
+    def turns(self) -> tuple[str, ...]:
+        """All that is asked, one after the other."""
+        return (self.instruction, *self.more)
 
 
 @dataclass(frozen=True)
@@ -59,16 +68,30 @@ class Task:
     writing: Writing
     system: str = ""
 
-    def key(self, question: Instruction) -> str:
-        """The name of an output: two that were made alike are one."""
+    def key(self, question: Instruction, said: Sequence[str] = ()) -> str:
+        """The name of an output: two that were made alike are one. `said` are the answers to earlier turns."""
         identity = json.dumps(dict(self.writing.identity), sort_keys=True)
-        return digest("output", identity, self.system, question.instruction)
+        return digest("output", identity, self._system(question), *_interleaved(question, said))
 
-    def prompt(self, question: Instruction) -> Prompt:
+    def prompt(self, question: Instruction, said: Sequence[str] = ()) -> Prompt:
         """What the model is given; an instruction is text and opens no turn of its own."""
-        user = Turn("user", (Span(question.instruction, trusted=False),))
-        first = (Turn("system", (Span(self.system, trusted=True),)),) if self.system else ()
-        return Prompt((*first, user))
+        turns = [
+            Turn(("user", "assistant")[place % 2], (Span(text, trusted=False),))
+            for place, text in enumerate(_interleaved(question, said))
+        ]
+        own = (Span(self.system, trusted=True),) if self.system else ()
+        between = (Span("\n\n", trusted=True),) if self.system and question.system else ()
+        spans = (*own, *between, *((Span(question.system, trusted=False),) if question.system else ()))
+        return Prompt((*((Turn("system", spans),) if spans else ()), *turns))
+
+    def _system(self, question: Instruction) -> str:
+        return "\n\n".join(text for text in (self.system, question.system) if text)
+
+
+def _interleaved(question: Instruction, said: Sequence[str]) -> list[str]:
+    """The turns up to the one that is to be answered, each earlier one with its answer."""
+    pairs = zip(question.turns, said, strict=False)
+    return [text for pair in pairs for text in pair] + [question.turns[len(said)]]
 
 
 @dataclass
@@ -88,7 +111,7 @@ class GenerationProgress:
 
 
 def read_instructions(path: str | Path) -> Iterator[Instruction]:
-    """Stream instructions: rows with `instruction`, `prompt` or `turns` (the first counts), or lines of a .txt.
+    """Stream instructions: rows of any format that is recognised, with all their turns, or lines of a .txt.
 
     A broken row raises PairError with its place.
     """
@@ -108,7 +131,7 @@ def check_instructions(path: str | Path) -> int:
     """Read all of it once; how many there are."""
     count = sum(1 for _ in read_instructions(path))
     if not count:
-        raise PairError(str(path), None, "no instructions in this file", hint=_EXPECTED)
+        raise PairError(str(path), None, "no instructions in this file", hint=EXPECTED)
     return count
 
 
@@ -150,58 +173,94 @@ async def generate(
 
 
 async def _one(task: Task, question: Instruction, store: Store, pace: Pace, progress: GenerationProgress) -> None:
-    key = task.key(question)
-    kept = store.outputs.get(key)
-    if kept is not None and kept.text is not None:
-        progress.kept += 1
-        progress.cut += kept.finish == "length"
-        return
-    try:
-        answer = await pace.ask(task.prompt(question))
-    except EngineError as error:
-        if error.fatal:
-            raise
-        store.outputs.fail(key, task.writing.identity, question.instruction, error)
-        progress.failed += 1
-        return
-    store.outputs.add(key, task.writing.identity, question.instruction, answer)
-    progress.asked += 1
-    progress.cut += answer.finish == "length"
-    progress.usage += answer.usage
+    """All turns of an instruction; a turn that fails ends it."""
+    said: list[str] = []
+    asked = cut = False
+    for turn in question.turns:
+        key = task.key(question, said)
+        kept = store.outputs.get(key)
+        if kept is not None and kept.text is not None:
+            said.append(kept.text)
+            cut |= kept.finish == "length"
+            continue
+        try:
+            answer = await pace.ask(task.prompt(question, said))
+        except EngineError as error:
+            if error.fatal:
+                raise
+            store.outputs.fail(key, task.writing.identity, turn, error)
+            progress.failed += 1
+            return
+        store.outputs.add(key, task.writing.identity, turn, answer)
+        said.append(answer.text)
+        asked, cut = True, cut or answer.finish == "length"
+        progress.usage += answer.usage
+    progress.asked += asked
+    progress.kept += not asked
+    progress.cut += cut
 
 
-OUTPUT_COLUMNS = dict.fromkeys(("id", "instruction", "output", "generator", "finish", "error", "settings"), "text")
+def output_columns(conversations: bool = False) -> dict[str, str]:
+    """The columns of a file of outputs, where it has to have some."""
+    texts = {"messages": "messages"} if conversations else {"instruction": "text", "output": "text"}
+    return {"id": "text", **texts, **dict.fromkeys(("generator", "finish", "error", "settings"), "text")}
 
 
-def output_rows(task: Task, questions: Iterable[Instruction], store: Store, name: str = "") -> Iterator[Row]:
+def are_conversations(questions: Iterable[Instruction]) -> bool:
+    """Whether any of them has several turns or a system message of its own; then all are written as `messages`.
+
+    >>> are_conversations([Instruction("Hi"), Instruction("Hi", more=("Bye",))])
+    True
+    """
+    return any(question.more or question.system for question in questions)
+
+
+def output_rows(
+    task: Task, questions: Iterable[Instruction], store: Store, name: str = "", *, conversations: bool = False
+) -> Iterator[Row]:
     """A row for each instruction; what could not be written is a null with its reason in `error`."""
     settings = {**task.writing.identity, **({"system": task.system} if task.system else {})}
     generator = name or settings["model"]
     for question in questions:
-        found = store.outputs.get(task.key(question))
-        text = found.text if found else None
-        row = {**question.about, "instruction": question.instruction, "output": text, "generator": generator}
-        if found is None or text is None:
+        said, found = _written(task, question, store)
+        row = {**question.about, **_said(question, said, conversations), "generator": generator}
+        if found is None or found.text is None:
             row["error"] = f"{found.reason}: {found.detail}" if found else "not asked"
         else:
             row["finish"] = found.finish
         yield {**row, "settings": settings}
 
 
+def _written(task: Task, question: Instruction, store: Store) -> tuple[list[str | None], Written | None]:
+    """The answers to the turns of an instruction, up to the first that is missing, and the last that is known."""
+    said: list[str] = []
+    found = None
+    for _ in question.turns:
+        found = store.outputs.get(task.key(question, said))
+        if found is None or found.text is None:
+            return [*said, None], found
+        said.append(found.text)
+    return [*said], found
+
+
+def _said(question: Instruction, said: Sequence[str | None], conversation: bool) -> Row:
+    if not conversation:
+        return {"instruction": question.instruction, "output": said[0]}
+    first = [{"role": "system", "content": question.system}] if question.system else []
+    turns = [
+        {"role": role, "content": text}
+        for asked, answer in zip(question.turns, said, strict=False)
+        for role, text in (("user", asked), ("assistant", answer))
+    ]
+    return {"messages": [*first, *turns]}
+
+
 def _ask(row: Row | RowFault) -> Instruction:
     if isinstance(row, ValueError):
         raise row
-    field = next((name for name in _ASKED if name in row), None)
-    if field is None:
-        raise RowFault("no field 'instruction'", hint=f"{_EXPECTED}; {named_fields(row)}")
-    value = row[field]
-    if field == "turns":
-        value = value[0] if isinstance(value, list) and value else None
-        value = value.get("content") if isinstance(value, Mapping) else value
-    if not isinstance(value, str) or not value.strip():
-        raise RowFault(f"field '{field}' is {'empty' if value == '' else 'no text'}", hint="give each row a text")
-    about = {name: item for name, item in row.items() if name not in (*_ASKED, *_ANSWERS)}
-    return Instruction(value, about)
+    asked = read_asked(row)
+    about = {name: item for name, item in row.items() if name not in (*asked.fields, *_ANSWERS)}
+    return Instruction(asked.turns[0], about, asked.turns[1:], asked.system)
 
 
 def _lines(path: Path) -> Iterator[Instruction]:

@@ -11,7 +11,7 @@ from evenhand.core.faults import RowFault
 from evenhand.io.files.finding import Table
 
 # Columns that hold text wherever they stand.
-TEXTS = ("instruction", "output_1", "output_2", "output", "prompt")
+TEXTS = ("instruction", "output_1", "output_2", "output")
 _BATCH = 1024
 
 

@@ -15,10 +15,10 @@ import orjson
 
 from evenhand.core.errors import InputError, PairError
 
-SUFFIXES = (".jsonl", ".json", ".csv", ".parquet", ".arrow")
+SUFFIXES = (".jsonl", ".json", ".csv", ".parquet", ".arrow", ".eval")
 PACKINGS = (".gz", ".zst")
 _ALIKE = {".ndjson": ".jsonl"}
-_UNITS = {".json": "item", ".parquet": "row", ".arrow": "row"}
+_UNITS = {".json": "item", ".parquet": "row", ".arrow": "row", ".eval": "sample"}
 # What the first bytes of standard input say, where there is no name to go by.
 _GZIP, _ZSTD, _PARQUET = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
 
@@ -63,6 +63,10 @@ def find_tables(name: str | Path, what: str = "rows") -> list[Table]:
     text, path = str(name), Path(name)
     if text == "-":
         return [_standard_input()]
+    if text.startswith("hf:") and not path.exists():
+        from evenhand.io.files.hub import hub_tables
+
+        return hub_tables(text)
     if path.is_file():
         return [_table(path)]
     if path.is_dir():
@@ -87,7 +91,7 @@ def _table(path: Path) -> Table:
     kind = _ALIKE.get(suffixes[-1], suffixes[-1]) if suffixes else ""
     if kind not in SUFFIXES:
         raise InputError(f"{path}: unknown kind of file '{kind or packing}'", hint=f"use {', '.join(SUFFIXES)}")
-    if packing and kind in (".parquet", ".arrow"):
+    if packing and kind in (".parquet", ".arrow", ".eval"):
         raise InputError(
             f"{path}: a {kind} file cannot be read out of {packing}",
             hint="unpack it; Parquet is packed by itself",

@@ -14,9 +14,12 @@ from evenhand.core.errors import PairError
 from evenhand.core.faults import RowFault
 from evenhand.io.files.arrow import read_arrow, read_parquet
 from evenhand.io.files.finding import Table
+from evenhand.io.files.inner import archive_rows, inner_rows, outer_of
 from evenhand.io.files.packing import open_bytes
 
+__all__ = ["MOST_LINE", "Row", "outer_of", "parse", "parse_object", "read_rows"]
 Row = dict[str, Any]
+
 Rows = Iterator[tuple[int, "Row | RowFault"]]
 _UTF8 = "write the file in UTF-8, such as with: iconv -f latin1 -t utf-8"
 _WHOLE = "a .json file is one list of objects; write it again if it broke off; one object a line is called .jsonl"
@@ -42,6 +45,7 @@ def read_rows(table: Table) -> Rows:
         ".csv": _csv,
         ".parquet": read_parquet,
         ".arrow": read_arrow,
+        ".eval": lambda table: archive_rows(table, parse),
     }
     yield from readers[table.kind](table)
 
@@ -95,6 +99,9 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _json(table: Table) -> Rows:
+    if _is_lines(table):
+        yield from _jsonl(table)
+        return
     with open_bytes(table) as file:
         raw = file.read(_MOST_FILE + 1).removeprefix(_MARK)
     if len(raw) > _MOST_FILE:
@@ -110,10 +117,26 @@ def _json(table: Table) -> Rows:
         where = getattr(fault, "lineno", None)
         hint = given.hint if isinstance(fault, UnicodeDecodeError) else _WHOLE
         raise PairError(table.name, where, str(given), hint=hint) from None
+    if isinstance(data, dict):
+        yield from enumerate(inner_rows(data, table), 1)
+        return
     if not isinstance(data, list):
         raise table.error(None, "the file is not a list of objects", hint="one object a line is called .jsonl")
     for number, item in enumerate(data, 1):
         yield number, item if isinstance(item, dict) else RowFault("the item is not an object")
+
+
+def _is_lines(table: Table) -> bool:
+    """Whether a .json file holds one object a line: its first line is whole, and something comes behind it."""
+    with open_bytes(table) as file:
+        if not file.read(1024).removeprefix(_MARK).lstrip().startswith(b"{"):
+            return False  # a list, as a rule; it may be one line of a gigabyte
+    with open_bytes(table) as file:
+        lines = (line for line in _lines(file) if not line.isspace())
+        first = next(lines, b"").removeprefix(_MARK)
+        if len(first) > MOST_LINE or next(lines, None) is None:
+            return False
+    return isinstance(parse_object(first), dict)
 
 
 def _csv(table: Table) -> Rows:

@@ -1,5 +1,8 @@
 """What is compared: a Pair, files of pairs, and pairs made out of models' outputs.
 
+Rows of any tool come in through one door (`recognition`), which knows a format by its fields and puts its rows into
+evenhand's own words; `rows.pair_from` and `outputs.output_from` are the only makers of pairs and outputs.
+
 A file is read twice: once to check every row before anything is judged, once to stream the pairs. Neither
 pass keeps the pairs in memory; the check keeps eight bytes a row, to find ids that stand twice.
 """

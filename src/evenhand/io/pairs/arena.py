@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, combinations
 from pathlib import Path
@@ -23,6 +24,7 @@ from evenhand.io.pairs.join import (
     Unmatched,
     joined_on,
     named,
+    other_instruction,
     pair_of,
     split_name,
     stem,
@@ -51,7 +53,7 @@ class Arena:
         reading: JoinOptions | None = None,
     ) -> None:
         self.reading = reading or JoinOptions()
-        self.seed, self.bad = seed, list[PairError]()
+        self.seed, self.bad, self.notes = seed, list[PairError](), Counter[str]()
         self._questions = Questions(self.reading.questions, self.reading.turn)
         self._shelves: dict[str, TemporaryTable] = {}
         self._keys: dict[bytes, str] = {}  # every instruction, in the order in which it was first met
@@ -104,7 +106,14 @@ class Arena:
     def _read(self, source: str | Path) -> None:
         name, path = split_name(source)
         reading, seen = self.reading, 0
-        for placed in read_outputs(path, self._questions, skip_bad=reading.skip_bad, skipped=self.bad):
+        for placed in read_outputs(
+            path,
+            self._questions,
+            skip_bad=reading.skip_bad,
+            skipped=self.bad,
+            columns=reading.columns,
+            notes=self.notes,
+        ):
             seen += 1
             self._keep(name or placed.output.model or stem(path), placed)
         if not seen and not self.bad:
@@ -124,11 +133,7 @@ class Arena:
             return
         other = next(shelved.get(key) for shelved in self._shelves.values() if key in shelved)
         if other.output.instruction != placed.output.instruction:
-            raise placed.error(
-                f"its instruction is not the one under the same {self.reading.join_on} at {other.table.name},"
-                f" {other.table.place(other.where)}",
-                hint="join on the instruction, or correct the files",
-            )
+            raise other_instruction(placed, other, self.reading.join_on)
 
     def _find(self, model: str) -> str:
         if model in self.models:

@@ -6,8 +6,9 @@ pairs. The outputs wait in temporary files, and memory does not grow with their 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -41,6 +42,7 @@ class JoinOptions:
     turn: int = 1
     join_on: str = "instruction"
     skip_bad: bool = False
+    columns: Mapping[str, str] = field(default_factory=dict)  # evenhand's names for the fields of a file
 
 
 class Joined:
@@ -56,11 +58,13 @@ class Joined:
     ) -> None:
         reading, self._side = reading or JoinOptions(), candidate_side
         questions = Questions(reading.questions, reading.turn)
-        self._join_on, self.bad = reading.join_on, list[PairError]()
+        self._join_on, self.bad, self.notes = reading.join_on, list[PairError](), Counter[str]()
         sides = [self._shelved(source, questions, reading) for source in (candidate, baseline)]
         (self._new, new), (self._old, old) = sides
         self.candidate, self.baseline = _apart(new, old, candidate, baseline)
         self._count = sum(key in self._old for key in self._new)
+        if reading.join_on != "instruction":
+            self._refuse_other_instructions()
         if not self._count:
             raise InputError(
                 f"no instruction of {split_name(candidate)[1]} is in {split_name(baseline)[1]}",
@@ -98,12 +102,26 @@ class Joined:
         self._new.close()
         self._old.close()
 
+    def _refuse_other_instructions(self) -> None:
+        """Joined on another field, two rows may meet that answer different instructions."""
+        for key, new in self._new.items():
+            old = self._old.find(key)
+            if old is not None and old.output.instruction != new.output.instruction:
+                raise other_instruction(new, old, self._join_on)
+
     def _shelved(
         self, source: str | Path, questions: Questions, reading: JoinOptions
     ) -> tuple[TemporaryTable, str]:
         name, path = split_name(source)
         shelved, models = TemporaryTable(), dict[str, None]()
-        for placed in read_outputs(path, questions, skip_bad=reading.skip_bad, skipped=self.bad):
+        for placed in read_outputs(
+            path,
+            questions,
+            skip_bad=reading.skip_bad,
+            skipped=self.bad,
+            columns=reading.columns,
+            notes=self.notes,
+        ):
             models[placed.output.model] = None
             earlier = shelved.put(key_of(joined_on(placed, reading.join_on)), placed)
             if earlier is not None:
@@ -170,7 +188,7 @@ def stem(path: str | Path) -> str:
     ('gpt-4.1', 'stdin')
     """
     name = "stdin" if str(path) == "-" else Path(path).name
-    for suffix in (".gz", ".zst", ".jsonl", ".ndjson", ".json", ".csv", ".parquet", ".arrow"):
+    for suffix in (".gz", ".zst", ".jsonl", ".ndjson", ".json", ".csv", ".parquet", ".arrow", ".eval"):
         name = name.removesuffix(suffix)
     return name
 
@@ -197,6 +215,18 @@ def twice(placed: Placed, earlier: Placed, model: str, field: str) -> PairError:
         f"{model} has an output for {what} already, at {there}{earlier.table.place(earlier.where)}:"
         f" {short(placed.output.instruction)!r}",
         hint="keep one; name the files NAME=FILE if they are of two models; --join-on id keeps equal texts apart",
+    )
+
+
+def other_instruction(placed: Placed, other: Placed, field: str) -> PairError:
+    """Two outputs that meet on a field and answer different instructions: they are no pair."""
+    systems = placed.output.instruction.startswith("[System]") or other.output.instruction.startswith("[System]")
+    return placed.error(
+        f"its instruction is not the one under the same {field} at {other.table.name},"
+        f" {other.table.place(other.where)}",
+        hint="a system message is part of the instruction"
+        if systems
+        else "join on the instruction, or mend the files",
     )
 
 

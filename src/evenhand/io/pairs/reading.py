@@ -3,31 +3,43 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 
 from evenhand.core.errors import InputError, PairError
-from evenhand.core.faults import message_and_hint
 from evenhand.core.pair import Pair, short_hash
 from evenhand.io import files
 from evenhand.io.files import Row, Table, find_tables
+from evenhand.io.pairs.recognition import Recogniser, blame
 from evenhand.io.pairs.rows import pair_from
+from evenhand.io.pairs.temporary_table import Seen
 from evenhand.io.spill_file import SpillFile
 
 Paths = str | Path | Sequence[str | Path]
 _EXPECTED = "expected rows with the fields instruction, output_1 and output_2"
+_REPEATED = "the same pair again: it is judged once; evenhand labels import FILE keeps the votes of every row"
 Placed = tuple[Table, int, Pair | PairError]
 
 
-def read_pairs(path: Paths, *, skip_bad: bool = False, skipped: list[PairError] | None = None) -> Iterator[Pair]:
+def read_pairs(
+    path: Paths,
+    *,
+    skip_bad: bool = False,
+    skipped: list[PairError] | None = None,
+    columns: Mapping[str, str] | None = None,
+    notes: Counter[str] | None = None,
+) -> Iterator[Pair]:
     """Stream the pairs of JSONL, JSON, CSV or Parquet files, packed or not; of a glob; of a folder; of '-'.
 
-    A broken row raises PairError with its place, or with `skip_bad` is put into `skipped` and passed over.
+    The rows may be in any format that `evenhand look` recognises; `columns` names the fields of others, such as
+    {"instruction": "prompt"}. A broken row raises PairError with its place, or with `skip_bad` is put into
+    `skipped` and passed over. `notes` counts what is to be said of the files.
     """
-    for _, _, found in _placed(path):
+    for _, _, found in _placed(path, columns, notes):
         if isinstance(found, Pair):
             yield found
         elif not skip_bad:
@@ -46,30 +58,31 @@ def read_rows(path: Paths, what: str = "pairs") -> Iterator[tuple[Blame, Row | V
     """
     for table in _tables(path, what):
         for where, row in files.read_rows(table):
-            yield partial(_blamed, table, where), row
+            yield partial(blame, table, where), row
 
 
-def _blamed(table: Table, where: int, fault: ValueError | InputError) -> PairError:
-    message, hint = message_and_hint(fault)
-    return table.error(where, message, hint=hint)
-
-
-def check_pairs(path: Paths, *, skip_bad: bool = False) -> tuple[int, list[PairError]]:
+def check_pairs(
+    path: Paths,
+    *,
+    skip_bad: bool = False,
+    columns: Mapping[str, str] | None = None,
+    notes: Counter[str] | None = None,
+) -> tuple[int, list[PairError]]:
     """Read all of it once: the number of good pairs, and what is wrong with the others.
 
     Without `skip_bad` the first fault is raised. An id that stands twice is always an error.
     """
     bad: list[PairError] = []
     hashes = SpillFile(key="Q")
-    for pair in read_pairs(path, skip_bad=skip_bad, skipped=bad):
+    for pair in read_pairs(path, skip_bad=skip_bad, skipped=bad, columns=columns, notes=notes):
         hashes.append(short_hash(pair.id))
-    _refuse_twins(path, hashes)
+    _refuse_twins(path, hashes, columns)
     if not len(hashes):
         raise PairError(_name(path), None, "no pairs in this file", hint=_EXPECTED)
     return len(hashes), bad
 
 
-def mark_of(path: Paths) -> str | None:
+def mark_of(path: Paths, columns: Mapping[str, str] | None = None) -> str | None:
     """A hash of what is in files, to know them again; None for standard input, which cannot be known beforehand.
 
     Another version of evenhand may find other faults, so it is part of the mark.
@@ -80,6 +93,8 @@ def mark_of(path: Paths) -> str | None:
     if "-" in ([path] if isinstance(path, str | Path) else path):
         return None
     whole = hashlib.blake2b(version("evenhand").encode(), digest_size=20)
+    if columns:
+        whole.update(f"\ncolumns {sorted(columns.items())}".encode())
     for table in _tables(path):
         with table.path.open("rb") as file:
             found = hashlib.file_digest(file, "blake2b").hexdigest()
@@ -97,16 +112,28 @@ def sample_pairs() -> Iterable[Pair]:
     return read_pairs(Path(__file__).parents[1] / "sample.jsonl")
 
 
-def _placed(path: Paths) -> Iterator[Placed]:
+def _placed(
+    path: Paths, columns: Mapping[str, str] | None = None, notes: Counter[str] | None = None
+) -> Iterator[Placed]:
     """Every row of every file with its place: a pair, or what is wrong with it."""
-    for table in _tables(path):
-        for where, row in files.read_rows(table):
-            try:
-                if isinstance(row, ValueError):
-                    raise row
-                yield table, where, pair_from(row)
-            except (ValueError, InputError) as fault:
-                yield table, where, _blamed(table, where, fault)
+    door, seen = Recogniser("pairs", columns), Seen()
+    for table, where, found in door.rows(_tables(path)):
+        if isinstance(found, PairError):
+            yield table, where, found
+            continue
+        try:
+            pair = pair_from(found.row)
+        except (ValueError, InputError) as fault:
+            yield table, where, blame(table, where, fault)
+            continue
+        # Data sets of others hold a pair twice, as a rule with the vote of somebody else; in a plain file of pairs
+        # that is a fault.
+        if not found.format.verbatim and not seen.add(short_hash(pair.id + pair.key)):
+            door.context.note(_REPEATED)
+            continue
+        yield table, where, pair
+    if notes is not None:
+        notes.update(door.context.notes)
 
 
 def _tables(path: Paths, what: str = "pairs") -> list[Table]:
@@ -118,13 +145,13 @@ def _name(path: Paths) -> str:
     return ", ".join(dict.fromkeys(table.name for table in _tables(path)))
 
 
-def _refuse_twins(path: Paths, hashes: SpillFile) -> None:
+def _refuse_twins(path: Paths, hashes: SpillFile, columns: Mapping[str, str] | None = None) -> None:
     """Find the first id that stands twice, with both its places."""
     twins = {a for part in hashes.parts() for a, b in pairwise(sorted(part["key"].tolist())) if a == b}
     if not twins:
         return
     seen: dict[str, tuple[Table, int]] = {}
-    for table, where, pair in _placed(path):
+    for table, where, pair in _placed(path, columns):
         if not isinstance(pair, Pair) or short_hash(pair.id) not in twins:
             continue
         if pair.id in seen:

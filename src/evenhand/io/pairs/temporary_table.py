@@ -28,11 +28,8 @@ class TemporaryTable:
     """
 
     def __init__(self) -> None:
-        # A database without a name is a temporary file that goes with the connection, so nothing has to be safe.
-        self._db = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        self._db = _temporary()
         weakref.finalize(self, self._db.close)
-        for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE_KILOBYTES}"):
-            self._db.execute(f"PRAGMA {pragma}")
         self._db.execute(
             "CREATE TABLE shelved (place INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, row BLOB NOT NULL)"
         )
@@ -89,6 +86,36 @@ class TemporaryTable:
         if not self._tables or self._tables[-1] != table:
             self._tables.append(table)
         return len(self._tables) - 1
+
+
+class Seen:
+    """Numbers that have come up, in a temporary file: memory does not grow with them.
+
+    >>> seen = Seen()
+    >>> seen.add(7), seen.add(7), seen.add(8)
+    (True, False, True)
+    """
+
+    def __init__(self) -> None:
+        self._db: sqlite3.Connection | None = None
+
+    def add(self, number: int) -> bool:
+        """Whether a number of eight bytes is new."""
+        if self._db is None:
+            self._db = _temporary()
+            weakref.finalize(self, self._db.close)
+            self._db.execute("CREATE TABLE seen (number INTEGER PRIMARY KEY)")
+            self._db.execute("BEGIN")  # and never ended: nothing has to be kept
+        signed = number - 2**63  # SQLite's integers have a sign
+        return self._db.execute("INSERT OR IGNORE INTO seen VALUES (?)", (signed,)).rowcount == 1
+
+
+def _temporary() -> sqlite3.Connection:
+    """A database without a name is a temporary file that goes with the connection, so nothing has to be safe."""
+    db = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+    for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE_KILOBYTES}"):
+        db.execute(f"PRAGMA {pragma}")
+    return db
 
 
 def key_of(text: str) -> bytes:

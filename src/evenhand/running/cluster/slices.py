@@ -24,6 +24,7 @@ from evenhand.core.pair import Pair, short_hash
 from evenhand.io.files import Table, find_tables
 from evenhand.io.files.arrow import check_columns, faults_of, listed, pyarrow
 from evenhand.io.pairs import pair_from
+from evenhand.io.pairs.recognition import Recogniser
 from evenhand.store.rows import pair_about
 from evenhand.store.shards import Place, looks_like_uri
 
@@ -36,6 +37,7 @@ _PIECES = 16
 _BATCH = 256
 _FOOTERS = 16  # read at once
 Task = Mapping[str, Any]
+_RECOGNISER = Recogniser("pairs")
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def _pair(table: Table, number: int, row: Mapping[str, Any] | RowFault) -> Pair 
     try:
         if isinstance(row, RowFault):
             raise row
-        return pair_from(row)
+        return pair_from(_RECOGNISER.read(dict(row)))
     except (ValueError, InputError) as fault:
         message, hint = message_and_hint(fault)
         return table.error(number, message, hint=hint)

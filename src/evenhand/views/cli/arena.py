@@ -88,7 +88,7 @@ def arena(
     """Pair many models' outputs, all against all, and judge the pairs or write them to a file."""
     settings = JudgeSettings.of(judge, engine, limits, draw.seed)
     met = Arena(outputs, baseline=draw.baseline, size=draw.size, seed=draw.seed, reading=reading.reading)
-    given = Input(len(met), lambda: iter(met), met.bad, met.unmatched)
+    given = Input(len(met), lambda: iter(met), met.bad, met.unmatched, notes=met.notes)
     given.print()
     about = {"models": list(met.models), "possible": met.possible, "seed": draw.seed, **given.plain()}
     if dry_run:

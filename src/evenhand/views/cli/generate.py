@@ -20,11 +20,12 @@ from evenhand.core.errors import InputError
 from evenhand.io.files import write_rows
 from evenhand.io.files.writing import check_writes
 from evenhand.running.generate import (
-    OUTPUT_COLUMNS,
     GenerationProgress,
     Instruction,
     Task,
+    are_conversations,
     check_instructions,
+    output_columns,
     output_rows,
     read_instructions,
 )
@@ -93,8 +94,8 @@ def generate(
         str,
         typer.Argument(
             metavar="INSTRUCTIONS",
-            help="Rows with the field instruction (or prompt, or turns), in any form that judge reads; or a .txt"
-            " file with one on each line; '-' is standard input.",
+            help="Rows with the field instruction, prompt, turns or messages, or in any format that"
+            " [bold]evenhand look[/] knows; or a .txt file with one on each line; '-' is standard input.",
         ),
     ],
     spec: Annotated[
@@ -134,7 +135,9 @@ def generate(
             return islice(read_instructions(instructions), writing.limit)
 
         progress, stopped = run(task, given, store, limits.limits, total, price)
-        rows = write_rows(out, output_rows(task, given(), store, writing.name), OUTPUT_COLUMNS)
+        talks = are_conversations(given())
+        found = output_rows(task, given(), store, writing.name, conversations=talks)
+        rows = write_rows(out, found, output_columns(conversations=talks))
     fields = {
         "model": writing.name or task.writing.identity["model"],
         "settings": dict(task.writing.identity),

@@ -19,12 +19,14 @@ from evenhand.views.api import Judge
 from evenhand.views.cli.inputs import (
     BaselineOption,
     CandidateOption,
+    ColumnsOption,
     Input,
     JoinOnOption,
     PairsArgument,
     QuestionsOption,
     SkipBadOption,
     TurnOption,
+    columns_from,
     find_input,
 )
 from evenhand.views.cli.options import (
@@ -60,11 +62,12 @@ class ReadingOptions:
     turn: TurnOption = 1
     join_on: JoinOnOption = "instruction"
     skip_bad: SkipBadOption = False
+    columns: ColumnsOption = None
 
     @property
     def reading(self) -> JoinOptions:
         """The same for those who read."""
-        return JoinOptions(self.questions, self.turn, self.join_on, self.skip_bad)
+        return JoinOptions(self.questions, self.turn, self.join_on, self.skip_bad, columns_from(self.columns))
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ PANELS = {
         "arena": "arena",
         "gate": "gate",
         "generate": "generate",
+        "look": "look",
     },
     "Analyse": {"results": "results", "rank": "rank", "card": "card", "report": "report", "export": "export"},
     "People": {
@@ -46,6 +47,7 @@ _USUAL = {
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": ("evenhand demo",),
+    "look": ("evenhand look pairs.jsonl", "evenhand look rows.jsonl --columns instruction=prompt,output=reply"),
     "compare": (
         'evenhand compare -i "Name a prime." --a 7 --b 8',
         'evenhand compare -i "Name a prime." --a 7 --b 8 --judge openai:gpt-4o-mini --json',

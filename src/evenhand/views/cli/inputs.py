@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,6 +13,7 @@ import typer
 from evenhand.core.errors import InputError, PairError
 from evenhand.core.pair import Pair
 from evenhand.io.pairs import JoinOptions, Unmatched, check_pairs, join_outputs, mark_of, read_pairs
+from evenhand.io.pairs.recognition import parse_columns
 from evenhand.store import Store
 from evenhand.views import console
 from evenhand.views.api import Judge
@@ -21,8 +23,9 @@ PairsArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="PAIRS",
-        help="Files with the fields instruction, output_1, output_2: .jsonl, .json, .csv or .parquet, also .gz and"
-        " .zst; a glob in quotes; a folder of Parquet or of Hugging Face datasets; '-' is standard input.",
+        help="Files of pairs in any format that [bold]evenhand look[/] knows: .jsonl, .json, .csv or .parquet, also"
+        " .gz and .zst; a glob in quotes; a folder of Parquet or of Hugging Face datasets; hf:owner/data:split;"
+        " '-' is standard input.",
     ),
 ]
 CandidateOption = Annotated[
@@ -70,6 +73,15 @@ JoinOnOption = Annotated[
 SkipBadOption = Annotated[
     bool, typer.Option("--skip-bad", help="Pass over broken rows and say how many.", rich_help_panel=INPUT)
 ]
+ColumnsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        metavar="NAME=FIELD,...",
+        help="Which fields of an unknown format are what: instruction=prompt,output_1=chosen,output_2=rejected.",
+        rich_help_panel=INPUT,
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -81,6 +93,7 @@ class Input:
     bad: list[PairError]
     unmatched: list[Unmatched]
     mark: str | None = None  # of files of which every row is good
+    notes: Mapping[str, int] = field(default_factory=dict)  # what is to be said of the files, and of how many rows
 
     def begin(self, judge: Judge) -> bool:
         """Remember that the files were checked: the next run over them begins at once. Is all of them judged?"""
@@ -98,12 +111,16 @@ class Input:
 
     def plain(self) -> dict[str, Any]:
         """What a run says of its input."""
-        return {"skipped": len(self.bad), "unmatched": [each.plain() for each in self.unmatched]}
+        left_out = {"skipped": len(self.bad), "unmatched": [each.plain() for each in self.unmatched]}
+        return {**left_out, **({"notes": dict(self.notes)} if self.notes else {})}
 
     def print(self) -> None:
         """Tell what was left out, before the run begins."""
         for fault in self.bad[:5]:
             console.err.print(f"skipped: {fault.message}", style="yellow", soft_wrap=True, markup=False)
+        for note, rows in self.notes.items():
+            counted = console.count(rows, "row")
+            console.err.print(f"{console.visible(note)} ({counted})", style="yellow", soft_wrap=True, markup=False)
         for each in self.unmatched:
             print_unmatched(each)
 
@@ -127,13 +144,24 @@ def find_input(
             missing = "--candidate" if baseline else "--baseline"
             raise InputError(f"no {missing}", hint="--candidate NEW --baseline OLD are given together")
         joined = join_outputs(candidate, baseline, reading, candidate_side=candidate_side)
-        return Input(len(joined), lambda: iter(joined), joined.bad, joined.unmatched)
+        return Input(len(joined), lambda: iter(joined), joined.bad, joined.unmatched, notes=joined.notes)
     if not pairs:
         raise InputError("nothing to judge", hint="give a file of pairs, or --candidate NEW --baseline OLD")
-    mark = mark_of(pairs)
+    mark, columns, notes = mark_of(pairs, reading.columns), reading.columns, Counter[str]()
     known = _checked_before(db, mark)
-    count, bad = (known, []) if known is not None else check_pairs(pairs, skip_bad=reading.skip_bad)
-    return Input(count, lambda: read_pairs(pairs, skip_bad=reading.skip_bad), bad, [], mark=None if bad else mark)
+    count, bad = known or 0, list[PairError]()
+    if known is None:
+        count, bad = check_pairs(pairs, skip_bad=reading.skip_bad, columns=columns, notes=notes)
+
+    def read() -> Iterator[Pair]:
+        return read_pairs(pairs, skip_bad=reading.skip_bad, columns=columns)
+
+    return Input(count, read, bad, [], mark=None if bad else mark, notes=notes)
+
+
+def columns_from(text: str | None) -> dict[str, str]:
+    """What `--columns` says."""
+    return parse_columns(text) if text else {}
 
 
 def _orders(judge: Judge) -> str:

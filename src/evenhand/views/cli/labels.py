@@ -16,6 +16,7 @@ from evenhand.results.people import Imported, LabelRow, check_labels, import_lab
 from evenhand.store import Store
 from evenhand.views import console
 from evenhand.views.cli.app import WITH_FAILURES, app
+from evenhand.views.cli.inputs import ColumnsOption, columns_from
 from evenhand.views.cli.options import DEFAULT_DB, DbOption, JsonOption, RenameOption, renames_from
 
 labels_app = typer.Typer(help="What people said of the pairs.", invoke_without_command=True)
@@ -56,6 +57,7 @@ def labels_import(
         str, typer.Option("--annotator", metavar="NAME", help="Who speaks where the file does not say.")
     ] = FILE,
     rename: RenameOption = None,
+    columns: ColumnsOption = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Pass over rows that cannot be read.")] = False,
     design: Annotated[
         str,
@@ -72,12 +74,12 @@ def labels_import(
     A row is one vote (id or the three texts, annotator, dimension, label), one person's labels (labels), or
     the votes of several people on a pair (human, dims). Exit code 3: some ids led to no pair, or to several.
     """
-    names = renames_from(rename)
     chosen = next((word for word in DESIGNS if word == design), None)
     if design and chosen is None:
         raise InputError(f"--design {design}", hint=f"one of {', '.join(DESIGNS)}")
+    names, mapped = renames_from(rename), columns_from(columns)
     for file in files:  # all of them, before anything of one is kept
-        check_labels(file, annotator=annotator, skip_bad=skip_bad)
+        check_labels(file, annotator=annotator, skip_bad=skip_bad, columns=mapped)
     with Store(db) as store:
         done = [
             import_labels(
@@ -87,6 +89,7 @@ def labels_import(
                 skip_bad=skip_bad,
                 checked=True,
                 design=chosen,
+                columns=mapped,
             )
             for file in files
         ]

@@ -1,0 +1,80 @@
+"""What a file holds, before anything is judged: the format it was recognised as, some rows, what is left over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from evenhand.core.errors import PairError
+from evenhand.io.files import Row, Table, find_tables
+from evenhand.io.files import read_rows as file_rows
+from evenhand.io.pairs.join import JoinOptions
+from evenhand.io.pairs.questions import Questions
+from evenhand.io.pairs.recognition import Kind, Recognised, Recogniser, recognise, rename_columns
+
+_ROWS = 3
+_LOOKED_AT = 100  # rows in which fields are looked for
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a file was recognised as: its first rows in evenhand's words, and the fields that are left over."""
+
+    file: str
+    format: str
+    kind: Kind
+    rows: tuple[Row, ...]
+    left_over: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def plain(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return asdict(self)
+
+
+def look_at(path: str | Path, reading: JoinOptions | None = None) -> list[Sight]:
+    """What each of the files is; a file that is not recognised raises PairError with what was found and expected.
+
+    >>> sample = Path(__file__).parents[1] / "data" / "sample.jsonl"
+    >>> [sight] = look_at(sample)
+    >>> sight.format, sight.kind, len(sight.rows)
+    ('pairs', 'pairs', 3)
+    """
+    reading = reading or JoinOptions()
+    questions = Questions(reading.questions, reading.turn)
+    return [_look(table, reading, questions) for table in find_tables(path, "pairs or outputs")]
+
+
+def _look(table: Table, reading: JoinOptions, questions: Questions) -> Sight:
+    door = Recogniser(_kind(table, reading), reading.columns, questions)
+    found: list[Recognised] = []
+    for _, _, each in islice(door.rows([table]), _LOOKED_AT):
+        if isinstance(each, PairError):
+            if reading.skip_bad:
+                continue
+            raise each
+        found.append(each)
+    if not found:
+        raise PairError(table.name, None, "no rows in this file", hint="expected pairs, or outputs of a model")
+    left = dict.fromkeys(name for each in found for name in each.left_over if name not in _known(door.kind))
+    notes = tuple(door.context.notes)
+    return Sight(
+        table.name, found[0].format.name, door.kind, tuple(each.row for each in found[:_ROWS]), tuple(left), notes
+    )
+
+
+def _kind(table: Table, reading: JoinOptions) -> Kind:
+    """Pairs or outputs, by the first row that can be read."""
+    for _, row in file_rows(table):
+        if isinstance(row, dict):
+            found = recognise(rename_columns(row, reading.columns) if reading.columns else row)
+            return found.kind if found else "pairs"
+    return "pairs"
+
+
+def _known(kind: Kind) -> Iterable[str]:
+    own = ("id", "label", "labels", "human", "dims")
+    return (*own, "model_1", "model_2", "instruction", "output_1", "output_2") if kind == "pairs" else own

@@ -1,0 +1,70 @@
+"""evenhand look: what a file was recognised as."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from evenhand.core.pair import read_label
+from evenhand.io.files import Row
+from evenhand.io.pairs import ReadingOptions
+from evenhand.io.pairs.join import short
+from evenhand.io.pairs.looking import Sight, look_at
+from evenhand.views import console
+from evenhand.views.cli.app import app
+from evenhand.views.cli.inputs import ColumnsOption, QuestionsOption, SkipBadOption, TurnOption, columns_from
+from evenhand.views.cli.options import JsonOption
+
+_SHOWN = {
+    "pairs": ("instruction", "output_1", "output_2", "model_1", "model_2", "label"),
+    "outputs": ("instruction", "output", "model"),
+}
+
+
+@app.command()
+def look(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Any file of pairs or outputs.")],
+    columns: ColumnsOption = None,
+    questions: QuestionsOption = None,
+    turn: TurnOption = 1,
+    skip_bad: SkipBadOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a file was recognised as, show three rows as they would be judged, and name what is left over."""
+    reading = ReadingOptions(questions, turn, skip_bad=skip_bad, columns=columns_from(columns))
+    sights = [sight for file in files for sight in look_at(file, reading)]
+    if as_json:
+        print(console.json_text({"files": [sight.plain() for sight in sights]}))
+        return
+    for sight in sights:
+        _show(sight)
+
+
+def _show(sight: Sight) -> None:
+    what = "pairs" if sight.kind == "pairs" else "outputs of a model"
+    name = "" if sight.format == sight.kind else f", recognised as {sight.format}"
+    console.out.print(f"{console.visible(sight.file)}: {what}{name}", soft_wrap=True, markup=False)
+    console.out.print(_table(sight))
+    for note in sight.notes:
+        console.out.print(note, style="yellow", soft_wrap=True, markup=False)
+    left = ", ".join(console.visible(name) for name in sight.left_over)
+    said = f"left over, kept as metadata: {left}" if left else "no field is left over"
+    console.out.print(said, style="dim", soft_wrap=True, markup=False)
+
+
+def _table(sight: Sight) -> Table:
+    table = console.plain_table("")
+    names = [name for name in _SHOWN[sight.kind] if any(row.get(name) not in (None, "") for row in sight.rows)]
+    for name in names:
+        table.add_column(name)
+    for row in sight.rows:
+        table.add_row(*(Text(console.visible(short(_cell(row, name)))) for name in names))
+    return table
+
+
+def _cell(row: Row, name: str) -> str:
+    value = read_label(row[name]) if name == "label" and name in row else row.get(name)
+    return "" if value is None else str(value)
