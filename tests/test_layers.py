@@ -27,7 +27,6 @@ LAYERS = (
     "io.files",
     "io.spill_file",
     "io.pairs",
-    "io.label_formats",
     "engines",
     "store",
     "running",

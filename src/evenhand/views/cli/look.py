@@ -12,7 +12,7 @@ from evenhand.core.pair import read_label
 from evenhand.io.files import Row
 from evenhand.io.pairs import ReadingOptions
 from evenhand.io.pairs.join import short
-from evenhand.io.pairs.looking import Sight, look_at
+from evenhand.io.pairs.preview import Sight, look_at
 from evenhand.views import console
 from evenhand.views.cli.app import app
 from evenhand.views.cli.inputs import ColumnsOption, QuestionsOption, SkipBadOption, TurnOption, columns_from
