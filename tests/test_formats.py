@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from command import evenhand
 from evenhand.core.errors import InputError, PairError
 from evenhand.core.pair import Pair
-from evenhand.io.pairs import Arena, ReadingOptions, check_pairs, join_outputs, read_pairs
+from evenhand.io.pairs import Arena, JoinOptions, check_pairs, join_outputs, read_pairs
 from evenhand.io.pairs.outputs import _output as output_from_words
 from evenhand.io.pairs.preview import look_at
 from evenhand.io.pairs.recognition import Context, formats, parse_columns
@@ -358,7 +358,7 @@ def test_outputs_come_through_every_door(
         (tmp_path / folder).mkdir()
     new, old = put(tmp_path / "new", file, make(X)), put(tmp_path / "old", file, make(Y))
     given = put(tmp_path, "q.jsonl", questions) if questions else None
-    reading = ReadingOptions(given)
+    reading = JoinOptions(given)
     joined = join_outputs(f"new={new}", f"old={old}", reading)
     pair = next(iter(joined))
     assert pair.texts == (asked, X, Y)
@@ -480,7 +480,7 @@ def test_two_system_messages_make_two_questions(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no instruction of .* is in"):
         join_outputs(new, old)
     with pytest.raises(PairError, match=r"its instruction is not the one .* \(a system message is part of the"):
-        join_outputs(new, old, ReadingOptions(join_on="id"))
+        join_outputs(new, old, JoinOptions(join_on="id"))
 
 
 def test_a_turn_that_is_not_judged_is_said(tmp_path: Path) -> None:
@@ -616,7 +616,7 @@ def test_columns_read_any_format(tmp_path: Path) -> None:
 def test_columns_take_outputs_too(tmp_path: Path) -> None:
     for name in ("new", "old"):
         put(tmp_path, f"{name}.jsonl", [{"frage": Q, "antwort": name}])
-    reading = ReadingOptions(columns={"instruction": "frage", "output": "antwort"})
+    reading = JoinOptions(columns={"instruction": "frage", "output": "antwort"})
     [pair] = join_outputs(tmp_path / "new.jsonl", tmp_path / "old.jsonl", reading)
     assert pair.texts == (Q, "new", "old")
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from evenhand.views.report.fields import compile_report
 
 from command import evenhand
 from evenhand import Judge, Pair, ScriptedEngine, Store
@@ -28,6 +27,7 @@ from evenhand.results.label_use import label_use
 from evenhand.results.people import People, import_labels
 from evenhand.results.plain import plain
 from evenhand.store import HumanLabel
+from evenhand.views.report.contents import compile_report
 from evenhand.views.report.page import write_page
 from evenhand.views.web.agreeing import judge_cards
 
@@ -347,7 +347,8 @@ def test_labels_in_the_pairs_file_are_imported(db: Path) -> None:
 
 def test_every_view_rests_on_the_same_labels(judged: Path) -> None:
     with Store(judged) as store:
-        designs: list[Design] = ["random"] * 12 + ["suggested"] * 9 + ["unknown"] * 3
+        counts: dict[Design, int] = {"random": 12, "suggested": 9, "unknown": 3}
+        designs = [design for design, count in counts.items() for _ in range(count)]
         store.labels.add(
             HumanLabel(pair.key, "overall", "ann", TRUTH[pair.key], design=design)
             for pair, design in zip(PAIRS, designs, strict=False)

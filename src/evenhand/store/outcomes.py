@@ -398,7 +398,7 @@ def _conversation(
     dimensions: Sequence[str], verdicts: Mapping[str, Verdict], reason: str | None, detail: str | None
 ) -> Conversation:
     if len(verdicts) < len(dimensions):
-        return Conversation(absent(dimensions, reason, detail) | verdicts)
+        return Conversation({**absent(dimensions, reason, detail), **verdicts})
     return Conversation({name: verdicts[name] for name in dimensions})
 
 

@@ -34,7 +34,7 @@ from evenhand.core.protocol import Protocol as Template
 from evenhand.core.verdict import SIDES, Outcome, known_label
 from evenhand.engines.catalog import Status
 from evenhand.results.plain import to_json
-from evenhand.results.wording import count
+from evenhand.results.wording import count as count
 
 if TYPE_CHECKING:  # with numpy, which takes a third of a second
     from evenhand.results.answer import AnswerSentence

@@ -53,10 +53,10 @@ class Questions:
             raise RowFault(f"question '{key}' is not in {self.path}", hint="give the questions that were answered")
         return self._turns[key]
 
-    def message_and_hint(self, turns: Sequence[str], field: str, system: str = "") -> str:
+    def text_of(self, turns: Sequence[str], field: str, system: str = "") -> str:
         """A conversation up to the turn that is compared, as one text.
 
-        >>> print(Questions(turn=2).told(["Hi", "Bye"], "turns"))
+        >>> print(Questions(turn=2).text_of(["Hi", "Bye"], "turns"))
         [Turn 1]
         Hi
         <BLANKLINE>

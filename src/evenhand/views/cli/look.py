@@ -10,7 +10,7 @@ from rich.text import Text
 
 from evenhand.core.pair import read_label
 from evenhand.io.files import Row
-from evenhand.io.pairs import ReadingOptions
+from evenhand.io.pairs import JoinOptions
 from evenhand.io.pairs.join import short
 from evenhand.io.pairs.preview import Sight, look_at
 from evenhand.views import console
@@ -34,7 +34,7 @@ def look(
     as_json: JsonOption = False,
 ) -> None:
     """Say what a file was recognised as, show three rows as they would be judged, and name what is left over."""
-    reading = ReadingOptions(questions, turn, skip_bad=skip_bad, columns=columns_from(columns))
+    reading = JoinOptions(questions, turn, skip_bad=skip_bad, columns=columns_from(columns))
     sights = [sight for file in files for sight in look_at(file, reading)]
     if as_json:
         print(console.json_text({"files": [sight.plain() for sight in sights]}))
