@@ -65,9 +65,12 @@ class Words:
         >>> Words.of(["a", None, "a"]).codes.tolist()
         [0, -1, 0]
         """
-        place: dict[str | None, int] = {None: MISSING}
-        codes = [place.setdefault(value, len(place) - 1) for value in values]
-        return cls(tuple(word for word in place if word is not None), np.array(codes, dtype=np.int32))
+        every = list(values)
+        words = tuple(word for word in dict.fromkeys(every) if word is not None)
+        place: dict[str | None, int] = {None: MISSING, **{word: number for number, word in enumerate(words)}}
+        if len(words) == 1 and every.count(words[0]) == len(every):
+            return cls(words, np.zeros(len(every), dtype=np.int32))
+        return cls(words, np.fromiter(map(place.__getitem__, every), dtype=np.int32, count=len(every)))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ SignedValues = Callable[[Part], NDArray[np.float64]]
 Rates = Callable[[float], Rate]  # by level
 _SIGNED = np.array([1.0, -1.0, 0.0])  # what a side is worth to side 1: won, lost, tie
 _TOGETHER = 4096  # judgments that wait to be counted
+_IN_MEMORY = 1_500_000  # rows of one dimension that statistics may have in memory, at about 60 bytes each
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +198,7 @@ class DimensionRows:
     def __init__(self, counting: Counting = DEFAULT) -> None:
         self._counting = counting
         self._repeats: int | None = 0 if counting.keep_repeats else None  # None: not looked for yet
+        self._loaded: list[Part] | None = None
         self._rows = SpillFile(
             cluster="Q", identity="Q", number="q", longer="i", side="b", forward="b", swapped="b", mass="d",
             masses="b", expected="d", lean="b", inconsistent="b", known="b", reason="h",
@@ -232,8 +235,20 @@ class DimensionRows:
     def _each(self) -> Iterator[Part]:
         return ({name: np.array(column) for name, column in part.items()} for part in self._rows.parts())
 
+    @contextmanager
+    def loaded(self) -> Iterator[None]:
+        """Have the rows in memory for a while, sorted by instruction, if they are not too many for that."""
+        if len(self._rows) <= _IN_MEMORY:
+            self._loaded = [_by_cluster(part) for part in self.every()]
+        try:
+            yield
+        finally:
+            self._loaded = None
+
     def every(self) -> Iterator[Part]:
         """All rows that count, in parts that share no cluster; where there is no verdict, the side is missing."""
+        if self._loaded is not None:
+            return iter(self._loaded)
         return map(without_repeats, self._each()) if self.repeats else self._each()
 
     def parts(self) -> Iterator[Part]:
@@ -296,6 +311,10 @@ class DimensionCounter:
 
     def summary(self) -> DimensionSummary:
         """What was counted."""
+        with self.rows.loaded():
+            return self._summary()
+
+    def _summary(self) -> DimensionSummary:
         count = _Tally(len(self._reasons))
         for part in self.rows.every():
             count.add(part)
@@ -353,7 +372,7 @@ class _Tally:
         valid = part["side"] != MISSING
         self.reasons += np.bincount(part["reason"][~valid], minlength=len(self.reasons))
         self.inconsistent += int(part["inconsistent"].sum())
-        rows = {name: column[valid] for name, column in part.items()}
+        rows = part if valid.all() else {name: column[valid] for name, column in part.items()}
         self.sides += np.bincount(rows["side"], minlength=3)
         # In whole numbers, so that the order in which pairs come cannot change a digit.
         self.mass += int(fixed_point(rows["mass"]).sum())
@@ -455,6 +474,12 @@ def summarise(blocks: Iterable[Block], dimensions: Iterable[str] = (), counting:
     for block in blocks:
         counter.add_block(block)
     return counter.summary()
+
+
+def _by_cluster(part: Part) -> Part:
+    """The rows of a part by instruction: where they are sorted, statistics find clusters quickly."""
+    order = np.argsort(part["cluster"], kind="stable")
+    return {name: column[order] for name, column in part.items()}
 
 
 def models_of(block: Block) -> set[tuple[str, str]]:

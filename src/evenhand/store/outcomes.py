@@ -292,14 +292,12 @@ class OutcomeTable:
         without = self._db.execute(
             f"SELECT pair, said, mass, reason {where} AND p_1 IS NULL ORDER BY pair", values
         ).fetchall()
-        reasons: list[str | None] = [None] * len(rows)
+        words = Words((), np.full(len(rows), -1, dtype=np.int32))
         if without:
             table = np.vstack(
                 [table, [(pair, said, np.nan, np.nan, np.nan, mass) for pair, said, mass, _ in without]]
             )
-            reasons += [reason for *_, reason in without]
-        words = Words.of(reasons)
-        if without:
+            words = Words.of([None] * len(rows) + [reason for *_, reason in without])
             order = np.argsort(table[:, 0], kind="stable")
             table, words = table[order], words.take(order)
         outcomes = Outcomes.of(table[:, 1].astype(np.int64), table[:, 2:5], table[:, 5], words)

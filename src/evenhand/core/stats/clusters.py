@@ -125,7 +125,10 @@ def places(clusters: ArrayLike) -> Ints:
     >>> places(["b", "a", "b"]).tolist()
     [1, 0, 1]
     """
-    _, place = np.unique(np.asarray(clusters), return_inverse=True)
+    names = np.asarray(clusters)
+    if names.dtype.kind in "iu" and len(names) and (names[1:] >= names[:-1]).all():  # sorted: no need to sort again
+        return np.concatenate([[0], np.cumsum(names[1:] != names[:-1])]).astype(np.int64)
+    _, place = np.unique(names, return_inverse=True)
     return place.reshape(-1).astype(np.int64)
 
 
