@@ -49,8 +49,8 @@ def test_hard_verdicts_are_weighed(
 def test_doubt_is_the_distance_between_the_two_likeliest() -> None:
     sure = weigh(pool("overall", {"forward": verdict("tie", {"A": 0.01, "B": 0.01, "tie": 0.98})}))
     torn = weigh(pool("overall", {"forward": verdict("A", {"A": 0.45, "B": 0.1, "tie": 0.45})}))
-    assert sure.doubt == pytest.approx(0.03)
-    assert torn.doubt == pytest.approx(1.0)
+    assert sure.uncertainty == pytest.approx(0.03)
+    assert torn.uncertainty == pytest.approx(1.0)
     assert (sure.flip, sure.dispute) == (None, None)  # one order can flip nothing
 
 
@@ -168,7 +168,7 @@ def test_the_table_shows_the_parts_and_steers_no_terminal(db: Path) -> None:
     assert "\x1b[31m" not in said
     assert "[bold]" in said
     assert "[red]" in said
-    assert all(name in said for name in ("worth", "doubt", "flip", "dispute"))
+    assert all(name in said for name in ("worth", "uncertainty", "flip", "dispute"))
 
 
 def test_the_jsonl_file_comes_back_with_labels(judged: Path, tmp_path: Path) -> None:
@@ -189,8 +189,8 @@ def test_the_csv_file_holds_no_formula_and_comes_back_by_its_ids(judged: Path, t
     evenhand("suggest", "--db", judged, "--number", "4", "--out", out)
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert {row["response_1"] for row in rows} == {"'=cmd()"}
-    assert {row["response_2"] for row in rows} == {"'-y"}
+    assert {row["text_1"] for row in rows} == {"'=cmd()"}
+    assert {row["text_2"] for row in rows} == {"'-y"}
     with out.open("w", newline="") as file:
         table = csv.DictWriter(file, list(rows[0]))
         table.writeheader()

@@ -46,10 +46,10 @@ def answer_of(summary: Summary) -> AnswerSentence:
     found = summary.dimensions[name]
     if not found.n:
         return AnswerSentence("nothing", _nothing(found), name)
-    doubt = _doubt(found)
-    if doubt:
+    warning = _warning(found)
+    if warning:
         return AnswerSentence(
-            "distrust", f"do not trust this: {doubt}; {_least_misleading(summary, found)}", name, n=found.n
+            "distrust", f"do not trust this: {warning}; {_least_misleading(summary, found)}", name, n=found.n
         )
     return _sentence(summary, name, found)
 
@@ -65,7 +65,7 @@ def _nothing(found: DimensionSummary) -> str:
     return f"no verdict could be read ({reasons})" if reasons else "no verdicts yet"
 
 
-def _doubt(found: DimensionSummary) -> str:
+def _warning(found: DimensionSummary) -> str:
     """Why these verdicts say little; empty where they may be taken as they are."""
     if found.label_mass is not None and found.label_mass < LEAST_MASS:
         return f"only {_percent(found.label_mass)} of the judge's probability falls on a label"

@@ -3,11 +3,11 @@
 A pair that the judge finds easy, in both orders, as do all other judges, will most likely be labelled as they say.
 Where they waver, a label tells something. Three things are looked at, each between 0 and 1:
 
-doubt       how little the likeliest verdict stands above the next: 1 - (p best - p second)
+uncertainty how little the likeliest verdict stands above the next: 1 - (p best - p second)
 flip        whether the two orders contradict each other: 1; one half if one of them says tie; 0 if they agree
 dispute     the share of other judges that say otherwise
 
-Doubt is margin sampling (Scheffer, Decomain and Wrobel 2001, "Active hidden Markov models for information
+Uncertainty is margin sampling (Scheffer, Decomain and Wrobel 2001, "Active hidden Markov models for information
 extraction"), dispute a query by committee (Seung, Opper and Sompolinsky 1992); Settles (2009), "Active learning
 literature survey", has both. The score is the mean of those that are known. Of pairs that share an instruction the
 best counts in full, the second half, the third a third: people should see many instructions.
@@ -39,7 +39,7 @@ _TO_LEARN = Drawn("suggested")
 class WorthParts:
     """What a score is made of; None where it cannot be told."""
 
-    doubt: float | None
+    uncertainty: float | None
     flip: float | None
     dispute: float | None
 
@@ -50,7 +50,7 @@ class WorthParts:
         >>> WorthParts(uncertainty=0.5, flip=1.0, dispute=None).score
         0.75
         """
-        known = [part for part in (self.doubt, self.flip, self.dispute) if part is not None]
+        known = [part for part in (self.uncertainty, self.flip, self.dispute) if part is not None]
         return sum(known) / len(known) if known else 0.0
 
 
@@ -75,7 +75,7 @@ class Suggestion:
             "instruction": self.pair.instruction,
             "worth": self.worth,
             "score": self.parts.score,
-            "doubt": self.parts.doubt,
+            "uncertainty": self.parts.uncertainty,
             "flip": self.parts.flip,
             "dispute": self.parts.dispute,
             "place": self.place,
@@ -151,12 +151,12 @@ def weigh(outcome: Outcome, others: Sequence[Side] = ()) -> WorthParts:
     >>> from evenhand.core.verdict import Verdict, pool
     >>> said = Verdict("overall", "A", {"A": 0.6, "B": 0.3, "tie": 0.1})
     >>> weigh(pool("overall", {"forward": said, "swapped": said}), others=["1", "tie"])
-    WorthParts(doubt=1.0, flip=1.0, dispute=0.5)
+    WorthParts(uncertainty=1.0, flip=1.0, dispute=0.5)
     """
     p = outcome.p or {}
     best, second, *_ = sorted((p[side] for side in SIDES), reverse=True) if p else (1.0, 0.0)
-    doubt = 1 - (best - second) if p else None
-    return WorthParts(doubt, _flip(outcome), _dispute(outcome, others))
+    uncertainty = 1 - (best - second) if p else None
+    return WorthParts(uncertainty, _flip(outcome), _dispute(outcome, others))
 
 
 def _flip(outcome: Outcome) -> float | None:

@@ -38,7 +38,7 @@ class Sight:
 def look_at(path: str | Path, reading: JoinOptions | None = None) -> list[Sight]:
     """What each of the files is; a file that is not recognised raises PairError with what was found and expected.
 
-    >>> sample = Path(__file__).parents[1] / "data" / "sample.jsonl"
+    >>> sample = Path(__file__).parents[1] / "sample.jsonl"
     >>> [sight] = look_at(sample)
     >>> sight.format, sight.kind, len(sight.rows)
     ('pairs', 'pairs', 3)

@@ -102,7 +102,7 @@ def write_shard(where: str | Path | Place, name: str, rows: Any, *, fingerprint:
 
     >>> import tempfile
     >>> from evenhand.io.pairs import Pair
-    >>> from evenhand.store.shards.schema import OrderRecord, Row
+    >>> from evenhand.store.shards.schema import OrderRecord, ShardRow
     >>> from evenhand.core.verdict import Verdict
     >>> row = ShardRow(Pair("Hi", "x", "y"), {"forward": OrderRecord("k", {"overall": Verdict("overall", "A")})})
     >>> with tempfile.TemporaryDirectory() as folder:

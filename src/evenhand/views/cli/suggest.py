@@ -27,7 +27,7 @@ from evenhand.views.cli.options import DEFAULT_DB, DbOption, JsonOption, OnOptio
 _SHOWN = 60
 # A spreadsheet may change texts, and an apostrophe goes before what it would take for a formula. Under other names
 # they are not taken for the pair's own, and the row is found again by its id.
-_COLUMNS = {"id": "text", "prompt": "text", "response_1": "text", "response_2": "text"}
+_COLUMNS = {"id": "text", "prompt": "text", "text_1": "text", "text_2": "text"}
 _TO_FILL = {"dimension": "text", "label": "text"}
 
 
@@ -175,14 +175,14 @@ def _table(pairs: tuple[Suggestion, ...], title: str) -> Table:
     table.title = Text(title)
     table.add_column("id", overflow="fold")
     table.add_column("chosen", no_wrap=True)
-    for name in ("worth", "doubt", "flip", "dispute", "place"):
+    for name in ("worth", "uncertainty", "flip", "dispute", "place"):
         table.add_column(name, justify="right")
     table.add_column("instruction", overflow="ellipsis", no_wrap=True, max_width=_SHOWN)
     for suggestion in pairs:
         parts = suggestion.parts
         known = [
             "–" if part is None else f"{part:.2f}"
-            for part in (suggestion.worth, parts.doubt, parts.flip, parts.dispute)
+            for part in (suggestion.worth, parts.uncertainty, parts.flip, parts.dispute)
         ]
         words = " ".join(console.visible(suggestion.pair.instruction).split())
         why = "by chance" if suggestion.drawn.design == "random" else "to learn"
