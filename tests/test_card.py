@@ -16,8 +16,9 @@ import pytest
 from evenhand import Judge, Pair, Protocol, ScriptedEngine, Store
 from evenhand.core.protocol import Prompt
 from evenhand.core.stats.multiple import holm
-from evenhand.results.card import Card, Contender, card_of, choose_judges, compare, drag_of
+from evenhand.results.card import Card, Contender, card_of, compare, drag_of
 from evenhand.results.evidence import Evidence, gather
+from evenhand.results.judges import choose_judges
 from evenhand.results.people import People
 from evenhand.results.plain import plain
 from evenhand.store import HumanLabel

@@ -21,9 +21,6 @@ from evenhand.core.stats.pooling import pooling_gain
 from evenhand.results.evidence import Evidence, shared_rows
 from evenhand.results.label_use import LabelUse
 from evenhand.results.noise import NoiseSummary
-from evenhand.store import JudgeRow
-
-_SHORTEST_PREFIX = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,26 +188,6 @@ def _biases(e: Evidence, longer: Codes, level: float) -> Biases:
         bias.label_mass(e.mass, c, level=level),
         mean(e.verdict == MISSING, c, level=level),
     )
-
-
-# -- which judges ---------------------------------------------------------------------------------------------
-
-
-def choose_judges(rows: Sequence[JudgeRow], spec: str) -> list[tuple[JudgeRow, str]]:
-    """The judges that a word names, each with the one dimension that is meant, or "" for all.
-
-    A word is a protocol, a model, model/protocol, or the beginning of a fingerprint, and may end on :DIMENSION.
-    """
-    named = [(row, "") for row in rows if _is_called(row, spec)]
-    if named:
-        return named
-    word, colon, dimension = spec.rpartition(":")
-    return [(row, dimension) for row in rows if _is_called(row, word)] if colon else []
-
-
-def _is_called(row: JudgeRow, word: str) -> bool:
-    names = (row.protocol, row.model, f"{row.model}/{row.protocol}")
-    return word in names or (len(word) >= _SHORTEST_PREFIX and row.fingerprint.startswith(word))
 
 
 # -- several judges -------------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ def calibrate(
 
 
 def _rows(store: Store, words: list[str]) -> list[JudgeRow]:
-    from evenhand.results.card import choose_judges
+    from evenhand.results.judges import choose_judges
 
     every = store.judges()
     found = [row for word in words for row, _ in choose_judges(every, word)] if words else every

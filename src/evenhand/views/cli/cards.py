@@ -12,8 +12,9 @@ from evenhand.core.errors import InputError
 from evenhand.core.pair import COMBINED
 from evenhand.core.protocol import Protocol
 from evenhand.core.stats.trust import MARGIN
-from evenhand.results.card import Card, Contender, Drag, JudgeComparison, card_of, choose_judges, compare, drag_of
+from evenhand.results.card import Card, Contender, Drag, JudgeComparison, card_of, compare, drag_of
 from evenhand.results.evidence import Evidence, gather
+from evenhand.results.judges import choose_judges
 from evenhand.results.noise import NoiseSummary, noise_of
 from evenhand.results.people import People
 from evenhand.results.plain import to_json

@@ -16,6 +16,7 @@ from evenhand.core.verdict import found_on, headline
 from evenhand.core.votes import label_of
 from evenhand.io.files import WRITES, write_rows
 from evenhand.io.files.writing import check_writes
+from evenhand.results.judges import judges_named
 from evenhand.results.people import People
 from evenhand.store import JudgeRow, Records
 from evenhand.views import console
@@ -52,7 +53,12 @@ def export(
         Path, typer.Option("--out", "-o", metavar="FILE", help=f"Where to; the name ends on {', '.join(WRITES)}.")
     ],
     db: RecordsOption = DEFAULT_DB,
-    spec: Annotated[str, typer.Option("--judge", "-j", metavar="MODEL", help="Only judges of this model.")] = "",
+    spec: Annotated[
+        str,
+        typer.Option(
+            "--judge", "-j", metavar="NAME", help="Only this judge: its model, model/protocol or fingerprint."
+        ),
+    ] = "",
     protocol: Annotated[
         str,
         typer.Option(
@@ -96,7 +102,7 @@ def export(
         if form == "judge":
             rows, columns = people_rows(store, protocol or "overall", wish)
         else:
-            judges = [row for row in store.judges() if spec in ("", row.model) and protocol in ("", row.protocol)]
+            judges = judges_named(store.judges(), spec, protocol)
             rows, columns = stored_rows(store, judges, wish, str(db))
         count = write_rows(out, rows, columns)
     if not count:

@@ -24,6 +24,7 @@ from evenhand.engines import catalog
 from evenhand.io.pairs import JoinOptions
 from evenhand.results.decision import Decider, replay
 from evenhand.results.gate import Gate, GateResult
+from evenhand.results.judges import judges_named
 from evenhand.results.losses import TrialLog, since_last, stored_losses
 from evenhand.results.plain import to_json
 from evenhand.results.run import RunSummary
@@ -266,7 +267,7 @@ def _about(judge: Judge, found: RunSummary | None) -> Fields:
 
 def newest(store: Store, spec: str, protocol: str, db: Path) -> JudgeRow:
     """The judge that was added last, of those that are meant."""
-    rows = [row for row in store.judges() if spec in ("", row.model) and protocol in ("", row.protocol)]
+    rows = judges_named(store.judges(), spec, protocol)
     if not rows:
         raise InputError(f"{db} holds no verdicts of that kind", hint="evenhand results shows what it holds")
     return rows[-1]

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evenhand.core.errors import InputError
+from evenhand.results.judges import judges_named
 from evenhand.store import JudgeEntry
 from evenhand.views import console
 from evenhand.views.cli.app import app
@@ -62,9 +63,7 @@ def judges_remove(
 
 def choose(entries: list[JudgeEntry], name: str, protocol: str = "") -> JudgeEntry:
     """The one judge that is meant."""
-    of_protocol = [entry for entry in entries if protocol in ("", entry.protocol)]
-    found = [entry for entry in of_protocol if name in (entry.model, entry.fingerprint)]
-    found = found or [entry for entry in of_protocol if len(name) >= 4 and entry.fingerprint.startswith(name)]
+    found = judges_named(entries, name, protocol)
     if len(found) == 1:
         return found[0]
     if not found:

@@ -16,6 +16,7 @@ from evenhand.core.errors import InputError
 from evenhand.core.stats.ranking import Standing
 from evenhand.core.verdict import found_on, headline
 from evenhand.results.counting import Counting, weighting_from
+from evenhand.results.judges import judges_named
 from evenhand.results.plain import plain, to_json
 from evenhand.results.ranking import SCALES, RankingSummary, Reading, Scale, matches_of
 from evenhand.results.separation import Separation, separation_of
@@ -60,7 +61,12 @@ def rank(
             help="Rank by verdicts on this dimension. Default: the parts combined, else overall.",
         ),
     ] = "",
-    spec: Annotated[str, typer.Option("--judge", "-j", metavar="MODEL", help="Only judges of this model.")] = "",
+    spec: Annotated[
+        str,
+        typer.Option(
+            "--judge", "-j", metavar="NAME", help="Only this judge: its model, model/protocol or fingerprint."
+        ),
+    ] = "",
     protocol: Annotated[
         str, typer.Option("--protocol", "-p", metavar="NAME", help="Only under this protocol.")
     ] = "",
@@ -138,7 +144,7 @@ class _Wanted:
 
 def _rankings(db: Path, spec: str, protocol: str, wanted: _Wanted) -> Iterator[JudgeRanking]:
     with open_records(db) as store:
-        rows = [row for row in store.judges() if spec in ("", row.model) and protocol in ("", row.protocol)]
+        rows = judges_named(store.judges(), spec, protocol)
         if not rows:
             raise InputError(f"{db} holds no verdicts of that kind")
         for row in _with_dimension(rows, wanted.dimension):

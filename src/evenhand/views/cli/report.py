@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.core.errors import InputError
+from evenhand.results.judges import judges_named
 from evenhand.store import JudgeRow, Records
 from evenhand.views import console
 from evenhand.views.cli.app import app
@@ -34,7 +35,12 @@ def report(
     form: Annotated[
         str, typer.Option("--format", metavar="html|md", help="Default: by the file's name, or html.")
     ] = "",
-    spec: Annotated[str, typer.Option("--judge", "-j", metavar="MODEL", help="Only judges of this model.")] = "",
+    spec: Annotated[
+        str,
+        typer.Option(
+            "--judge", "-j", metavar="NAME", help="Only this judge: its model, model/protocol or fingerprint."
+        ),
+    ] = "",
     protocol: Annotated[
         str, typer.Option("--protocol", "-p", metavar="NAME", help="Only under this protocol.")
     ] = "",
@@ -92,7 +98,7 @@ def _format(word: str, out: Path | None) -> str:
 
 
 def _rows(store: Records, db: Path, spec: str, protocol: str) -> list[JudgeRow]:
-    rows = [row for row in store.judges() if spec in ("", row.model) and protocol in ("", row.protocol)]
+    rows = judges_named(store.judges(), spec, protocol)
     if not any(row.pairs for row in rows):
         raise InputError(f"{db} holds no verdicts of that kind")
     return [row for row in rows if row.pairs]

@@ -14,11 +14,11 @@ from rich.markup import escape
 from evenhand.core.errors import InputError
 from evenhand.core.protocol import Protocol
 from evenhand.core.verdict import found_on
-from evenhand.results.card import choose_judges
 from evenhand.results.comparison import Comparison, compare, values_of
 from evenhand.results.counting import DEFAULT, Counting, weighting_from
 from evenhand.results.groups import Group, group_by
 from evenhand.results.human import human_rates
+from evenhand.results.judges import choose_judges, judges_named
 from evenhand.results.length import alpaca_rates
 from evenhand.results.people import People
 from evenhand.results.plain import to_json
@@ -63,7 +63,12 @@ class ResultOptions:
 @app.command()
 def results(
     db: RecordsOption = DEFAULT_DB,
-    spec: Annotated[str, typer.Option("--judge", "-j", metavar="MODEL", help="Only judges of this model.")] = "",
+    spec: Annotated[
+        str,
+        typer.Option(
+            "--judge", "-j", metavar="NAME", help="Only this judge: its model, model/protocol or fingerprint."
+        ),
+    ] = "",
     protocol: Annotated[
         str, typer.Option("--protocol", "-p", metavar="NAME", help="Only under this protocol.")
     ] = "",
@@ -126,7 +131,7 @@ def results(
 
         check_plot_path(plot)
     with open_records(db) as store, ExitStack() as others:
-        rows = [row for row in store.judges() if spec in ("", row.model) and protocol in ("", row.protocol)]
+        rows = judges_named(store.judges(), spec, protocol)
         if not rows:
             raise InputError(f"{db} holds no verdicts of that kind")
         if calibrated and not any(store.calibrations.of(row.id) for row in rows):

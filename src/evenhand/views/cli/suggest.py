@@ -16,6 +16,7 @@ from evenhand.core.pair import Pair
 from evenhand.core.verdict import found_on
 from evenhand.core.votes import draws_on, votes_on
 from evenhand.io.files import write_rows
+from evenhand.results.judges import judges_named
 from evenhand.results.people import People
 from evenhand.results.suggest import OtherJudges, Suggestion, Suggestions, suggest
 from evenhand.store import JudgeRow, Store
@@ -64,7 +65,7 @@ def suggest_pairs(
         raise InputError(f"--out {out}", hint="let the name end on .jsonl or .csv")
     with Store(db, read_only=True) as store:
         judges = store.judges()
-        meant = [row for row in judges if spec in ("", row.model) and protocol in ("", row.protocol)]
+        meant = judges_named(judges, spec, protocol)
         if not meant:
             raise InputError(f"{db} holds no verdicts of that kind", hint="evenhand results shows what it holds")
         row = meant[-1]

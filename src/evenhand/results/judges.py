@@ -1,0 +1,51 @@
+"""Which judges of a database are meant: one way for every command that takes --judge or --protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
+# A fingerprint may be given by its beginning, of so many digits at least.
+SHORTEST_PREFIX = 4
+
+
+class NamedJudge(Protocol):
+    """Whatever has the names of a judge."""
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+
+    @property
+    def protocol(self) -> str:
+        """The protocol's name."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The hash of all that decides an answer."""
+
+
+AnyJudge = TypeVar("AnyJudge", bound=NamedJudge)
+
+
+def is_called(judge: NamedJudge, word: str) -> bool:
+    """Whether a word names a judge: model, protocol, model/protocol, or the beginning of the fingerprint."""
+    names = (judge.protocol, judge.model, f"{judge.model}/{judge.protocol}")
+    return word in names or (len(word) >= SHORTEST_PREFIX and judge.fingerprint.startswith(word))
+
+
+def judges_named(judges: Iterable[AnyJudge], word: str = "", protocol: str = "") -> list[AnyJudge]:
+    """The judges that a word names, under a protocol; without either, all of them."""
+    return [judge for judge in judges if (not word or is_called(judge, word)) and protocol in ("", judge.protocol)]
+
+
+def choose_judges(judges: Iterable[AnyJudge], word: str) -> list[tuple[AnyJudge, str]]:
+    """The judges that a word names, each with the one dimension that is meant, or "" for all.
+
+    The word may end on :DIMENSION.
+    """
+    every = list(judges)
+    if named := judges_named(every, word) if word else []:
+        return [(judge, "") for judge in named]
+    word, colon, dimension = word.rpartition(":")
+    return [(judge, dimension) for judge in every if is_called(judge, word)] if colon else []

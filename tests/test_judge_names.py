@@ -1,0 +1,61 @@
+"""One way to say which judge is meant, in every command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from command import evenhand_any
+from evenhand import Judge, Pair, ScriptedEngine
+from evenhand.results.judges import choose_judges, judges_named
+from evenhand.store import JudgeRow, Store
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("names") / "evenhand.db"
+    pairs = [Pair(f"Task {n}", "x", "y", f"p{n}", "new", "old") for n in range(6)]
+    for model in ("small", "large"):
+        for protocol in ("overall", "four"):
+            with Judge(ScriptedEngine(lambda _: "A,A,A,A", name=model), protocol, db=path) as judge:
+                list(judge.judge(pairs))
+    return path
+
+
+@pytest.fixture(scope="module")
+def rows(db: Path) -> list[JudgeRow]:
+    with Store(db) as store:
+        return store.judges()
+
+
+def test_a_judge_has_four_names(rows: list[JudgeRow]) -> None:
+    for row in rows:
+        for word in (f"{row.model}/{row.protocol}", row.fingerprint, row.fingerprint[:12]):
+            assert judges_named(rows, word) == [row]
+        assert row in judges_named(rows, row.model)
+        assert row in judges_named(rows, row.protocol)
+        assert judges_named(rows, row.model, row.protocol) == [row]
+    assert judges_named(rows) == rows
+    assert judges_named(rows, "nobody") == []
+
+
+def test_a_short_beginning_names_nobody(rows: list[JudgeRow]) -> None:
+    assert judges_named(rows, rows[0].fingerprint[:3]) == []
+
+
+def test_a_dimension_may_follow(rows: list[JudgeRow]) -> None:
+    assert [(row.model, name) for row, name in choose_judges(rows, "small/four:format")] == [("small", "format")]
+
+
+@pytest.mark.parametrize("command", ["results", "rank", "report", "card", "gate", "suggest"])
+def test_every_command_takes_the_same_names(command: str, db: Path, rows: list[JudgeRow], tmp_path: Path) -> None:
+    row = next(row for row in rows if (row.model, row.protocol) == ("large", "four"))
+    more = ("--out", tmp_path / "report.html") if command == "report" else ()
+    for word in ("large/four", row.fingerprint[:8]):
+        name = (word,) if command == "card" else ("--judge", word)
+        found = evenhand_any(command, *name, "--db", db, "--json", *more)
+        text = json.dumps(json.loads(found.stdout))
+        assert "large" in text, found.stderr
+        assert "small" not in text
