@@ -17,7 +17,7 @@ from evenhand.store import JudgeRow, Store
 def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("names") / "evenhand.db"
     pairs = [Pair(f"Task {n}", "x", "y", f"p{n}", "new", "old") for n in range(6)]
-    for model in ("small", "large"):
+    for model in ("tinier", "large"):
         for protocol in ("overall", "four"):
             with Judge(ScriptedEngine(lambda _: "A,A,A,A", name=model), protocol, db=path) as judge:
                 list(judge.judge(pairs))
@@ -46,7 +46,7 @@ def test_a_short_beginning_names_nobody(rows: list[JudgeRow]) -> None:
 
 
 def test_a_dimension_may_follow(rows: list[JudgeRow]) -> None:
-    assert [(row.model, name) for row, name in choose_judges(rows, "small/four:format")] == [("small", "format")]
+    assert [(row.model, name) for row, name in choose_judges(rows, "tinier/four:format")] == [("tinier", "format")]
 
 
 @pytest.mark.parametrize("command", ["results", "rank", "report", "card", "gate", "suggest"])
@@ -58,4 +58,4 @@ def test_every_command_takes_the_same_names(command: str, db: Path, rows: list[J
         found = evenhand_any(command, *name, "--db", db, "--json", *more)
         text = json.dumps(json.loads(found.stdout))
         assert "large" in text, found.stderr
-        assert "small" not in text
+        assert "tinier" not in text
