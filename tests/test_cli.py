@@ -120,7 +120,7 @@ def test_protocols_are_listed() -> None:
     assert all(name in said for name in built_in_names())
     listed = fields_of(evenhand("protocols", "--json"))["protocols"]
     assert [protocol["name"] for protocol in listed] == built_in_names()
-    assert {"asks", "dialect", "fingerprint"} <= listed[0].keys()
+    assert {"questions", "dialect", "fingerprint"} <= listed[0].keys()
 
 
 def test_a_protocol_is_shown_as_the_judge_sees_it() -> None:
