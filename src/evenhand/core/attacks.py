@@ -20,7 +20,7 @@ Transform = Callable[[str, Random], str]
 CONTROL = "control"  # the kind of an attack that changes nothing of substance: what it moves is noise
 _SLOT = re.compile(r"\{(response|instruction)\}")
 # Letters of other alphabets that look like Latin ones.
-_ALIKE = str.maketrans("aceopxyABCEHKMOPTX", "асеорхуАВСЕНКМОРТХ")  # noqa: RUF001
+_ALIKE = str.maketrans("aceopxyABCEHKMOPTX", "асеорхуАВСЕНКМОРТХ")
 _INVISIBLE = "\u200b\u200c\u2060"
 _LIKELY = 0.5  # of a letter to be replaced
 
