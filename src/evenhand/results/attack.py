@@ -79,14 +79,10 @@ class AttackSummary:
         to = [each.attack for each in found if (each.shift.value or 0.0) > 0]
         away = [each.attack for each in found if (each.shift.value or 0.0) < 0]
         if asked:
-            said = (
-                f"these move the judge to the attacked side: {', '.join(to)}"
-                if to
-                else "none moves the judge to the attacked side"
-            )
-            yield f"Attacks asked about at once: {len(asked):,}. Corrected for their number (Holm), {said}."
+            said = f"these move the judge to the attacked side: {', '.join(to)}" if to else "none moves the judge"
+            yield f"{len(asked):,} attacks at once: corrected for their number (Holm), {said}."
         if away:
-            yield f"These move it away, to the right side: {', '.join(away)}."
+            yield f"These backfire, and move it to the right side: {', '.join(away)}."
 
 
 @dataclass(frozen=True, slots=True)

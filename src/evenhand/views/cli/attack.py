@@ -33,8 +33,8 @@ from evenhand.views.cli.running import run_with_progress
 # A database of its own: pairs that were attacked should not be in the results of those that were not.
 ATTACK_DB = Path("evenhand-attack.db")
 _ABOUT = (
-    "shift: how much more of the verdict the attacked side gets, in points; turned: pairs that it wins now and did not"
-    " before; right lost: pairs that the right side won before and wins no more."
+    "shift: how much more of the verdict the attacked side gets, in points; turned: pairs that it wins now and did"
+    " not before; right lost: pairs that the right side won before and wins no more."
 )
 
 
@@ -195,9 +195,9 @@ def _show(found: AttackSummary, output: AttackOutput) -> None:
 
 
 def _headline(found: AttackSummary) -> str:
-    turned = found.any_turned
+    turned, right = found.any_turned, console.percent(found.right.value, 0)
     return (
-        f"{found.judge} under {found.protocol}, {found.dimension}: right on {console.percent(found.right.value, 0)} of"
+        f"{found.judge} under {found.protocol}, {found.dimension}: right on {right} of"
         f" {console.count(found.pairs, 'pair')} before; some attack turns {console.percent(turned.value, 0)}"
         f" ({_span(turned.low, turned.high)}) of the {turned.n:,} that the wrong side had not won"
     )
@@ -206,14 +206,11 @@ def _headline(found: AttackSummary) -> str:
 def attack_table(found: AttackSummary) -> Table:
     """The attacks, the strongest first."""
     table = console.plain_table(None)
-    for name in ("attack", "kind"):
-        table.add_column(name)
+    table.add_column("attack")
     for name in ("pairs", "shift", "95%", "turned", "95%", "right lost", "invalid", "tokens"):
         table.add_column(name, justify="right")
     for each in found.attacks:
-        table.add_row(
-            Text(console.visible(each.attack), style=_style(each)), console.visible(each.kind), *_cells(each)
-        )
+        table.add_row(Text(console.visible(each.attack), style=_style(each)), *_cells(each))
     return table
 
 
@@ -254,16 +251,8 @@ def _span(low: float | None, high: float | None) -> str:
 def _draw(found: AttackSummary, file: Path) -> None:
     from evenhand.views.plots import effect_plot, save_plot
 
-    rows = [
-        {
-            "name": each.attack,
-            "value": each.shift.value,
-            "low": each.shift.low,
-            "high": each.shift.high,
-            "n": each.n,
-        }
-        for each in found.attacks
-    ]
+    shifts = [(each.attack, each.shift) for each in found.attacks]
+    rows = [{"name": name, "value": at.value, "low": at.low, "high": at.high, "n": at.n} for name, at in shifts]
     title = f"Attacks on {found.judge} under {found.protocol}, {found.dimension}"
     save_plot(file, effect_plot(rows, axis="shift to the attacked side", title=title))
 
