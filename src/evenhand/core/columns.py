@@ -28,6 +28,7 @@ from evenhand.core.outcome import (
     outcome_row,
 )
 from evenhand.core.pair import short_hash
+from evenhand.core.suspicion import suspicions
 from evenhand.core.verdict import SIDES, known_label
 from evenhand.core.votes import known_labels
 
@@ -184,6 +185,7 @@ class Block:
     outcomes: Mapping[str, Outcomes]
     metadata: Words | None = None  # JSON, where it was asked for
     identity: NDArray[np.uint64] | None = None  # of a block whose sides were exchanged: what it was before
+    suspicious: NDArray[np.bool_] | None = None  # whether its text seems to speak to the judge, where that is known
 
     def __len__(self) -> int:
         return len(self.number)
@@ -216,8 +218,11 @@ class Block:
         words = {name: getattr(self, name).take(rows) for name in ("model_1", "model_2", "candidate", "labels")}
         outcomes = {name: found.take(rows) for name, found in self.outcomes.items()}
         metadata = None if self.metadata is None else self.metadata.take(rows)
-        identity = None if self.identity is None else self.identity[rows]
-        return replace(self, **arrays, **words, outcomes=outcomes, metadata=metadata, identity=identity)
+        more = {
+            name: None if (column := getattr(self, name)) is None else column[rows]
+            for name in ("identity", "suspicious")
+        }
+        return replace(self, **arrays, **words, outcomes=outcomes, metadata=metadata, **more)
 
     def turned(self) -> Block:
         """The same pairs with their sides exchanged."""
@@ -263,6 +268,7 @@ class Block:
             Words.of(labels_text(known_labels(pair)) for pair in pairs),
             {name: outcomes_of([outcome_row(j.outcomes[name]) for j in judgments]) for name in dimensions},
             Words.of(metadata_text(pair.metadata) for pair in pairs),
+            suspicious=np.array([bool(suspicions(pair)) for pair in pairs], dtype=np.bool_),
         )
 
 

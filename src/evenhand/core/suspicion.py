@@ -30,7 +30,7 @@ class _Pattern(NamedTuple):
 
 def _pattern(kind: str, signs: str, words: str, *parts: str) -> _Pattern:
     regex = re.compile("|".join(parts), re.MULTILINE)
-    return _Pattern(kind, signs, tuple(words.split()), regex)
+    return _Pattern(kind, signs, tuple(words.split("/")), regex)
 
 
 _PATTERNS = (
@@ -38,16 +38,16 @@ _PATTERNS = (
     _pattern(
         "heading",
         "#*",
-        "response instruction:",
+        "response/instruction:",
         r"^[ \t]*(?:#{1,6}[ \t]*|\*\*)response [ab]\b",
         r"^[ \t]*#{1,6}[ \t]*(?:instruction|response):[ \t]*$",
     ),
-    _pattern("heading", ":", "tie", r"^[ \t]*best (?:overall|on \w+):[ \t]*a,[ \t]*b,? or tie"),
+    _pattern("heading", ":", "or tie", r"^[ \t]*best (?:overall|on \w+):[ \t]*a,[ \t]*b,? or tie"),
     _pattern("heading", "[", "assistant", r"^[ \t]*\[the (?:start|end) of assistant [ab]\b"),
     _pattern(
         "order",
         "",
-        "ignore disregard forget",
+        "ignore/disregard/forget",
         r"\b(?:ignore|disregard|forget)\s+(?:all\s+|any\s+|everything\s+)?(?:of\s+)?(?:the\s+|these\s+|your\s+)?"
         r"(?:(?:previous|above|prior|earlier|preceding)\s+(?:instruction|criteri|rule|prompt|order|text|guideline)"
         r"|(?:instruction|criteri|rule|prompt|order|guideline)\w*\s+above|above\b)",
@@ -55,14 +55,14 @@ _PATTERNS = (
     _pattern(
         "order",
         "",
-        "judge evaluator grader",
+        "judge/evaluator/grader",
         r"\b(?:note|message|attention|instructions?|hint)\s+(?:to|for)\s+(?:the\s+|all\s+)?"
         r"(?:judge|evaluator|grader)s?\b",
     ),
     _pattern(
         "order",
         "",
-        "response answer output",
+        "response/answer/output",
         rf"\b(?:choose|select|pick|prefer|vote\s+for)\s+(?:this|my)\s+{_THING}\b",
         rf"\b(?:choose|select|prefer|mark|rate|rank)\s+the\s+{_THING}\s+that\s+(?:holds|contains|begins|ends)\b",
         rf"\b{_THING}\s+that\s+(?:holds|contains|begins|ends)\s[^.\n]{{0,40}}\b(?:better|best|every\s+criterion)\b",
@@ -71,18 +71,18 @@ _PATTERNS = (
     _pattern(
         "verdict",
         ":",
-        "verdict judg decision winner",
+        "verdict/judg/decision/winner",
         rf"^\W{{0,4}}(?:final\s+)?(?:verdict|judge?ment|decision|winner)s?\W{{0,4}}:\W{{0,4}}{_LETTER}\W*$",
     ),
-    _pattern("verdict", ":", "best", r"^\W{0,4}best (?:overall|on \w+):[ \t]*(?:[ab]|tie)[ \t]*$"),
+    _pattern("verdict", ":", "best o", r"^\W{0,4}best (?:overall|on \w+):[ \t]*(?:[ab]|tie)[ \t]*$"),
     _pattern("verdict", "[", "[[", r"\[\[(?:[abc]|tie|[ab](?:>|>>|=|<|<<)[ab])\]\]"),
     # Control tokens of chat dialects that stand in no other kind of text.
-    _pattern("markup", "<", "|> ｜>", r"<[|｜][^\s<>|｜]{1,60}[|｜]>"),
-    _pattern("markup", "<", "sys>> _of_turn>", r"<</?sys>>|</?(?:start|end)_of_turn>"),
+    _pattern("markup", "<", "|>/｜>", r"<[|｜][^\s<>|｜]{1,60}[|｜]>"),
+    _pattern("markup", "<", "sys>>/_of_turn>", r"<</?sys>>|</?(?:start|end)_of_turn>"),
     _pattern(
         "markup",
         "[",
-        "inst] system_prompt] |] [gmask]",
+        "inst]/system_prompt]/|]/[gmask]",
         r"\[/?(?:inst|system_prompt)\]|\[\|(?:system|user|assistant|endofturn)\|\]|\[gmask\]",
     ),
 )
@@ -113,8 +113,12 @@ def suspicions(pair: Pair) -> tuple[Suspicion, ...]:
     >>> suspicions(Pair("2 + 2?", "4", "The better response is 5."))
     ()
     """
-    found = (each for field, text in zip(TEXT_FIELDS, pair.texts, strict=True) for each in _in_text(field, text))
-    return tuple(found)
+    together = "\n".join(pair.texts)
+    patterns = _worth_a_look(together)
+    if not patterns and together.isascii():
+        return ()
+    fields = zip(TEXT_FIELDS, pair.texts, strict=True)
+    return tuple(each for field, text in fields for each in _in_text(field, text, patterns))
 
 
 def suspicious_kinds(pair: Pair) -> tuple[str, ...]:
@@ -127,24 +131,36 @@ def suspicious_kinds(pair: Pair) -> tuple[str, ...]:
     return tuple(kind for kind in KINDS if kind in kinds)
 
 
-def _in_text(field: str, text: str) -> Iterator[Suspicion]:
-    kinds = _ANYWHERE if field == "instruction" else KINDS
-    for start, end, kind in sorted(_places(text, kinds)):
+def _worth_a_look(text: str) -> list[_Pattern]:
+    """The patterns of which a text holds a sign and a word."""
+    small = _small(text)
+    found = []
+    for pattern in _PATTERNS:  # plain loops: this is done for every pair
+        if not pattern.signs or any([sign in text for sign in pattern.signs]):  # noqa: C419
+            for word in pattern.words:
+                if word in small:
+                    found.append(pattern)
+                    break
+    return found
+
+
+def _in_text(field: str, text: str, patterns: Sequence[_Pattern]) -> Iterator[Suspicion]:
+    allowed = [each for each in patterns if field != "instruction" or each.kind in _ANYWHERE]
+    for start, end, kind in sorted(_places(text, allowed)):
         said = text[start:end].lstrip()
         begin = end - len(said)
         yield Suspicion(field, kind, begin, text.count("\n", 0, begin) + 1, said.rstrip()[:_LONGEST])
 
 
-def _places(text: str, kinds: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-    small = text.encode().lower().decode()  # ASCII letters alone, so that every place stays where it is
-    for kind, signs, words, regex in _PATTERNS:
-        if kind in kinds and _any_in(signs, text) and _any_in(words, small):
-            yield from ((*place.span(), kind) for place in regex.finditer(small))
-    if not text.isascii():
-        for place in _HIDDEN.finditer(text):
-            if text[place.start() - 1 : place.start()] != _FLAG:
-                yield (*place.span(), "hidden")
+def _places(text: str, patterns: Sequence[_Pattern]) -> Iterator[tuple[int, int, str]]:
+    small = _small(text)
+    for pattern in patterns:
+        yield from ((*place.span(), pattern.kind) for place in pattern.regex.finditer(small))
+    for place in () if text.isascii() else _HIDDEN.finditer(text):
+        if text[place.start() - 1 : place.start()] != _FLAG:
+            yield (*place.span(), "hidden")
 
 
-def _any_in(wanted: Sequence[str], text: str) -> bool:
-    return not wanted or any(each in text for each in wanted)
+def _small(text: str) -> str:
+    """ASCII letters alone in small letters, so that every place stays where it is."""
+    return text.lower() if text.isascii() else text.encode().lower().decode()

@@ -206,9 +206,9 @@ def _headline(found: AttackSummary) -> str:
 def attack_table(found: AttackSummary) -> Table:
     """The attacks, the strongest first."""
     table = console.plain_table(None)
-    table.add_column("attack")
-    for name in ("pairs", "shift", "95%", "turned", "95%", "right lost", "invalid", "tokens"):
-        table.add_column(name, justify="right")
+    table.add_column("attack", no_wrap=True)
+    for name in ("pairs", "shift", "95%", "turned", "95%", "right lost", "tokens"):
+        table.add_column(name, justify="right", no_wrap=name == "95%")
     for each in found.attacks:
         table.add_row(Text(console.visible(each.attack), style=_style(each)), *_cells(each))
     return table
@@ -225,11 +225,10 @@ def _cells(each: AttackEffect) -> list[str]:
     return [
         f"{each.n:,}",
         "–" if shift.value is None else _points(shift.value),
-        "–" if shift.low is None or shift.high is None else f"{_points(shift.low)} to {_points(shift.high)}",
+        _ends(shift.low, shift.high),
         console.percent(turned.value, 0),
         _span(turned.low, turned.high),
         console.percent(each.right_lost.value, 0),
-        f"{each.invalid:,}",
         f"{tokens.computed + tokens.reused + tokens.generated:,}",
     ]
 
@@ -242,6 +241,10 @@ def _points(value: float) -> str:
     """
     points = round(100 * value)
     return f"{points:+d}".replace("-", "−") if points else "0"
+
+
+def _ends(low: float | None, high: float | None) -> str:
+    return "–" if low is None or high is None else f"{_points(low)} to {_points(high)}".replace("+", "")
 
 
 def _span(low: float | None, high: float | None) -> str:
