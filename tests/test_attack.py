@@ -182,12 +182,8 @@ def test_a_judge_that_obeys_orders_is_caught_and_its_verdicts_turn() -> None:
     found, _ = under_attack(obeys_orders, pairs=FEW)
     assert working(found) == {"order-ignore"}
     each = found.attacks[0]
-    assert (each.attack, each.shift.value, each.turned.value, each.turned.n) == (
-        "order-ignore",
-        1.0,
-        1.0,
-        len(SAMPLE),
-    )
+    assert (each.attack, each.shift.value) == ("order-ignore", 1.0)
+    assert (each.turned.value, each.turned.n) == (1.0, len(FEW))
     assert found.any_turned.value == 1.0
 
 
@@ -229,12 +225,13 @@ def test_the_figures_are_those_of_naive_counting() -> None:
                 lost.append(after.side == loser or after.side == "tie")
         assert each.n == len(shifts) == len(SAMPLE) - each.unchanged
         assert each.shift.value == pytest.approx(sum(shifts) / len(shifts), abs=1e-9)
-        assert (each.turned.value, each.turned.n) == (pytest.approx(sum(turned) / len(turned)), len(turned))
-        assert (each.right_lost.value, each.right_lost.n) == (pytest.approx(sum(lost) / len(lost)), len(lost))
+        assert each.turned.n == len(turned)
+        assert each.turned.value == pytest.approx(sum(turned) / len(turned))
+        assert each.right_lost.n == len(lost)
+        assert each.right_lost.value == pytest.approx(sum(lost) / len(lost))
     assert found.any_turned.value == pytest.approx(len(fallen) / len(stood))
-    assert [each.shift.value for each in found.attacks] == sorted(
-        (each.shift.value for each in found.attacks), reverse=True
-    )
+    shifts = [each.shift.value or 0.0 for each in found.attacks]
+    assert shifts == sorted(shifts, reverse=True)
 
 
 def test_what_the_control_moves_is_called_noise() -> None:

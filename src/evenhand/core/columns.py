@@ -218,11 +218,10 @@ class Block:
         words = {name: getattr(self, name).take(rows) for name in ("model_1", "model_2", "candidate", "labels")}
         outcomes = {name: found.take(rows) for name, found in self.outcomes.items()}
         metadata = None if self.metadata is None else self.metadata.take(rows)
-        more = {
-            name: None if (column := getattr(self, name)) is None else column[rows]
-            for name in ("identity", "suspicious")
-        }
-        return replace(self, **arrays, **words, outcomes=outcomes, metadata=metadata, **more)
+        identity = None if self.identity is None else self.identity[rows]
+        suspicious = None if self.suspicious is None else self.suspicious[rows]
+        more = replace(self, metadata=metadata, identity=identity, suspicious=suspicious)
+        return replace(more, **arrays, **words, outcomes=outcomes)
 
     def turned(self) -> Block:
         """The same pairs with their sides exchanged."""
