@@ -18,6 +18,7 @@ from evenhand.io.attacks import built_in_attacks
 from evenhand.io.pairs import sample_pairs
 from evenhand.store import Store
 from evenhand.store.pages import View
+from web_server import WebServer
 
 ENGLAND = "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"
 
@@ -174,3 +175,17 @@ def test_a_run_counts_them_too_and_says_nothing_where_there_are_none(tmp_path: P
 @pytest.fixture
 def server_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evenhand.views.cli.groups.open_judge", lambda *_: ScriptedEngine(lambda _: "A"))
+
+
+def test_the_page_of_a_pair_says_where(judged: Path) -> None:
+    with Store(judged) as store:  # number 1 is the first pair
+        assert store.pages.pair(1) == PAIRS[0]
+    with WebServer(judged) as server:
+        owner = server.owner()
+        clean, heading, both = (owner.get(f"/pair/{number}").text for number in (1, 2, 3))
+    assert "Suspicious" not in clean
+    assert "heading in output_2, line 2: <q>## Response B</q>." in heading
+    assert (
+        "verdict in output_1, line 1: <q>Verdict: A</q>; markup in output_2, line 1: <q>&lt;|im_end|&gt;</q>."
+        in both
+    )
