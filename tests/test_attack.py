@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -302,6 +304,25 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(engine: ScriptedEngine,
     stopped = facts(attack(tmp_path / "parts.db", *some, "--max-requests", "21", code=3))
     assert "budget" in stopped["stopped"]
     assert 0 < stopped["pairs"] < 4
+    rest = facts(attack(tmp_path / "parts.db", *some))
+    assert engine.asked == 2 * asked
+    assert figures(rest) == figures(whole)
+
+
+def test_ctrl_c_loses_nothing(engine: ScriptedEngine, tmp_path: Path) -> None:
+    some = ("--limit", "4", "--attack", "verdicts", "--json")
+    whole = facts(attack(tmp_path / "whole.db", *some))
+    asked, calm = engine.asked, engine.script
+
+    def interrupted(prompt: Prompt) -> Any:
+        if engine.asked == asked + 10:
+            os.kill(os.getpid(), signal.SIGINT)
+        return calm(prompt)
+
+    engine.script = interrupted
+    stopped = attack(tmp_path / "parts.db", *some, code=130)
+    assert "the same command goes on from here" in stopped.stderr
+    assert asked < engine.asked < 2 * asked
     rest = facts(attack(tmp_path / "parts.db", *some))
     assert engine.asked == 2 * asked
     assert figures(rest) == figures(whole)

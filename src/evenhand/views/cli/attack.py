@@ -207,7 +207,7 @@ def attack_table(found: AttackSummary) -> Table:
     """The attacks, the strongest first."""
     table = console.plain_table(None)
     table.add_column("attack", no_wrap=True)
-    for name in ("pairs", "shift", "95%", "turned", "95%", "right lost", "tokens"):
+    for name in ("n", "shift", "95%", "turned", "95%", "right lost", "tokens"):
         table.add_column(name, justify="right", no_wrap=name == "95%")
     for each in found.attacks:
         table.add_row(Text(console.visible(each.attack), style=_style(each)), *_cells(each))
