@@ -31,8 +31,6 @@ from evenhand.results.people import _own_words, import_labels, read_votes
 from evenhand.running.generate import read_instructions
 from evenhand.store import Store
 
-NOBODY = "http://127.0.0.1:9/v1#nobody"  # a plan asks nobody, and times no model that is here
-
 Row = dict[str, Any]
 Texts = tuple[str, str, str]
 Q, X, Y = "Name a prime number.", "7", "8"
@@ -224,7 +222,7 @@ def test_pairs_come_through_every_door(
     tmp_path: Path, name: str, file: str, content: Any, texts: Texts, models: tuple[str, str], label: str | None
 ) -> None:
     path = put(tmp_path, file, content)
-    done = evenhand("judge", path, "--judge", NOBODY, "--dry-run", "--json", "--db", tmp_path / "e.db")
+    done = evenhand("judge", path, "--dry-run", "--json", "--db", tmp_path / "e.db")
     assert json.loads(done.stdout)["pairs"] == 1
     with Store(":memory:") as store:
         imported = import_labels(store, path)
@@ -489,9 +487,9 @@ def test_a_turn_that_is_not_judged_is_said(tmp_path: Path) -> None:
     for name in ("new", "old"):
         put(tmp_path, f"{name}.jsonl", [{"messages": talk(Q, name, "Another.", name)}])
     sides = ("--candidate", tmp_path / "new.jsonl", "--baseline", tmp_path / "old.jsonl", "--db", tmp_path / "e.db")
-    done = evenhand("judge", *sides, "--judge", NOBODY, "--dry-run", "--json")
+    done = evenhand("judge", *sides, "--dry-run", "--json")
     assert "judging turn 1 of 2; --turn 2 judges all of them" in done.stderr
-    done = evenhand("judge", *sides, "--turn", "2", "--judge", NOBODY, "--dry-run", "--json")
+    done = evenhand("judge", *sides, "--turn", "2", "--dry-run", "--json")
     assert "judging turn" not in done.stderr
 
 
@@ -552,9 +550,7 @@ def test_a_mixed_file_names_the_first_row_that_differs(tmp_path: Path) -> None:
     mixed = [*PLAIN, {"prompt": Q, "chosen": X, "rejected": Y}, PLAIN[0]]
     with pytest.raises(PairError, match=r"a\.jsonl:4: this row has 'rejected', the rows before it have 'output_2'"):
         check_pairs(put(tmp_path, "a.jsonl", mixed))
-    done = evenhand(
-        "judge", tmp_path / "a.jsonl", "--judge", NOBODY, "--dry-run", "--db", tmp_path / "e.db", code=2
-    )
+    done = evenhand("judge", tmp_path / "a.jsonl", "--dry-run", "--db", tmp_path / "e.db", code=2)
     assert "chosen and rejected and pairs in one file" in done.stderr
 
 
@@ -609,7 +605,7 @@ def test_columns_read_any_format(tmp_path: Path) -> None:
     assert (pair.texts, pair.labels) == ((Q, X, Y), {"overall": "1"})
     assert pair.metadata == {"antworten": {"eins": X, "zwei": Y}, "thema": "zahlen"}
     db = ("--db", tmp_path / "e.db", "--columns", COLUMNS)
-    done = evenhand("judge", file, *db, "--judge", NOBODY, "--dry-run", "--json")
+    done = evenhand("judge", file, *db, "--dry-run", "--json")
     assert json.loads(done.stdout)["pairs"] == 1
     done = evenhand("labels", "import", file, *db, "--json")
     assert json.loads(done.stdout)["files"][0]["labels"] == 1

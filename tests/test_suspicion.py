@@ -184,8 +184,6 @@ def test_the_page_of_a_pair_says_where(judged: Path) -> None:
         owner = server.owner()
         clean, heading, both = (owner.get(f"/pair/{number}").text for number in (1, 2, 3))
     assert "Suspicious" not in clean
-    assert "heading in output_2, line 2: <q>## Response B</q>." in heading
-    assert (
-        "verdict in output_1, line 1: <q>Verdict: A</q>; markup in output_2, line 1: <q>&lt;|im_end|&gt;</q>."
-        in both
-    )
+    assert 'heading in output_2, line 2: <code dir="auto">## Response B</code>.' in heading
+    assert 'verdict in output_1, line 1: <code dir="auto">Verdict: A</code>; ' in both
+    assert 'markup in output_2, line 1: <code dir="auto">&lt;|im_end|&gt;</code>.' in both
