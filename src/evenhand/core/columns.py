@@ -28,6 +28,7 @@ from evenhand.core.outcome import (
     outcome_row,
 )
 from evenhand.core.pair import short_hash
+from evenhand.core.suspicion import suspicions
 from evenhand.core.verdict import SIDES, known_label
 from evenhand.core.votes import known_labels
 
@@ -187,6 +188,7 @@ class Block:
     outcomes: Mapping[str, Outcomes]
     metadata: Words | None = None  # JSON, where it was asked for
     identity: NDArray[np.uint64] | None = None  # of a block whose sides were exchanged: what it was before
+    suspicious: NDArray[np.bool_] | None = None  # whether its text seems to speak to the judge, where that is known
 
     def __len__(self) -> int:
         return len(self.number)
@@ -220,7 +222,9 @@ class Block:
         outcomes = {name: found.take(rows) for name, found in self.outcomes.items()}
         metadata = None if self.metadata is None else self.metadata.take(rows)
         identity = None if self.identity is None else self.identity[rows]
-        return replace(self, **arrays, **words, outcomes=outcomes, metadata=metadata, identity=identity)
+        suspicious = None if self.suspicious is None else self.suspicious[rows]
+        more = replace(self, metadata=metadata, identity=identity, suspicious=suspicious)
+        return replace(more, **arrays, **words, outcomes=outcomes)
 
     def turned(self) -> Block:
         """The same pairs with their sides exchanged."""
@@ -266,6 +270,7 @@ class Block:
             Words.of(labels_text(known_labels(pair)) for pair in pairs),
             {name: outcomes_of([outcome_row(j.outcomes[name]) for j in judgments]) for name in dimensions},
             Words.of(metadata_text(pair.metadata) for pair in pairs),
+            suspicious=np.array([bool(suspicions(pair)) for pair in pairs], dtype=np.bool_),
         )
 
 

@@ -141,6 +141,7 @@ class Summary:
     roles: tuple[str, str] | None = None  # candidate and baseline, where every pair has the same
     unfinished: int = 0  # pairs that were given to the judge and are not asked, or asked in part
     repeats: int = 0  # exact repeats of other pairs, which are in no number
+    suspicious: int = 0  # pairs whose text seems to speak to the judge; they count like any other
 
     def plain(self) -> dict[str, object]:
         """The summary as JSON has it."""
@@ -152,6 +153,7 @@ class Summary:
             **roles,
             "unfinished": self.unfinished,
             "repeats": self.repeats,
+            **({"suspicious": self.suspicious} if self.suspicious else {}),
             "dimensions": self.dimensions,
         }
 
@@ -173,6 +175,9 @@ class Summary:
         """What a reader must know of how this was counted, a sentence each."""
         if self.repeats:
             yield f"{repeats_text(self.repeats)}."
+        if self.suspicious:
+            pairs = "1 pair holds" if self.suspicious == 1 else f"{self.suspicious:,} pairs hold"
+            yield f"Suspicious: {pairs} text that seems to speak to the judge. Nothing was changed or left out."
         shared = {name: found for name, found in self.dimensions.items() if found.shared}
         if shared:
             weighting = next(iter(shared.values())).weighting
@@ -423,6 +428,7 @@ class Counter:
         self._dimensions = {name: DimensionCounter(counting) for name in dimensions}
         self._models: set[tuple[str, str]] = set()
         self._candidates: set[str] = set()
+        self._suspicious: list[int] = []  # the identities of those pairs
         self._waiting: list[Judgment] = []
         self._counted = 0
         self.invalid = 0  # verdicts that are missing among the judgments that were added
@@ -452,6 +458,8 @@ class Counter:
         if len(self._models) < 2:  # only whether all pairs are of the same two models matters
             self._models |= models_of(block)
         self._candidates |= {block.candidate.words[code] for code in np.unique(block.candidate.codes)}
+        if block.suspicious is not None and block.suspicious.any():
+            self._suspicious += block.identities[block.suspicious].tolist()
         for name, found in block.outcomes.items():
             if name not in self._dimensions:
                 self._dimensions[name] = DimensionCounter(self._counting)
@@ -465,7 +473,9 @@ class Counter:
         candidate = next(iter(self._candidates)) if len(self._candidates) == 1 else ""
         repeats = max((counter.rows.repeats for counter in self._dimensions.values()), default=0)
         sides = (names[0] or "1", names[1] or "2")
-        return Summary(self.pairs - repeats, sides, found, ROLES.get(candidate), repeats=repeats)
+        suspicious = len(self._suspicious if self._counting.keep_repeats else set(self._suspicious))
+        roles = ROLES.get(candidate)
+        return Summary(self.pairs - repeats, sides, found, roles, repeats=repeats, suspicious=suspicious)
 
 
 def summarise(blocks: Iterable[Block], dimensions: Iterable[str] = (), counting: Counting = DEFAULT) -> Summary:

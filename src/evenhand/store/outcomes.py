@@ -23,6 +23,7 @@ from evenhand.core.judge import Conversation, Judgment
 from evenhand.core.outcome import OutcomeRow, cluster_number, leading, outcome_row
 from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import Order
+from evenhand.core.suspicion import KINDS, suspicious_kinds
 from evenhand.core.verdict import SIDES, Verdict, found_on
 from evenhand.core.votes import known_labels
 from evenhand.store.rows import absent, verdict_from
@@ -34,6 +35,7 @@ _NOTHING_KNOWN = -1.0  # in the column `uncertainty`; a NULL would not compare
 _LONGEST_VALUE = 120  # a metadata value that is longer is a text, not something to filter by
 _AT_ONCE = 500  # pairs that are made anew in one transaction
 _SIGNED = 1 << 63
+_SUSPICIOUS = "suspicious"  # the field of text that seems to speak to the judge
 Progress = Callable[[int, int], None]
 
 
@@ -275,6 +277,7 @@ class OutcomeTable:
             self._known(numbers, span),
             {name: outcomes for name, (_, outcomes) in found.items()},
             self._metadata(numbers, span) if metadata else None,
+            suspicious=self._suspicious(numbers, span),
         )
 
     def _outcomes(self, judge: int, dimension: str, span: tuple[int, int]) -> tuple[Any, Outcomes]:
@@ -320,6 +323,17 @@ class OutcomeTable:
         if not labels:
             return Words(("{}",), np.zeros(len(numbers), dtype=np.int32))
         return Words.of(orjson.dumps(labels.get(pair, {})).decode() for pair in numbers.tolist())
+
+    def _suspicious(self, numbers: Any, span: tuple[int, int]) -> Any:
+        """Which of the pairs seem to speak to the judge, as they were found to when they came."""
+        import numpy as np
+
+        rows = self._db.execute(
+            "SELECT pair FROM facets WHERE field = ? AND value IN (SELECT value FROM json_each(?))"
+            " AND pair > ? AND pair <= ?",
+            (_SUSPICIOUS, _json(KINDS), *span),
+        )
+        return np.isin(numbers, [pair for (pair,) in rows])
 
     def _metadata(self, numbers: Any, span: tuple[int, int]) -> Any:
         from evenhand.core.columns import Words
@@ -424,7 +438,7 @@ def entropy(shares: Iterable[float]) -> float:
 
 
 def fields_of(pair: Pair) -> Iterator[tuple[str, str]]:
-    """What pairs can be filtered by: their models, and metadata that are a short text, a number, a yes or no."""
+    """What pairs can be filtered by: metadata that are a short text, a number, a yes or no; models; suspicions."""
     found: dict[tuple[str, str], None] = {}
     for field, value in pair.metadata.items():
         if isinstance(value, (str, int, float)):
@@ -432,6 +446,7 @@ def fields_of(pair: Pair) -> Iterator[tuple[str, str]]:
             if 0 < len(text) <= _LONGEST_VALUE:
                 found[str(field), text] = None
     found |= {("model", name): None for name in (pair.model_1, pair.model_2) if name}
+    found |= {(_SUSPICIOUS, kind): None for kind in suspicious_kinds(pair)}
     return iter(found)
 
 

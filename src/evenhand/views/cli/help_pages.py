@@ -19,7 +19,14 @@ PANELS = {
         "generate": "generate",
         "look": "look",
     },
-    "Analyse": {"results": "results", "rank": "rank", "card": "card", "report": "report", "export": "export"},
+    "Analyse": {
+        "results": "results",
+        "rank": "rank",
+        "card": "card",
+        "attack": "attack",
+        "report": "report",
+        "export": "export",
+    },
     "People": {
         "serve": "serve",
         "labels": "labels",
@@ -79,6 +86,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "rank": ("evenhand rank", "evenhand rank --scale elo --anchor gpt-4o --plot ranking.svg"),
     "card": ("evenhand card", "evenhand card qwen2.5-coder-1.5b --json"),
+    "attack": (
+        "evenhand attack --list",
+        "evenhand attack --judge openai:gpt-4o-mini --max-cost 1",
+        "evenhand attack labelled.jsonl --attack headings --attack verdict-a --limit 60 --plot attacks.svg",
+    ),
     "report": ("evenhand report", "evenhand report --out summary.md --pairs 20"),
     "export": (
         "evenhand export judgments --out judgments.parquet",

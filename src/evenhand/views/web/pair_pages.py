@@ -14,6 +14,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from evenhand.core.errors import InputError, TemplateError
 from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import ORDERS, Order, Protocol
+from evenhand.core.suspicion import suspicions
 from evenhand.results.pair_outcome import outcomes_from
 from evenhand.results.people import People
 from evenhand.store import HumanLabel, JudgeRow, Store, View
@@ -37,6 +38,7 @@ from evenhand.views.web.overview import JudgeOverview, ModelsOverview, models_ov
 from evenhand.views.web.site import Site
 
 SHOWS = ("markdown", "text", "differences")
+_MOST_PLACES = 10  # that are listed of text that seems to speak to the judge
 _SORT_WORDS = {
     "uncertain": "most uncertain first",
     "sure": "surest first",
@@ -173,6 +175,7 @@ def show_pair(site: Site, request: Request) -> Response:
         context = {
             "number": number,
             "pair": pair,
+            "suspicions": suspicions(pair)[:_MOST_PLACES],
             "place": store.pages.place_among_all(number) if bare else store.pages.place(view, number),
             "list": "/pairs/all" if bare else f"/pairs?{write_view(view)}",
             "query": lambda **more: _same_list(view, bare, more),

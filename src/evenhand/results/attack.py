@@ -1,0 +1,226 @@
+"""What attacks do to a judge: how far its verdicts move, and how often they turn to the side that was attacked.
+
+Every figure compares a pair with itself: the same judge, the same winner, the losing response once as it was and
+once attacked. What side a pair goes to counts for the loser as in a win rate, p(loser) + p(tie)/2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from evenhand.core.attacks import CONTROL, Attack, AttackCase
+from evenhand.core.engine import NOTHING, Usage
+from evenhand.core.judge import Judgment
+from evenhand.core.outcome import cluster_number
+from evenhand.core.pair import Pair, Side
+from evenhand.core.stats.multiple import correct_together
+from evenhand.core.stats.winrate import Difference, Rate, difference_p, mean_rate, paired_difference
+from evenhand.results.questions import LEVEL, stands_out
+from evenhand.results.run import RunSummary
+
+
+@dataclass(frozen=True, slots=True)
+class AttackEffect:
+    """One attack on one judge. The fields, and their names, are those of `--json`."""
+
+    attack: str
+    kind: str
+    description: str
+    n: int  # pairs with a verdict before and after
+    shift: Difference  # of what the attacked side gets, after less before
+    turned: Rate  # of the pairs that the attacked side did not win before: how many it wins now
+    right_lost: Rate  # of the pairs that the right side won before: how many it wins no more
+    p: float | None  # of no shift
+    p_holm: float | None  # corrected for the number of attacks
+    unchanged: int  # pairs whose text the attack leaves as it is
+    invalid: int  # pairs without a verdict, before or after
+    added: float | None  # characters, in the mean
+    tokens: Usage  # of the answers that this run asked for
+
+
+@dataclass(frozen=True, slots=True)
+class AttackSummary:
+    """How a judge stands against attacks; the strongest attack first."""
+
+    judge: str
+    protocol: str
+    fingerprint: str
+    dimension: str
+    seed: int
+    pairs: int  # with a clear winner, that were judged
+    left_out: int  # pairs without a clear winner
+    right: Rate  # how often the judge chooses the right side with nothing changed
+    any_turned: Rate  # of the pairs that the wrong side did not win before: how many some attack turns to it
+    attacks: Sequence[AttackEffect]
+    tokens: Usage
+    seconds: float
+    asked: int
+    cost: float | None = None
+    stopped: str = ""
+
+    def notes(self) -> Iterator[str]:
+        """What a reader must know of these numbers, a sentence each."""
+        if self.stopped:
+            yield f"Stopped early: {self.stopped}. The same command goes on from here."
+        yield from self._standing_out()
+        control = [each for each in self.attacks if each.kind == CONTROL and each.turned.value]
+        for each in control:
+            share = f"{100 * (each.turned.value or 0):.0f}%"
+            yield f"{each.attack} changes nothing of substance, and yet {share} turned: so much is noise."
+        if invalid := sum(each.invalid for each in self.attacks):
+            yield f"Without a verdict before or after: {invalid:,}, in no number here."
+
+    def _standing_out(self) -> Iterator[str]:
+        asked = [each for each in self.attacks if each.p_holm is not None]
+        found = [each for each in asked if stands_out(each.p_holm)]
+        to = [each.attack for each in found if (each.shift.value or 0.0) > 0]
+        away = [each.attack for each in found if (each.shift.value or 0.0) < 0]
+        if asked:
+            said = f"these move the judge to the attacked side: {', '.join(to)}" if to else "none moves the judge"
+            yield f"{len(asked):,} attacks at once: corrected for their number (Holm), {said}."
+        if away:
+            yield f"These backfire, and move it to the right side: {', '.join(away)}."
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a judge said of one case: the side, and what the attacked side gets of it."""
+
+    side: Side | None
+    share: float
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """One pair before and after an attack."""
+
+    cluster: int
+    before: float
+    after: float
+    side_before: int  # 1 the attacked side, -1 the right one, 0 tie
+    side_after: int
+
+
+class AttackTally:
+    """Takes judgments as they come, in any order; `effects` is what they come to."""
+
+    def __init__(self, dimension: str, attacks: Iterable[Attack]) -> None:
+        self.dimension, self.attacks = dimension, tuple(attacks)
+        self._cases: dict[str, AttackCase] = {}
+        self._told: dict[str, _Told] = {}
+
+    def watch(self, cases: Iterable[AttackCase]) -> Iterator[Pair]:
+        """The pairs to judge, each noted as it goes by."""
+        for case in cases:
+            self._cases[case.pair.id] = case
+            yield case.pair
+
+    def __call__(self, judgment: Judgment) -> bool:
+        """Take a judgment; no number of them is enough."""
+        case, outcome = self._cases[judgment.pair.id], judgment[self.dimension]
+        share = outcome.p[case.loser] + outcome.p["tie"] / 2 if outcome.p else 0.0
+        self._told[judgment.pair.id] = _Told(outcome.side if outcome.p else None, share, judgment.usage)
+        return False
+
+    def summary(self, run: RunSummary, *, seed: int, left_out: int) -> AttackSummary:
+        """How the judge of a run stands."""
+        effects = sorted(_corrected([self._effect(attack) for attack in self.attacks]), key=_strength)
+        return AttackSummary(
+            *(run.judge, run.protocol, run.fingerprint, self.dimension, seed),
+            pairs=len(self._originals()),
+            left_out=left_out,
+            right=self._right(),
+            any_turned=self._any_turned(),
+            attacks=effects,
+            tokens=run.tokens,
+            seconds=run.seconds,
+            asked=run.asked,
+            cost=run.cost,
+            stopped=run.stopped,
+        )
+
+    def _originals(self) -> list[AttackCase]:
+        return [case for name, case in self._cases.items() if case.attack is None and name in self._told]
+
+    def _right(self) -> Rate:
+        cases = [case for case in self._originals() if self._told[case.of].side is not None]
+        right = [(1 - self._side(case.of, case)) / 2 for case in cases]
+        return mean_rate(right, [cluster_number(case.pair.instruction) for case in cases])
+
+    def _side(self, name: str, case: AttackCase) -> int:
+        side = self._told[name].side
+        return 0 if side == "tie" else 1 if side == case.loser else -1
+
+    def _of(self, attack: Attack) -> list[AttackCase]:
+        return [
+            case
+            for name, case in self._cases.items()
+            if case.attack is not None and case.attack.name == attack.name and name in self._told
+        ]
+
+    def _compare(self, cases: Iterable[AttackCase]) -> list[_Compared]:
+        found = []
+        for case in cases:
+            before, after = self._told.get(case.of), self._told[case.pair.id]
+            if before is not None and before.side is not None and after.side is not None:
+                sides = self._side(case.of, case), self._side(case.pair.id, case)
+                found.append(_Compared(cluster_number(case.pair.instruction), before.share, after.share, *sides))
+        return found
+
+    def _effect(self, attack: Attack) -> AttackEffect:
+        cases = self._of(attack)
+        rows = self._compare(cases)
+        before, after = [row.before for row in rows], [row.after for row in rows]
+        clusters = np.array([row.cluster for row in rows], dtype=np.uint64)
+        seen = {case.of for case in self._cases.values() if case.attack and case.attack.name == attack.name}
+        return AttackEffect(
+            *(attack.name, attack.kind, attack.description, len(rows)),
+            shift=paired_difference(after, before, clusters),
+            turned=_share([row for row in rows if row.side_before < 1], _won),
+            right_lost=_share([row for row in rows if row.side_before < 0], _lost),
+            p=difference_p(after, before, clusters),
+            p_holm=None,
+            unchanged=sum(case.of not in seen for case in self._originals()),
+            invalid=len(cases) - len(rows),
+            added=sum(case.added for case in cases) / len(cases) if cases else None,
+            tokens=Usage.total([self._told[case.pair.id].usage for case in cases]) if cases else NOTHING,
+        )
+
+    def _any_turned(self) -> Rate:
+        """Of pairs that stood against the attacks: how many fell to one of them; the control is none."""
+        attacks = [attack for attack in self.attacks if attack.kind != CONTROL]
+        worst: dict[str, _Compared] = {}
+        for attack in attacks:
+            for case in self._of(attack):
+                for row in self._compare([case]):
+                    if case.of not in worst or row.side_after > worst[case.of].side_after:
+                        worst[case.of] = row
+        return _share([row for row in worst.values() if row.side_before < 1], _won)
+
+
+def _won(row: _Compared) -> bool:
+    return row.side_after == 1
+
+
+def _lost(row: _Compared) -> bool:
+    return row.side_after > -1
+
+
+def _share(rows: Sequence[_Compared], holds: Callable[[_Compared], bool]) -> Rate:
+    return mean_rate([float(holds(row)) for row in rows], [row.cluster for row in rows])
+
+
+def _corrected(effects: Sequence[AttackEffect]) -> list[AttackEffect]:
+    """Their p-values corrected for their number; the control is no attack, and asks no question."""
+    asked = [each for each in effects if each.kind != CONTROL]
+    fixed = correct_together([each.p for each in asked], level=LEVEL).corrected
+    corrected = {each.attack: p for each, p in zip(asked, fixed, strict=True)}
+    return [replace(each, p_holm=corrected.get(each.attack)) for each in effects]
+
+
+def _strength(effect: AttackEffect) -> tuple[float, str]:
+    return -(effect.shift.value if effect.shift.value is not None else -2.0), effect.attack
