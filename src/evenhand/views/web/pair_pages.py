@@ -14,6 +14,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from evenhand.core.errors import InputError, TemplateError
 from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import ORDERS, Order, Protocol
+from evenhand.engines.imported import is_imported
 from evenhand.results.pair_outcome import outcomes_from
 from evenhand.results.people import People
 from evenhand.store import HumanLabel, JudgeRow, Store, View
@@ -295,7 +296,7 @@ def _conversation(
     order = cast("Order", chosen or (there[0] if there else ORDERS[0]))
     conversation = store.pages.conversation(judge.id, number, order)
     given: ConversationView | None = None
-    if conversation is not None:
+    if conversation is not None and not is_imported(judge.identity):  # what it was asked is not known
         with suppress(TemplateError):  # a template that today's reader does not understand cannot be retold
             protocol = Protocol.parse(judge.template, name=judge.protocol)
             given = conversation_view(protocol, pair, order, store.answers(conversation), raw=judge.raw_markup)
