@@ -18,6 +18,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
+from evenhand.core.answer_forms import EXAMPLES, FREE_TOKENS, AnswerForm, form_of
 from evenhand.core.errors import SpecError, TemplateError
 from evenhand.core.markup import CHATML, DIALECTS, ROLES, Dialect, Role, Span, Turn, merge
 from evenhand.core.pair import COMBINED, DIMENSIONS, GOOD_1, GOOD_2, POINTWISE_DIMENSIONS, Pair, digest
@@ -29,6 +30,7 @@ YES_OR_NO = ("yes", "no")
 ORDERS: tuple[Order, ...] = ("forward", "swapped")
 SLOTS = ("instruction", "output_1", "output_2")
 BUILT_IN = Path(__file__).parent / "protocols"
+FORMS = BUILT_IN / "forms"
 
 _MARKER = re.compile(r"<\|[A-Za-z0-9_]+\|>")
 _RECALL = re.compile(r"<\|judgement_(\d+)\|>")
@@ -42,7 +44,7 @@ _QUESTION_FORM = "a closing question such as 'Which is best on correctness: A, B
 _YES_OR_NO = re.compile(r"\byes\b.*\bno\b\W*$", re.IGNORECASE)
 _ASKED_OF = {"A": GOOD_1, "B": GOOD_2}
 _SHOWN_IN = {GOOD_1: "output_1", GOOD_2: "output_2"}  # the slot of the response that is asked about
-_FRONT_KEYS = ("name", "description", "questions", "asks", "literal")
+_FRONT_KEYS = ("name", "description", "questions", "asks", "literal", "answer")
 # What an older template calls its questions about one response.
 _OLD_NAMES = {"alone": GOOD_1, "beside": GOOD_2}
 
@@ -85,6 +87,7 @@ class Question:
     raw: tuple[Piece, ...] = field(repr=False)  # the file's own text from there up to here
     start: int = 0
     conversation: int = 0
+    form: AnswerForm | None = field(default=None, repr=False)  # how the judge answers, if not with labels alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,8 @@ class Prompt:
 
     `raw` holds the file's own markup, for a user who wants it sent as it is. `lead` are the turns at its beginning
     that are the same for every pair: the same object each time, so that an engine can know it again. `conversation`
-    tells conversations of a protocol apart, which have little in common and are asked in turn.
+    tells conversations of a protocol apart, which have little in common and are asked in turn. `room` is how many
+    tokens an answer may have that is in a form of its own, 0 where it is labels alone.
     """
 
     turns: tuple[Turn, ...]
@@ -102,6 +106,7 @@ class Prompt:
     lead: tuple[Turn, ...] = field(default=(), repr=False, compare=False)
     words: tuple[str, ...] = COMPARED
     conversation: int = field(default=0, compare=False)
+    room: int = 0
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,8 @@ class Protocol:
         path = Path(name)
         if str(name) in built_in_names():
             path = BUILT_IN / f"{name}.txt"
+        elif str(name) in form_names():
+            path = FORMS / f"{name}.txt"
         elif not path.is_file():
             raise _unknown(str(name))
         try:
@@ -218,7 +225,8 @@ class Protocol:
         )
         own = _fill(place.raw, texts, answers) if raw else None
         words = YES_OR_NO if place.dimensions[0] in POINTWISE_DIMENSIONS else COMPARED
-        return Prompt(turns, len(place.dimensions), own, lead, words, place.conversation)
+        room = 0 if place.form is None else FREE_TOKENS if place.form.free else 4
+        return Prompt(turns, len(place.dimensions), own, lead, words, place.conversation, room)
 
 
 def built_in_names() -> list[str]:
@@ -230,8 +238,17 @@ def built_in_names() -> list[str]:
     return sorted(path.stem for path in BUILT_IN.glob("*.txt"))
 
 
+def form_names() -> list[str]:
+    """The names of built-in protocols whose answers are in the form of another tool.
+
+    >>> form_names()
+    ['alpaca-eval', 'arena-hard', 'judgebench', 'mt-bench', 'prometheus-2']
+    """
+    return sorted(path.stem for path in FORMS.glob("*.txt"))
+
+
 def _unknown(name: str) -> SpecError:
-    near = difflib.get_close_matches(name, built_in_names(), 1)
+    near = difflib.get_close_matches(name, [*built_in_names(), *form_names()], 1)
     hint = f"did you mean '{near[0]}'?" if near else f"built in: {', '.join(built_in_names())}; or give a file"
     return SpecError(f"no protocol and no file is called '{name}'", hint=hint)
 
@@ -302,6 +319,7 @@ class _Reader:
         self.pieces: list[Piece] = []
         self.header: str | None = None  # collects the role's name between the header's markers
         self.question_line = 0  # where the last turn's text ends
+        self.form = self._form()
 
     def read(self, body: str) -> None:
         """Read it all."""
@@ -314,6 +332,19 @@ class _Reader:
                 self._text(part)
                 self.line += part.count("\n")
         self._finish()
+
+    def _form(self) -> AnswerForm | None:
+        """The form of the answers that the front matter names."""
+        example = self.front.get("answer")
+        if example is None:
+            return None
+        try:
+            return form_of(example)
+        except ValueError:
+            expected = f"an answer for A in one of the forms {', '.join(EXAMPLES)}"
+            raise self._error(
+                found=f"answer: {example}", expected=expected, line=self.front.lines["answer"]
+            ) from None
 
     def _error(self, *, found: str, expected: str, line: int | None = None, hint: str = "") -> TemplateError:
         return TemplateError(self.file, line or self.line, found=found, expected=expected, hint=hint)
@@ -453,7 +484,7 @@ class _Reader:
         if not self.turns or self.turns[-1].role != "user":
             raise self._error(found="no question before the judge is asked", expected="a user's turn")
         shown = [s for s in SLOTS if any(Slot(s) in turn.pieces for turn in self.turns[self.start :])]
-        asked_of = _about_one(_closing(self.turns[-1]), shown)
+        asked_of = None if self.form else _about_one(_closing(self.turns[-1]), shown)
         wanted = ("instruction", _SHOWN_IN[asked_of]) if asked_of else SLOTS
         missing = [s for s in wanted if s not in shown]
         if missing:
@@ -470,7 +501,11 @@ class _Reader:
         dimensions = self._dimensions(self.turns[-1], asked_of)
         self._refuse_twice_asked(dimensions)
         own = tuple(p for p in raw if p != "")
-        self.questions.append(Question(len(self.turns), dimensions, own, self.start, self.conversation))
+        if self.form and len(dimensions) > 1:
+            raise self._error(
+                found=f"{', '.join(dimensions)} in one question", expected="one, as 'answer' holds one"
+            )
+        self.questions.append(Question(len(self.turns), dimensions, own, self.start, self.conversation, self.form))
         self.raw.append("")  # marks the break
 
     def _dimensions(self, turn: TemplateTurn, asked_of: str | None) -> tuple[str, ...]:
@@ -479,6 +514,8 @@ class _Reader:
         if asked_of:
             return (asked_of,)
         closing = _closing(turn)
+        if self.form:
+            return ("overall",)
         if not _QUESTION.search(closing):
             raise self._error(
                 found=f"no question: the turn ends on {closing[-60:]!r}",

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from evenhand.core.markup import render
-from evenhand.core.protocol import Protocol, built_in_names
+from evenhand.core.protocol import Protocol, built_in_names, form_names
 from evenhand.core.verdict import Verdict
 from evenhand.io.pairs import sample_pairs
 from evenhand.views import console
@@ -24,7 +24,7 @@ def protocols(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the built-in protocols."""
     if context.invoked_subcommand:
         return
-    every = [Protocol.load(name) for name in built_in_names()]
+    every = [Protocol.load(name) for name in (*built_in_names(), *form_names())]
     if as_json:
         print(console.json_text({"protocols": [_protocol_fields(protocol) for protocol in every]}))
     else:
@@ -85,6 +85,7 @@ def _protocol_fields(protocol: Protocol) -> dict[str, Any]:
         "turns": len(protocol.turns),
         "questions": [list(question.dimensions) for question in protocol.questions],
         "conversations": len(protocol.last_questions()),
+        "answer": protocol.questions[0].form.example if protocol.questions[0].form else "label",
         "fingerprint": protocol.fingerprint,
     }
 

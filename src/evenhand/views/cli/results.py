@@ -158,7 +158,9 @@ def reread(db: DbOption = DEFAULT_DB, as_json: JsonOption = False) -> None:
             if is_imported(row.identity):  # how its verdicts were read off its answers is not known here
                 continue
             protocol = Protocol.parse(row.template, name=row.protocol)
-            seen, other = store.reread(row, [question.dimensions for question in protocol.questions])
+            seen, other = store.reread(
+                row, [question.dimensions for question in protocol.questions], protocol.questions[0].form
+            )
             read, changed = read + seen, changed + other
     if as_json:
         print(console.json_text({"verdicts": read, "changed": changed}))
