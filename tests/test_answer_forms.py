@@ -180,7 +180,7 @@ def test_no_text_of_a_pair_changes_the_turns_of_a_form(text: str, name: str, ord
     mine, plain = (
         [
             (turn.role, [span.text for span in turn.spans if span.trusted])
-            for turn in protocol.prompt(Pair(*(words + each for each in "iab")), forward).turns
+            for turn in protocol.prompt(Pair(f"{words}i", f"{words}a", f"{words}b"), forward).turns
         ]
         for words in (text.encode(errors="ignore").decode(), "x")
     )

@@ -19,7 +19,7 @@ from evenhand.core.errors import InputError, PairError
 from evenhand.core.faults import RowFault
 from evenhand.core.pair import TEXT_FIELDS, Pair, Side, digest
 from evenhand.core.protocol import Order
-from evenhand.core.verdict import SIDE_OF, Label, Verdict
+from evenhand.core.verdict import SIDE_OF, SIDES, Label, Verdict
 from evenhand.io.files import Row, Table
 from evenhand.io.pairs.reading import Paths, tables_of
 from evenhand.io.pairs.recognition import Recogniser, blame
@@ -148,7 +148,7 @@ def as_shown(dimension: str, order: Order, said: SaidVerdict) -> Verdict:
     if said.side is None:
         return Verdict(dimension, None, invalid="unreadable", raw=said.raw)
     label_of: dict[Side, Label] = {side: label for label, side in SIDE_OF[order].items()}
-    p = None if said.p is None else {label_of[side]: x for side, x in zip(("1", "2", "tie"), said.p, strict=True)}
+    p = None if said.p is None else {label_of[side]: x for side, x in zip(SIDES, said.p, strict=True)}
     return Verdict(dimension, label_of[said.side], p, raw=said.raw)
 
 
@@ -192,7 +192,7 @@ def _compared(topic: str, one: Row, two: Row, roles: bool) -> dict[str, Any]:
     if None not in scores:
         side = "tie" if scores[0] == scores[1] else "1" if scores[0] > scores[1] else "2"
     raw = " and ".join("no score" if score is None else f"{score:g}" for score in scores)
-    about = {name: one[name] for name in ("turn", "prompt") if name in one}
+    about: Row = {name: one[name] for name in ("turn", "prompt") if name in one}
     return {
         **about,
         "topic": topic,
