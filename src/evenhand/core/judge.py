@@ -52,7 +52,8 @@ class Setup:
 
     def key(self, pair: Pair, order: Order) -> str:
         """The name of a conversation: two conversations that show the judge the same text are one."""
-        return digest(self.fingerprint, pair.instruction, *pair.shown(order))
+        more = self.protocol.more_texts(pair).values() if self.protocol.more else ()
+        return digest(self.fingerprint, pair.instruction, *pair.shown(order), *more)
 
 
 @dataclass(frozen=True, slots=True)

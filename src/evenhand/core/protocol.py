@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import takewhile
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from evenhand.core.answer_forms import EXAMPLES, FREE_TOKENS, AnswerForm, form_of
-from evenhand.core.errors import SpecError, TemplateError
+from evenhand.core.errors import InputError, SpecError, TemplateError
 from evenhand.core.markup import CHATML, DIALECTS, ROLES, Dialect, Role, Span, Turn, merge
 from evenhand.core.pair import COMBINED, DIMENSIONS, GOOD_1, GOOD_2, POINTWISE_DIMENSIONS, Pair, digest
 
@@ -29,15 +29,23 @@ COMPARED = ("A", "B", "tie")
 YES_OR_NO = ("yes", "no")
 ORDERS: tuple[Order, ...] = ("forward", "swapped")
 SLOTS = ("instruction", "output_1", "output_2")
+# Further slots, and the fields of a pair's row that fill them; {meta.topic} is the field topic.
+MORE_SLOTS = {
+    "system": ("system", "system_prompt"),
+    "reference": ("reference", "reference_answer", "orig_reference_answer", "target"),
+    "rubric": ("rubric", "criteria", "orig_criteria"),
+}
 BUILT_IN = Path(__file__).parent / "protocols"
 FORMS = BUILT_IN / "forms"
 
 _MARKER = re.compile(r"<\|[A-Za-z0-9_]+\|>")
 _RECALL = re.compile(r"<\|judgement_(\d+)\|>")
-# The three slots count wherever they stand, except in doubled braces. Another name in braces looks like a slot
+# The slots count wherever they stand, except in doubled braces. Another name in braces looks like a slot
 # that was misspelt if it stands by itself: not ${x}, \frac{a}, f{x} or a single letter.
 _SLOT = re.compile(
-    r"\{\{\w+\}\}|\{(instruction|output_1|output_2)\}|(?<![\w$\\{}])\{([A-Za-z_][A-Za-z0-9_]+)\}(?!\})"
+    r"\{\{[\w.]+\}\}|\{(instruction|output_1|output_2)\}"
+    r"|(?<![\w$\\{}])\{(system|reference|rubric|meta(?:\.\w+)+)\}(?!\})"
+    r"|(?<![\w$\\{}])\{([A-Za-z_][A-Za-z0-9_]+)\}(?!\})"
 )
 _QUESTION = re.compile(r"\bA\b.*\bB\b.*\btie\b.*\?", re.IGNORECASE)
 _QUESTION_FORM = "a closing question such as 'Which is best on correctness: A, B, or tie?'"
@@ -198,8 +206,10 @@ class Protocol:
         The second half means that a change in how templates are rendered is another protocol too, so that a
         stored verdict never answers for a conversation that would look different today.
         """
-        probe = Pair("\x00i", "\x00a", "\x00b")
-        prompts = [self.prompt(probe, "forward", k, ["A"] * k) for k in range(len(self.questions))]
+        probe = dict(zip(SLOTS, ("\x00i", "\x00a", "\x00b"), strict=True)) | {
+            name: f"\x00{name}" for name in self.more
+        }
+        prompts = [self._filled(probe, k, ["A"] * k, raw=False) for k in range(len(self.questions))]
         turns = [
             (turn.role, str(span.trusted), span.text) for p in prompts for turn in p.turns for span in turn.spans
         ]
@@ -216,6 +226,23 @@ class Protocol:
         """
         shown_a, shown_b = pair.shown(order)
         texts = dict(zip(SLOTS, (pair.instruction, shown_a, shown_b), strict=True))
+        return self._filled(texts | self.more_texts(pair) if self.more else texts, question, answers, raw=raw)
+
+    @cached_property
+    def more(self) -> tuple[str, ...]:
+        """The slots besides those of the pair's three texts, in alphabetical order.
+
+        >>> Protocol.load("overall").more
+        ()
+        """
+        pieces = (piece for turn in self.turns for piece in turn.pieces)
+        return tuple(sorted({piece.name for piece in pieces if isinstance(piece, Slot)} - set(SLOTS)))
+
+    def more_texts(self, pair: Pair) -> dict[str, str]:
+        """What fills those slots; InputError where a pair has nothing for one of them."""
+        return {name: _slot_text(pair, name, self.name) for name in self.more}
+
+    def _filled(self, texts: dict[str, str], question: int, answers: Sequence[str], *, raw: bool) -> Prompt:
         place = self.questions[question]
         lead = self._leads[place.start]
         begin = place.start + len(lead)
@@ -245,6 +272,21 @@ def form_names() -> list[str]:
     ['alpaca-eval', 'arena-hard', 'judgebench', 'mt-bench', 'prometheus-2']
     """
     return sorted(path.stem for path in FORMS.glob("*.txt"))
+
+
+def _slot_text(pair: Pair, slot: str, protocol: str) -> str:
+    """The text of a slot out of a pair's other fields."""
+    names = MORE_SLOTS.get(slot) or (slot.removeprefix("meta."),)
+    for name in names:
+        value: Any = pair.metadata
+        for part in [name] if name in pair.metadata else name.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if isinstance(value, str | int | float) and value != "":
+            return str(value)
+    raise InputError(
+        f"pair '{pair.id}' has nothing for {{{slot}}}, which protocol {protocol} shows the judge",
+        hint=f"give each row a field {' or '.join(repr(name) for name in names)} with text",
+    )
 
 
 def _unknown(name: str) -> SpecError:
@@ -464,11 +506,11 @@ class _Reader:
     def _pieces(self, text: str) -> Iterator[Piece]:
         done = 0
         for match in _SLOT.finditer(text):
-            slot, other = match.groups()
+            slot, other = match[1] or match[2], match[3]
             if other and other not in self.literal:
                 raise self._error(
                     found=match[0],
-                    expected=", ".join(f"{{{slot}}}" for slot in SLOTS),
+                    expected=", ".join(f"{{{slot}}}" for slot in (*SLOTS, *MORE_SLOTS, "meta.FIELD")),
                     line=self.line + text[: match.start()].count("\n"),
                     hint=f"if it is meant as text, say 'literal: {other}' in the front matter",
                 )

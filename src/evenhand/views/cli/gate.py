@@ -191,6 +191,7 @@ def gate(
         settings = JudgeSettings.of(judge.named, engine, limits, rule.seed)
         decider = rule.decider(what, settings.protocol.dimensions)
         given = trial.find()
+        given.check_slots(settings.protocol)
         shuffled = Shuffle(given.read, seed=rule.seed)
         with settings.judge(output.db) as opened:
             most = min(given.count, rule.max_pairs or given.count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -42,6 +43,8 @@ def protocols_show(
         sys.stdout.write(protocol.text)
         return
     pair = next(iter(sample_pairs()))
+    if protocol.more:
+        pair = replace(pair, metadata={**pair.metadata, **_stand_ins(protocol)})
     said = [
         ", ".join(Verdict(dimension, "A").word for dimension in question.dimensions)
         for question in protocol.questions[:-1]
@@ -75,6 +78,12 @@ def protocols_check(
     )
     for number, question in enumerate(protocol.questions, 1):
         console.out.print(f"    ask {number}: {', '.join(question.dimensions)}")
+
+
+def _stand_ins(protocol: Protocol) -> dict[str, str]:
+    """Texts for slots that the sample pair has nothing for."""
+    names = (name.removeprefix("meta.") for name in protocol.more)
+    return {name: f"(the pair's {name})" for name in names}
 
 
 def _protocol_fields(protocol: Protocol) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from evenhand.core.errors import InputError, TemplateError
+from evenhand.core.errors import InputError
 from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import ORDERS, Order, Protocol
 from evenhand.engines.imported import is_imported
@@ -297,7 +297,7 @@ def _conversation(
     conversation = store.pages.conversation(judge.id, number, order)
     given: ConversationView | None = None
     if conversation is not None and not is_imported(judge.identity):  # what it was asked is not known
-        with suppress(TemplateError):  # a template that today's reader does not understand cannot be retold
+        with suppress(InputError):  # a template that today's reader does not understand, or a field that is gone
             protocol = Protocol.parse(judge.template, name=judge.protocol)
             given = conversation_view(protocol, pair, order, store.answers(conversation), raw=judge.raw_markup)
     return {"told": given, "order": order, "orders": there, "opened": bool(chosen), "judge": judge}
