@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from pathlib import Path
@@ -13,10 +14,12 @@ from typer.testing import CliRunner
 
 from evenhand import Judge, Pair, ScriptedEngine
 from evenhand.core.answer_forms import EXAMPLES, FormMatch, form_of
-from evenhand.core.engine import Answer, Token
+from evenhand.core.engine import Answer, Sampling, Token
 from evenhand.core.errors import TemplateError
 from evenhand.core.protocol import ORDERS, Prompt, Protocol, form_names
 from evenhand.core.verdict import read_answer
+from evenhand.engines.endpoint import EndpointEngine, EndpointSettings, _Shown
+from evenhand.engines.llama_client import LlamaClient
 from evenhand.store import Store
 from evenhand.views.cli.app import load_all
 
@@ -172,6 +175,38 @@ def test_a_built_in_protocol_of_a_form_judges_keeps_and_rereads(name: str, tmp_p
     assert json.loads(again.stdout) == {"verdicts": 4, "changed": 0}
     with Store(db) as store:
         assert [judgment["overall"].side for judgment in store.judgments(store.judges()[0])] == before == ["1", "2"]
+
+
+@pytest.mark.parametrize(("kind", "stops"), [("chat", False), ("completion", True)])
+def test_an_endpoint_gives_such_an_answer_room_and_does_not_stop_it_at_a_line(kind: str, stops: bool) -> None:
+    engine = EndpointEngine(EndpointSettings("http://127.0.0.1:9/v1", "m"))
+    engine._is_chat = kind == "chat"
+    plain, free = (engine._fields(_Shown("prompt", "", 1, (), room), None, 1) for room in (0, 2048))
+    limits = [fields.get("max_tokens") or fields.get("max_completion_tokens") for fields in (plain, free)]
+    assert limits[1] == 2048 >= limits[0]
+    assert (limits[0] < 2048, "stop" in plain, "stop" in free) == (stops, stops, False)
+
+
+def test_the_embedded_engine_writes_such_an_answer_without_a_grammar(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Sampling] = []
+
+    async def write(self: LlamaClient, prompt: Prompt, sampling: Sampling, *, context: int) -> Answer:
+        sent.append(sampling)
+        return Answer("So [[B]]")
+
+    monkeypatch.setattr(LlamaClient, "write", write)
+
+    async def ask() -> Answer:
+        client = LlamaClient("http://127.0.0.1:9", "key")
+        try:
+            return await client.answer(
+                Protocol.load("mt-bench").prompt(Pair("Hi", "x", "y"), "forward"), context=99
+            )
+        finally:
+            await client.close()
+
+    assert asyncio.run(ask()).text == "So [[B]]"
+    assert sent == [Sampling(temperature=0.0, max_tokens=2048)]
 
 
 @given(st.text(), st.sampled_from(form_names()), st.sampled_from(ORDERS))
