@@ -17,6 +17,7 @@ from evenhand.running.importing import VerdictImport, import_verdicts
 from evenhand.store import Store
 from evenhand.views.cli.app import load_all
 from evenhand.views.export.alpaca import annotation_rows, leaderboard_rows
+from web_server import WebServer
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 ALPACA = [
@@ -354,6 +355,17 @@ def test_every_command_that_counts_works_on_an_imported_judge(tmp_path: Path) ->
     assert (
         json.loads(run.invoke(app, ["results", "--db", db, "--json"]).stdout)["dimensions"] == result["dimensions"]
     )
+
+
+def test_the_page_of_a_pair_shows_the_verdict_and_no_question_that_was_never_asked(tmp_path: Path) -> None:
+    db = tmp_path / "e.db"
+    with Store(db) as store:
+        imported(store, tmp_path, ALPACA)
+    with WebServer(db) as server:
+        answer = server.owner().get("/pair/1")
+    assert answer.status == 200
+    assert "weighted_judge" in answer.text
+    assert "Which is best: A, B, or tie?" not in answer.text
 
 
 def test_who_wants_to_judge_a_file_of_verdicts_is_told_the_command(tmp_path: Path) -> None:
