@@ -16,6 +16,7 @@ LAYERS = (
     "core.faults",
     "core.pair",
     "core.markup",
+    "core.answer_forms",
     "core.protocol",
     "core.engine",
     "core.verdict",

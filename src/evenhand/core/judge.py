@@ -52,7 +52,8 @@ class Setup:
 
     def key(self, pair: Pair, order: Order) -> str:
         """The name of a conversation: two conversations that show the judge the same text are one."""
-        return digest(self.fingerprint, pair.instruction, *pair.shown(order))
+        more = self.protocol.more_texts(pair).values() if self.protocol.more else ()
+        return digest(self.fingerprint, pair.instruction, *pair.shown(order), *more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +175,7 @@ async def hear(
             read = invalid(question.dimensions, error.reason, str(error))
             why_unasked = error.reason  # a failure speaks for all that it kept from being asked
         else:
-            read = read_answer(answer, question.dimensions, pair.texts)
+            read = read_answer(answer, question.dimensions, pair.texts, question.form)
             notes.update(answer.notes)
             if number >= len(kept):
                 await ledger.record(conversation, number, answer, read)

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import takewhile
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from evenhand.core.errors import SpecError, TemplateError
+from evenhand.core.answer_forms import EXAMPLES, FREE_TOKENS, AnswerForm, form_of
+from evenhand.core.errors import InputError, SpecError, TemplateError
 from evenhand.core.markup import CHATML, DIALECTS, ROLES, Dialect, Role, Span, Turn, merge
 from evenhand.core.pair import COMBINED, DIMENSIONS, GOOD_1, GOOD_2, POINTWISE_DIMENSIONS, Pair, digest
 
@@ -28,21 +29,30 @@ COMPARED = ("A", "B", "tie")
 YES_OR_NO = ("yes", "no")
 ORDERS: tuple[Order, ...] = ("forward", "swapped")
 SLOTS = ("instruction", "output_1", "output_2")
+# Further slots, and the fields of a pair's row that fill them; {meta.topic} is the field topic.
+MORE_SLOTS = {
+    "system": ("system", "system_prompt"),
+    "reference": ("reference", "reference_answer", "orig_reference_answer", "target"),
+    "rubric": ("rubric", "criteria", "orig_criteria"),
+}
 BUILT_IN = Path(__file__).parent / "protocols"
+FORMS = BUILT_IN / "forms"
 
 _MARKER = re.compile(r"<\|[A-Za-z0-9_]+\|>")
 _RECALL = re.compile(r"<\|judgement_(\d+)\|>")
-# The three slots count wherever they stand, except in doubled braces. Another name in braces looks like a slot
+# The slots count wherever they stand, except in doubled braces. Another name in braces looks like a slot
 # that was misspelt if it stands by itself: not ${x}, \frac{a}, f{x} or a single letter.
 _SLOT = re.compile(
-    r"\{\{\w+\}\}|\{(instruction|output_1|output_2)\}|(?<![\w$\\{}])\{([A-Za-z_][A-Za-z0-9_]+)\}(?!\})"
+    r"\{\{[\w.]+\}\}|\{(instruction|output_1|output_2)\}"
+    r"|(?<![\w$\\{}])\{(system|reference|rubric|meta(?:\.\w+)+)\}(?!\})"
+    r"|(?<![\w$\\{}])\{([A-Za-z_][A-Za-z0-9_]+)\}(?!\})"
 )
 _QUESTION = re.compile(r"\bA\b.*\bB\b.*\btie\b.*\?", re.IGNORECASE)
 _QUESTION_FORM = "a closing question such as 'Which is best on correctness: A, B, or tie?'"
 _YES_OR_NO = re.compile(r"\byes\b.*\bno\b\W*$", re.IGNORECASE)
 _ASKED_OF = {"A": GOOD_1, "B": GOOD_2}
 _SHOWN_IN = {GOOD_1: "output_1", GOOD_2: "output_2"}  # the slot of the response that is asked about
-_FRONT_KEYS = ("name", "description", "questions", "asks", "literal")
+_FRONT_KEYS = ("name", "description", "questions", "asks", "literal", "answer")
 # What an older template calls its questions about one response.
 _OLD_NAMES = {"alone": GOOD_1, "beside": GOOD_2}
 
@@ -85,6 +95,7 @@ class Question:
     raw: tuple[Piece, ...] = field(repr=False)  # the file's own text from there up to here
     start: int = 0
     conversation: int = 0
+    form: AnswerForm | None = field(default=None, repr=False)  # how the judge answers, if not with labels alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +104,8 @@ class Prompt:
 
     `raw` holds the file's own markup, for a user who wants it sent as it is. `lead` are the turns at its beginning
     that are the same for every pair: the same object each time, so that an engine can know it again. `conversation`
-    tells conversations of a protocol apart, which have little in common and are asked in turn.
+    tells conversations of a protocol apart, which have little in common and are asked in turn. `room` is how many
+    tokens an answer may have that is in a form of its own, 0 where it is labels alone.
     """
 
     turns: tuple[Turn, ...]
@@ -102,6 +114,7 @@ class Prompt:
     lead: tuple[Turn, ...] = field(default=(), repr=False, compare=False)
     words: tuple[str, ...] = COMPARED
     conversation: int = field(default=0, compare=False)
+    room: int = 0
 
 
 @dataclass(frozen=True)
@@ -125,6 +138,8 @@ class Protocol:
         path = Path(name)
         if str(name) in built_in_names():
             path = BUILT_IN / f"{name}.txt"
+        elif str(name) in form_names():
+            path = FORMS / f"{name}.txt"
         elif not path.is_file():
             raise _unknown(str(name))
         try:
@@ -191,8 +206,10 @@ class Protocol:
         The second half means that a change in how templates are rendered is another protocol too, so that a
         stored verdict never answers for a conversation that would look different today.
         """
-        probe = Pair("\x00i", "\x00a", "\x00b")
-        prompts = [self.prompt(probe, "forward", k, ["A"] * k) for k in range(len(self.questions))]
+        probe = dict(zip(SLOTS, ("\x00i", "\x00a", "\x00b"), strict=True)) | {
+            name: f"\x00{name}" for name in self.more
+        }
+        prompts = [self._filled(probe, k, ["A"] * k, raw=False) for k in range(len(self.questions))]
         turns = [
             (turn.role, str(span.trusted), span.text) for p in prompts for turn in p.turns for span in turn.spans
         ]
@@ -209,6 +226,23 @@ class Protocol:
         """
         shown_a, shown_b = pair.shown(order)
         texts = dict(zip(SLOTS, (pair.instruction, shown_a, shown_b), strict=True))
+        return self._filled(texts | self.more_texts(pair) if self.more else texts, question, answers, raw=raw)
+
+    @cached_property
+    def more(self) -> tuple[str, ...]:
+        """The slots besides those of the pair's three texts, in alphabetical order.
+
+        >>> Protocol.load("overall").more
+        ()
+        """
+        pieces = (piece for turn in self.turns for piece in turn.pieces)
+        return tuple(sorted({piece.name for piece in pieces if isinstance(piece, Slot)} - set(SLOTS)))
+
+    def more_texts(self, pair: Pair) -> dict[str, str]:
+        """What fills those slots; InputError where a pair has nothing for one of them."""
+        return {name: _slot_text(pair, name, self.name) for name in self.more}
+
+    def _filled(self, texts: dict[str, str], question: int, answers: Sequence[str], *, raw: bool) -> Prompt:
         place = self.questions[question]
         lead = self._leads[place.start]
         begin = place.start + len(lead)
@@ -218,7 +252,8 @@ class Protocol:
         )
         own = _fill(place.raw, texts, answers) if raw else None
         words = YES_OR_NO if place.dimensions[0] in POINTWISE_DIMENSIONS else COMPARED
-        return Prompt(turns, len(place.dimensions), own, lead, words, place.conversation)
+        room = 0 if place.form is None else FREE_TOKENS if place.form.free else 4
+        return Prompt(turns, len(place.dimensions), own, lead, words, place.conversation, room)
 
 
 def built_in_names() -> list[str]:
@@ -230,8 +265,32 @@ def built_in_names() -> list[str]:
     return sorted(path.stem for path in BUILT_IN.glob("*.txt"))
 
 
+def form_names() -> list[str]:
+    """The names of built-in protocols whose answers are in the form of another tool.
+
+    >>> form_names()
+    ['alpaca-eval', 'arena-hard', 'judgebench', 'mt-bench', 'prometheus-2']
+    """
+    return sorted(path.stem for path in FORMS.glob("*.txt"))
+
+
+def _slot_text(pair: Pair, slot: str, protocol: str) -> str:
+    """The text of a slot out of a pair's other fields."""
+    names = MORE_SLOTS.get(slot) or (slot.removeprefix("meta."),)
+    for name in names:
+        value: Any = pair.metadata
+        for part in [name] if name in pair.metadata else name.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if isinstance(value, str | int | float) and value != "":
+            return str(value)
+    raise InputError(
+        f"pair '{pair.id}' has nothing for {{{slot}}}, which protocol {protocol} shows the judge",
+        hint=f"give each row a field {' or '.join(repr(name) for name in names)} with text",
+    )
+
+
 def _unknown(name: str) -> SpecError:
-    near = difflib.get_close_matches(name, built_in_names(), 1)
+    near = difflib.get_close_matches(name, [*built_in_names(), *form_names()], 1)
     hint = f"did you mean '{near[0]}'?" if near else f"built in: {', '.join(built_in_names())}; or give a file"
     return SpecError(f"no protocol and no file is called '{name}'", hint=hint)
 
@@ -302,6 +361,7 @@ class _Reader:
         self.pieces: list[Piece] = []
         self.header: str | None = None  # collects the role's name between the header's markers
         self.question_line = 0  # where the last turn's text ends
+        self.form = self._form()
 
     def read(self, body: str) -> None:
         """Read it all."""
@@ -314,6 +374,19 @@ class _Reader:
                 self._text(part)
                 self.line += part.count("\n")
         self._finish()
+
+    def _form(self) -> AnswerForm | None:
+        """The form of the answers that the front matter names."""
+        example = self.front.get("answer")
+        if example is None:
+            return None
+        try:
+            return form_of(example)
+        except ValueError:
+            expected = f"an answer for A in one of the forms {', '.join(EXAMPLES)}"
+            raise self._error(
+                found=f"answer: {example}", expected=expected, line=self.front.lines["answer"]
+            ) from None
 
     def _error(self, *, found: str, expected: str, line: int | None = None, hint: str = "") -> TemplateError:
         return TemplateError(self.file, line or self.line, found=found, expected=expected, hint=hint)
@@ -433,11 +506,11 @@ class _Reader:
     def _pieces(self, text: str) -> Iterator[Piece]:
         done = 0
         for match in _SLOT.finditer(text):
-            slot, other = match.groups()
+            slot, other = match[1] or match[2], match[3]
             if other and other not in self.literal:
                 raise self._error(
                     found=match[0],
-                    expected=", ".join(f"{{{slot}}}" for slot in SLOTS),
+                    expected=", ".join(f"{{{slot}}}" for slot in (*SLOTS, *MORE_SLOTS, "meta.FIELD")),
                     line=self.line + text[: match.start()].count("\n"),
                     hint=f"if it is meant as text, say 'literal: {other}' in the front matter",
                 )
@@ -453,7 +526,7 @@ class _Reader:
         if not self.turns or self.turns[-1].role != "user":
             raise self._error(found="no question before the judge is asked", expected="a user's turn")
         shown = [s for s in SLOTS if any(Slot(s) in turn.pieces for turn in self.turns[self.start :])]
-        asked_of = _about_one(_closing(self.turns[-1]), shown)
+        asked_of = None if self.form else _about_one(_closing(self.turns[-1]), shown)
         wanted = ("instruction", _SHOWN_IN[asked_of]) if asked_of else SLOTS
         missing = [s for s in wanted if s not in shown]
         if missing:
@@ -470,7 +543,11 @@ class _Reader:
         dimensions = self._dimensions(self.turns[-1], asked_of)
         self._refuse_twice_asked(dimensions)
         own = tuple(p for p in raw if p != "")
-        self.questions.append(Question(len(self.turns), dimensions, own, self.start, self.conversation))
+        if self.form and len(dimensions) > 1:
+            raise self._error(
+                found=f"{', '.join(dimensions)} in one question", expected="one, as 'answer' holds one"
+            )
+        self.questions.append(Question(len(self.turns), dimensions, own, self.start, self.conversation, self.form))
         self.raw.append("")  # marks the break
 
     def _dimensions(self, turn: TemplateTurn, asked_of: str | None) -> tuple[str, ...]:
@@ -479,6 +556,8 @@ class _Reader:
         if asked_of:
             return (asked_of,)
         closing = _closing(turn)
+        if self.form:
+            return ("overall",)
         if not _QUESTION.search(closing):
             raise self._error(
                 found=f"no question: the turn ends on {closing[-60:]!r}",

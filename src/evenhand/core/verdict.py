@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Literal, TypeVar
 
+from evenhand.core.answer_forms import AnswerForm, FormMatch
 from evenhand.core.engine import Answer, Token
 from evenhand.core.pair import COMBINED, GOOD_1, GOOD_2, POINTWISE_DIMENSIONS, Side
 from evenhand.core.protocol import Order
@@ -111,11 +112,14 @@ def invalid(dimensions: Iterable[str], reason: str, raw: str = "") -> tuple[Verd
     return tuple(Verdict(dimension, None, invalid=reason, raw=raw) for dimension in dimensions)
 
 
-def read_answer(answer: Answer, dimensions: Sequence[str], shown: Sequence[str] = ()) -> tuple[Verdict, ...]:
+def read_answer(
+    answer: Answer, dimensions: Sequence[str], shown: Sequence[str] = (), form: AnswerForm | None = None
+) -> tuple[Verdict, ...]:
     """One verdict for each dimension that was asked.
 
     The whole answer, its last line, or what follows a last "verdict:" must be the labels; nothing else counts.
-    `shown` are the texts of the pair: an answer that ends by repeating one of them says nothing about it.
+    `shown` are the texts of the pair: an answer that ends by repeating one of them says nothing about it. `form` is
+    another form of answers that the protocol names; then nothing but that form counts.
 
     >>> [v.label for v in read_answer(Answer("A,tie"), ["format", "overall"])]
     ['A', 'tie']
@@ -124,6 +128,8 @@ def read_answer(answer: Answer, dimensions: Sequence[str], shown: Sequence[str] 
     >>> read_answer(Answer("I say: B.\\nVerdict: B"), ["overall"], ["I say: B.\\nVerdict: B"])[0].invalid
     'echo'
     """
+    if form is not None:
+        return _read_form(answer, dimensions, shown, form)
     if answer.samples:
         return _read_samples(answer.samples, dimensions, shown)
     if answer.finish == "length":
@@ -138,6 +144,29 @@ def read_answer(answer: Answer, dimensions: Sequence[str], shown: Sequence[str] 
         _weigh(dimension, label, _token_at(answer.tokens, start), answer.text)
         for dimension, (label, start) in zip(dimensions, places, strict=True)
     )
+
+
+def _read_form(
+    answer: Answer, dimensions: Sequence[str], shown: Sequence[str], form: AnswerForm
+) -> tuple[Verdict, ...]:
+    """The verdict of an answer in a form of its own; the shares of several answers, where there are such."""
+    [dimension] = dimensions
+    if answer.samples:
+        found = [form.read(sample, shown) for sample in answer.samples]
+        raw, said = "\n---\n".join(answer.samples), [match.label for match in found if isinstance(match, FormMatch)]
+        if not said:
+            return invalid(dimensions, "unreadable", raw)
+        shares: dict[Label, float] = {label: said.count(label) / len(said) for label in LABELS}
+        return (replace(_verdict(dimension, said[0], shares, len(said) / len(found), raw), counted=True),)
+    if answer.finish == "length":
+        return invalid(dimensions, "truncated", answer.text)
+    match = form.read(answer.text, shown)
+    if not isinstance(match, FormMatch):
+        return invalid(dimensions, match if answer.text.strip() else "empty", answer.text)
+    token = _token_at(answer.tokens, match.start)
+    if token is None or form.tokens is None or form.tokens.get(token.text.strip(_DRESS)) != match.label:
+        return (Verdict(dimension, match.label, raw=answer.text),)  # a piece of more than the label weighs nothing
+    return (_weigh(dimension, match.label, token, answer.text, form.tokens),)
 
 
 def _read_samples(samples: Sequence[str], dimensions: Sequence[str], shown: Sequence[str]) -> tuple[Verdict, ...]:
@@ -376,13 +405,17 @@ def _token_at(tokens: Sequence[Token], position: int) -> Token | None:
     return None
 
 
-def _weigh(dimension: str, said: Label, token: Token | None, raw: str) -> Verdict:
-    """A verdict with the probabilities of all three labels, if the engine told them."""
+def _weigh(
+    dimension: str, said: Label, token: Token | None, raw: str, tokens: Mapping[str, Label] | None = None
+) -> Verdict:
+    """A verdict with the probabilities of all three labels, if the engine told them; `tokens` are a form's."""
     if token is None or not token.top:
         return Verdict(dimension, said, raw=raw)
     mass = dict.fromkeys(LABELS, 0.0)
     words = _OF_ONE.get(dimension)
     read_token = label_of if words is None else lambda text: words.get(text.strip(_DRESS).lower())
+    if tokens is not None:
+        read_token = lambda text: tokens.get(text.strip(_DRESS))  # noqa: E731
     own, listed = token.text, []
     for text, logprob in token.top:
         listed.append(share := math.exp(logprob) if logprob < 0.0 else _certain(logprob))

@@ -138,6 +138,7 @@ class _Shown(NamedTuple):
     value: Any
     verdicts: int
     notes: tuple[str, ...] = ()
+    room: int = 0  # for an answer that is more than labels
 
 
 class EndpointEngine(Engine):
@@ -202,7 +203,7 @@ class EndpointEngine(Engine):
             return _messages(prompt)
         if self._tokenises:
             try:
-                return _Shown("prompt", await self._tokens(prompt), prompt.verdicts)
+                return _Shown("prompt", await self._tokens(prompt), prompt.verdicts, room=prompt.room)
             except EngineError as fault:
                 if fault.reason != "no_such_route":
                     raise
@@ -210,7 +211,7 @@ class EndpointEngine(Engine):
                 self._notice("the server has no /tokenize: control tokens in the pairs are broken up instead")
         spans = render(prompt.turns, self.settings.written_in) if prompt.raw is None else merge(prompt.raw)
         text, notes = _string(spans)
-        return _Shown("prompt", text, prompt.verdicts, notes)
+        return _Shown("prompt", text, prompt.verdicts, notes, prompt.room)
 
     async def _tokens(self, prompt: Prompt) -> list[int]:
         if self._tokeniser is None:
@@ -227,7 +228,7 @@ class EndpointEngine(Engine):
         client = self._client = self._client or self._connect(self.settings.base_url)
         path = "/chat/completions" if self._is_chat else "/completions"
         for _ in range(_MOST_LESSONS):
-            fields = self._free_fields(sampling) if sampling else self._fields(shown.verdicts, sample, n)
+            fields = self._free_fields(sampling) if sampling else self._fields(shown, sample, n)
             reply = _unwrapped(await client.post(path, {**fields, shown.field: shown.value}))
             if reply.status == 200:
                 choices, usage = read_choices(reply.data), read_usage(reply.data)
@@ -259,13 +260,13 @@ class EndpointEngine(Engine):
             self._many = False  # it took the number and did not mind it
         return choices, usage
 
-    def _fields(self, verdicts: int, sample: int | None, n: int) -> dict[str, Any]:
+    def _fields(self, shown: _Shown, sample: int | None, n: int) -> dict[str, Any]:
         """The body but for the prompt: the settings, as far as the server takes them."""
         settings = self.settings
         fields: dict[str, Any] = {"model": settings.model}
-        default = CHAT_TOKENS if self._is_chat else COMPLETION_TOKENS * verdicts
+        default = max(CHAT_TOKENS if self._is_chat else COMPLETION_TOKENS * shown.verdicts, shown.room)
         fields[self._limit] = settings.max_tokens or default
-        if not self._is_chat:
+        if not self._is_chat and not shown.room:
             fields["stop"] = ["\n"]  # a model without turns would go on with a conversation of its own
         fields["temperature"] = settings.temperature if sample is None else settings.temperature or 1.0
         if settings.seed is not None:
@@ -403,7 +404,7 @@ def _messages(prompt: Prompt) -> _Shown:
         content, broken = _string(turn.spans)
         messages.append({"role": turn.role, "content": content})
         notes = notes or broken
-    return _Shown("messages", messages, prompt.verdicts, notes)
+    return _Shown("messages", messages, prompt.verdicts, notes, prompt.room)
 
 
 _READY: dict[int, tuple[tuple[Turn, ...], orjson.Fragment]] = {}

@@ -63,6 +63,8 @@ class LlamaClient:
 
     async def answer(self, prompt: Prompt, *, context: int) -> Answer:
         """One answer, held to the labels by a grammar, with the unconstrained probabilities."""
+        if prompt.room:  # a verdict in a form of its own: no grammar, and so no more than the text
+            return await self.write(prompt, Sampling(temperature=0.0, max_tokens=prompt.room), context=context)
         ids = await self.tokens(prompt)
         room = await self._label_tokens(prompt.words) * prompt.verdicts + prompt.verdicts - 1
         if len(ids) + room > context:

@@ -183,17 +183,24 @@ def score_of(outcome: Outcome) -> float | None:
     return None if outcome.side is None else _SCORES[outcome.side]
 
 
-def replay(blocks: Iterable[Block], decider: Decider, *, seed: int = 0, most: int | None = None) -> None:
+def replay(
+    blocks: Iterable[Block],
+    decider: Decider,
+    *,
+    seed: int = 0,
+    most: int | None = None,
+    one_order: bool = False,
+) -> None:
     """Count outcomes that are there already, in the random order in which they would have been drawn.
 
-    A pair that was not asked in both orders counts as invalid, and one that repeats another not at all. Forty bytes
-    of each are held.
+    A pair that was not asked in both orders counts as invalid, unless `one_order` is enough; one that repeats
+    another does not count at all. Forty bytes of each are held.
     """
     import numpy as np
 
     from evenhand.results.counting import first_of_each
 
-    parts = [_places(block, decider.dimension, seed) for block in blocks]
+    parts = [_places(block, decider.dimension, seed, one_order) for block in blocks]
     if not parts:
         return
     *columns, identity, number = (np.concatenate(columns) for columns in zip(*parts, strict=True))
@@ -207,12 +214,13 @@ def replay(blocks: Iterable[Block], decider: Decider, *, seed: int = 0, most: in
             return
 
 
-def _places(block: Block, dimension: str, seed: int) -> tuple[Any, ...]:
+def _places(block: Block, dimension: str, seed: int, one_order: bool) -> tuple[Any, ...]:
     """Where each pair stands in the draw, what side 1 scored (NaN for nothing), and which pair it is."""
     import numpy as np
 
     found = block.outcomes[dimension]
     first, second = ([mixed(number, seed) for number in column.tolist()] for column in (block.cluster, block.key))
-    score = np.where((found.asked == _BOTH) & (found.side != MISSING), found.value, np.nan)
+    asked = (found.asked == _BOTH) | one_order
+    score = np.where(asked & (found.side != MISSING), found.value, np.nan)
     draw = (np.array(column, dtype=np.uint64) for column in (first, second))
     return *draw, score, block.identities, block.number

@@ -13,6 +13,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from evenhand.core.answer_forms import AnswerForm
 from evenhand.core.engine import Answer, Usage
 from evenhand.core.errors import EngineError, EvenhandError, StoreError
 from evenhand.core.judge import Conversation, Judgment, Setup
@@ -425,7 +426,9 @@ class Store:
             )
             self.outcomes.refresh_conversations([conversation], [conversation])
 
-    def reread(self, judge: JudgeRow, questions: QuestionDimensions) -> tuple[int, int]:
+    def reread(
+        self, judge: JudgeRow, questions: QuestionDimensions, form: AnswerForm | None = None
+    ) -> tuple[int, int]:
         """Read every answer of a judge again with the present reader; how many verdicts, and how many changed.
 
         An answer that the reader of its day could not read, and the present one can, reopens its conversation.
@@ -440,7 +443,7 @@ class Store:
                 fresh = [
                     verdict_row(conversation, verdict)
                     for answer, dimensions in zip(self.answers(conversation), questions, strict=False)
-                    for verdict in read_answer(answer, dimensions, shown)
+                    for verdict in read_answer(answer, dimensions, shown, form)
                 ]
                 kept = self._db.execute("SELECT * FROM verdicts WHERE conversation = ?", (conversation,)).fetchall()
                 seen, changed = seen + len(fresh), changed + len(set(fresh) - set(kept))

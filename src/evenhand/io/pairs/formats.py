@@ -1,7 +1,7 @@
 """Formats of pairs, each an entry: its name, the fields that tell it apart, and how a row is put into our words.
 
 Sides follow the file: its first response is output_1. What a file says of the winner becomes `label`, or `human`
-where it names who said it. Schemas were looked up in the tools' own repositories; docs/formats.md lists them.
+where it names who said it. docs/formats.md says which were held against real files, and which are from memory.
 """
 
 from __future__ import annotations
@@ -329,7 +329,7 @@ PAIR_FORMATS: tuple[Format, ...] = (
         ("instruction", "output_1", "output_2", "preference"),
         _alpaca_eval,
         uses=("input", "annotator", "annotator_index", "generator_1", "generator_2"),
-        test=lambda row: _is_number(row["preference"]),
+        test=lambda row: is_number(row["preference"]),
     ),
     PAIRS,
     Format("LLMBar", "pairs", ("input", "output_1", "output_2"), _llmbar, uses=("label",), unless=("instruction",)),
@@ -423,7 +423,7 @@ def _preference(value: Any) -> str | None:
     return "1" if number < 1.5 else "2"
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     """Whether a field holds a number or nothing; a pair of somebody's own may have words there."""
     try:
         return value in (None, "") or math.isfinite(float(value)) or math.isnan(float(value))

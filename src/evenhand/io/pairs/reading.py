@@ -56,7 +56,7 @@ def read_rows(path: Paths, what: str = "pairs") -> Iterator[tuple[Blame, Row | V
 
     A row that cannot be read at all comes out as the ValueError that says why.
     """
-    for table in _tables(path, what):
+    for table in tables_of(path, what):
         for where, row in files.read_rows(table):
             yield partial(blame, table, where), row
 
@@ -95,7 +95,7 @@ def mark_of(path: Paths, columns: Mapping[str, str] | None = None) -> str | None
     whole = hashlib.blake2b(version("evenhand").encode(), digest_size=20)
     if columns:
         whole.update(f"\ncolumns {sorted(columns.items())}".encode())
-    for table in _tables(path):
+    for table in tables_of(path):
         with table.path.open("rb") as file:
             found = hashlib.file_digest(file, "blake2b").hexdigest()
         whole.update(f"\n{table.kind} {table.packing} {found}".encode())
@@ -117,7 +117,7 @@ def _placed(
 ) -> Iterator[Placed]:
     """Every row of every file with its place: a pair, or what is wrong with it."""
     door, seen = Recogniser("pairs", columns), Seen()
-    for table, where, found in door.rows(_tables(path)):
+    for table, where, found in door.rows(tables_of(path)):
         if isinstance(found, PairError):
             yield table, where, found
             continue
@@ -136,13 +136,14 @@ def _placed(
         notes.update(door.context.notes)
 
 
-def _tables(path: Paths, what: str = "pairs") -> list[Table]:
+def tables_of(path: Paths, what: str = "pairs") -> list[Table]:
+    """The files that paths stand for."""
     paths = [path] if isinstance(path, str | Path) else path
     return [table for each in paths for table in find_tables(each, what)]
 
 
 def _name(path: Paths) -> str:
-    return ", ".join(dict.fromkeys(table.name for table in _tables(path)))
+    return ", ".join(dict.fromkeys(table.name for table in tables_of(path)))
 
 
 def _refuse_twins(path: Paths, hashes: SpillFile, columns: Mapping[str, str] | None = None) -> None:

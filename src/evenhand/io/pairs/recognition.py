@@ -21,19 +21,32 @@ from evenhand.io.files import Row, Table
 from evenhand.io.pairs.questions import Questions
 from evenhand.io.pairs.rows import named_fields
 
-Kind = Literal["pairs", "outputs"]
+Kind = Literal["pairs", "outputs", "verdicts"]
 # What --columns may give a name to.
 TARGETS = (
     *("instruction", "output_1", "output_2", "output", "id", "model", "model_1", "model_2"),
     *("label", "annotator", "dimension", "input"),
+    *("verdict", "forward", "swapped", "order", "p", "judge", "protocol"),
 )
 _KINDS: dict[Kind, str] = {
     "pairs": "give two such files with --candidate and --baseline, or many to evenhand arena",
     "outputs": "judge a file of pairs by its name alone",
+    "verdicts": "--columns verdict=FIELD names the field that holds the verdicts",
+}
+_OTHER_KINDS: dict[Kind, str] = {
+    "pairs": "one model's outputs, not pairs",
+    "outputs": "a pair, not one model's output",
+    "verdicts": "without the verdict of a judge",
+}
+_NEEDED: dict[Kind, tuple[str, ...]] = {
+    "pairs": ("instruction", "output_1", "output_2"),
+    "outputs": ("instruction", "output"),
+    "verdicts": ("verdict",),
 }
 _EXPECTED: dict[Kind, str] = {
     "pairs": "expected rows with the fields instruction, output_1 and output_2",
     "outputs": "expected instruction and output, or choices, or messages",
+    "verdicts": "expected verdict, or forward and swapped, or p, with id, texts or model_1 and model_2",
 }
 
 
@@ -44,6 +57,7 @@ class Context:
     questions: Questions = field(default_factory=Questions)
     notes: Counter[str] = field(default_factory=Counter)  # what was left out or joined, and how often
     memory: dict[str, Any] = field(default_factory=dict)  # of one file
+    settings: dict[str, str] = field(default_factory=dict)  # what the user said of the files
     suffix: str = ""  # of the file: .csv, .jsonl
     group: list[Row] = field(default_factory=list)  # rows that are read together, where a format has such
 
@@ -134,7 +148,16 @@ def formats(kind: Kind | None = None) -> Sequence[Format]:
     from evenhand.io.pairs.formats import PAIR_FORMATS
     from evenhand.io.pairs.output_formats import OUTPUT_FORMATS
 
+    if kind == "verdicts":
+        return (*_verdict_formats(), *PAIR_FORMATS, *OUTPUT_FORMATS)
     return (*OUTPUT_FORMATS, *PAIR_FORMATS) if kind == "outputs" else (*PAIR_FORMATS, *OUTPUT_FORMATS)
+
+
+def _verdict_formats() -> Sequence[Format]:
+    """What judges of other tools write; none of it can be judged, so it is looked for only where it is wanted."""
+    from evenhand.io.pairs.verdict_formats import VERDICT_FORMATS
+
+    return VERDICT_FORMATS
 
 
 def recognise(row: Mapping[str, Any], kind: Kind | None = None) -> Format | None:
@@ -207,7 +230,7 @@ class Recogniser:
         if found is None:
             raise _unknown(row, self.kind)
         if found.kind != self.kind:
-            what = "one model's outputs, not pairs" if self.kind == "pairs" else "a pair, not one model's output"
+            what = _OTHER_KINDS[self.kind]
             raise RowFault(f"this is {what} (recognised as {found.name})", hint=_KINDS[self.kind])
         return found
 
@@ -252,7 +275,12 @@ def _unknown(row: Row, kind: Kind) -> RowFault:
     """A row that is in no known format: what is missing, what is there, and the option that helps."""
     if "fingerprint" in row and "verdict" in row:
         return RowFault("these are verdicts without texts", hint="export them with --texts")
-    needed = ("instruction", "output_1", "output_2") if kind == "pairs" else ("instruction", "output")
+    if kind != "verdicts" and (found := next((each for each in _verdict_formats() if each.fits(row)), None)):
+        return RowFault(
+            f"these are verdicts of another judge (recognised as {found.name})",
+            hint="evenhand import verdicts FILE",
+        )
+    needed = _NEEDED[kind]
     missing = [name for name in needed if name not in row]
     example = ",".join(f"{name}=FIELD" for name in missing)
     return RowFault(

@@ -255,7 +255,7 @@ class Notebook(Store):
     def _brought(self, pair: Pair, conversation: int, answers: Sequence[Answer]) -> list[Entry]:
         questions = self._setup.protocol.questions
         return [
-            Entry(conversation, number, answer, read_answer(answer, question.dimensions, pair.texts))
+            Entry(conversation, number, answer, read_answer(answer, question.dimensions, pair.texts, question.form))
             for number, (answer, question) in enumerate(zip(answers, questions, strict=False))
         ]
 

@@ -21,6 +21,7 @@ from evenhand.core.judge import Judgment
 from evenhand.core.shuffle import Shuffle
 from evenhand.core.verdict import found_on
 from evenhand.engines import catalog
+from evenhand.engines.imported import is_imported
 from evenhand.io.pairs import JoinOptions
 from evenhand.results.decision import Decider, replay
 from evenhand.results.gate import Gate, GateResult
@@ -43,6 +44,9 @@ from evenhand.views.cli.running import run_with_progress
 
 # The judge or the machine failed. Elsewhere that is 1, but here 1 is a model that is worse.
 NOT_JUDGED = 4
+_ONE_ORDER = (
+    "imported verdicts: a pair that is known in one order counts too, so a leaning to the first place may decide"
+)
 CODES = {"not_worse": 0, "worse": 1, "fallen": 1, "undecided": 3, "not_judged": NOT_JUDGED}
 COLOURS = {"not_worse": "green", "worse": "red", "fallen": "red", "undecided": "yellow", "not_judged": "red"}
 AGAINST = ("last", "passed")
@@ -188,6 +192,7 @@ def gate(
         settings = JudgeSettings.of(judge.named, engine, limits, rule.seed)
         decider = rule.decider(what, settings.protocol.dimensions)
         given = trial.find()
+        given.check_slots(settings.protocol)
         shuffled = Shuffle(given.read, seed=rule.seed)
         with settings.judge(output.db) as opened:
             most = min(given.count, rule.max_pairs or given.count)
@@ -279,12 +284,16 @@ def count_stored(
     """Count what a database holds, in random order, until it is settled."""
     candidate = candidate_of(store.matches(row), store.path)
     blocks = list(on_trial(store.blocks(row), candidate))
-    replay(blocks, decider, seed=rule.seed, most=rule.max_pairs)
+    imported = is_imported(row.identity)
+    replay(blocks, decider, seed=rule.seed, most=rule.max_pairs, one_order=imported)
+    if imported:
+        console.err.print(_ONE_ORDER, style="yellow", soft_wrap=True)
     summary = summarise(blocks, found_on(row.dimensions))
     losses = stored_losses(blocks, decider.dimension, worst, store.pages.pair)
     counts = (summary.pairs, summary.pairs)
     result = GateResult(what, decider.standing, summary.sides, *counts, repeats=summary.repeats, losses=losses)
-    return result, {"judge": row.model, "protocol": row.protocol, "fingerprint": row.fingerprint}
+    about = {"judge": row.model, "protocol": row.protocol, "fingerprint": row.fingerprint}
+    return result, {**about, **({"imported": True} if imported else {})}
 
 
 def candidate_of(matches: list[tuple[str, str, str]], path: str) -> str:

@@ -35,6 +35,7 @@ PANELS = {
         "learn": "learn",
     },
     "Manage": {
+        "import": "importing",
         "judges": "judges",
         "models": "models",
         "protocols": "protocols",
@@ -101,6 +102,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "suggest": ("evenhand suggest --number 50 --out to_label.csv",),
     "calibrate": ("evenhand calibrate", "evenhand calibrate --dimension overall"),
     "learn": ("evenhand learn labelled.jsonl --out head.json",),
+    "import": ("evenhand import verdicts annotations.json",),
+    "import verdicts": (
+        "evenhand import verdicts annotations.json",
+        "evenhand import verdicts verdicts.csv --pairs pairs.jsonl --name gpt-4",
+    ),
     "judges": ("evenhand judges", "evenhand judges remove 1a2b3c4d"),
     "models": ("evenhand models", "evenhand models pull qwen2.5-coder-1.5b"),
     "protocols": ("evenhand protocols", "evenhand protocols show chained"),

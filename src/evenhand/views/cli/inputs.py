@@ -12,6 +12,7 @@ import typer
 
 from evenhand.core.errors import InputError, PairError
 from evenhand.core.pair import Pair
+from evenhand.core.protocol import Protocol
 from evenhand.io.pairs import JoinOptions, Unmatched, check_pairs, join_outputs, mark_of, read_pairs
 from evenhand.io.pairs.recognition import parse_columns
 from evenhand.store import Store
@@ -94,6 +95,12 @@ class Input:
     unmatched: list[Unmatched]
     mark: str | None = None  # of files of which every row is good
     notes: Mapping[str, int] = field(default_factory=dict)  # what is to be said of the files, and of how many rows
+
+    def check_slots(self, protocol: Protocol) -> None:
+        """Refuse pairs that cannot fill a slot of the protocol, before a model is opened."""
+        if protocol.more:
+            for pair in self.read():
+                protocol.more_texts(pair)
 
     def begin(self, judge: Judge) -> bool:
         """Remember that the files were checked: the next run over them begins at once. Is all of them judged?"""

@@ -45,6 +45,7 @@ def judge_input(
     settings: JudgeSettings, given: Input, db: Path, *, limit: int | None = None, decider: Decider | None = None
 ) -> JudgedInput:
     """Judge pairs with progress, until the decider has seen enough where there is one."""
+    given.check_slots(settings.protocol)
     rows: Iterable[Pair] = islice(given.read(), limit)
     if decider is not None:
         rows = decider.watch(islice(Shuffle(given.read, seed=settings.seed), limit))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
 from evenhand.core.markup import render
-from evenhand.core.protocol import Protocol, built_in_names
+from evenhand.core.protocol import Protocol, built_in_names, form_names
 from evenhand.core.verdict import Verdict
 from evenhand.io.pairs import sample_pairs
 from evenhand.views import console
@@ -24,7 +25,7 @@ def protocols(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the built-in protocols."""
     if context.invoked_subcommand:
         return
-    every = [Protocol.load(name) for name in built_in_names()]
+    every = [Protocol.load(name) for name in (*built_in_names(), *form_names())]
     if as_json:
         print(console.json_text({"protocols": [_protocol_fields(protocol) for protocol in every]}))
     else:
@@ -42,6 +43,8 @@ def protocols_show(
         sys.stdout.write(protocol.text)
         return
     pair = next(iter(sample_pairs()))
+    if protocol.more:
+        pair = replace(pair, metadata={**pair.metadata, **_stand_ins(protocol)})
     said = [
         ", ".join(Verdict(dimension, "A").word for dimension in question.dimensions)
         for question in protocol.questions[:-1]
@@ -77,6 +80,12 @@ def protocols_check(
         console.out.print(f"    ask {number}: {', '.join(question.dimensions)}")
 
 
+def _stand_ins(protocol: Protocol) -> dict[str, str]:
+    """Texts for slots that the sample pair has nothing for."""
+    names = (name.removeprefix("meta.") for name in protocol.more)
+    return {name: f"(the pair's {name})" for name in names}
+
+
 def _protocol_fields(protocol: Protocol) -> dict[str, Any]:
     return {
         "name": protocol.name,
@@ -85,6 +94,7 @@ def _protocol_fields(protocol: Protocol) -> dict[str, Any]:
         "turns": len(protocol.turns),
         "questions": [list(question.dimensions) for question in protocol.questions],
         "conversations": len(protocol.last_questions()),
+        "answer": protocol.questions[0].form.example if protocol.questions[0].form else "label",
         "fingerprint": protocol.fingerprint,
     }
 

@@ -44,7 +44,7 @@ def annotation_rows(
     judgments: Iterable[Judgment], dimension: str, annotator: str, *, hard: bool = False
 ) -> Iterator[Row]:
     """A row for each pair; an invalid outcome has no preference."""
-    for judgment in judgments:
+    for judgment in map(_model_first, judgments):
         pair = judgment.pair
         yield {
             "instruction": pair.instruction,
@@ -68,6 +68,11 @@ def preference(outcome: Outcome, *, hard: bool = False) -> float | None:
     if hard or outcome.p is None:
         return _HARD[outcome.side]
     return 1.0 + outcome.p["1"] + outcome.p["tie"] / 2
+
+
+def _model_first(judgment: Judgment) -> Judgment:
+    """A judgment with the model on trial as side 1: it is side 2 where pairs came from AlpacaEval's annotations."""
+    return judgment.turned() if judgment.pair.candidate == "2" else judgment
 
 
 @dataclass
@@ -114,9 +119,9 @@ class _Standing:
 
 
 def leaderboard_rows(judgments: Iterable[Judgment], dimension: str, *, hard: bool = False) -> list[Row]:
-    """One row for each model that stands as side 1, the best first."""
+    """One row for each model that stands as side 1, or is the candidate; the best first."""
     standings: dict[str, _Standing] = {}
-    for judgment in judgments:
+    for judgment in map(_model_first, judgments):
         outcome, pair = judgment[dimension], judgment.pair
         value = preference(outcome, hard=hard)
         standing = standings.setdefault(pair.model_1 or "1", _Standing())

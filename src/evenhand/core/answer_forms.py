@@ -1,0 +1,224 @@
+"""Forms in which judges are trained to answer, each named by an example: what an answer for A looks like.
+
+    [[A]]              also [[B]], [[C]] or [[tie]], anywhere in the text
+    [[A>>B]]           also A>B, A=B, B>A, B>>A: a comparison with a strength
+    [RESULT] A         Winner: A, or any other word and a colon at the beginning of a line
+    Output (a)         in words of the judge, alone on a line or with a full stop behind it
+    {"verdict": "A"}   a field of a JSON object
+    <verdict>A</verdict>
+    m                  nothing but m for A, M for B
+
+A text is read strictly: it says one thing in its form, however often, or it is invalid.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+Word = Literal["A", "B", "tie"]
+FREE_TOKENS = 2048  # of an answer that may reason before its verdict
+_LETTERS: Mapping[str, Word] = {"a": "A", "b": "B", "tie": "tie"}
+_BRACKETS: Mapping[str, Word] = {**_LETTERS, "c": "tie"}
+_COMPARISON = r"[AB]\s*(?:>{1,2}|<{1,2}|=)\s*[AB]"
+
+
+class FormMatch(NamedTuple):
+    """A verdict in its form: the label, where it stands, and how strong it is (0 for a tie, 2 for >>)."""
+
+    label: Word
+    start: int
+    end: int
+    strength: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerForm:
+    """One form; `tokens` are the words that a token may hold in place of the label, where there are such."""
+
+    example: str
+    find: Callable[[str], list[FormMatch] | None]
+    tokens: Mapping[str, Word] | None = None
+    free: bool = True  # a judge may write before it
+
+    def read(self, text: str, shown: Sequence[str] = ()) -> FormMatch | Literal["unreadable", "echo"]:
+        """What an answer says; the last place where it says so.
+
+        A line that stands in a text of the pair, with more in it than the verdict, is a quotation.
+
+        >>> form_of("[[A]]").read("Both are fine, but [[B]] is clearer.").label
+        'B'
+        >>> form_of("[[A]]").read("[[A]] or [[B]]"), form_of("[[A]]").read("He said [[A]]", ["He said [[A]]"])
+        ('unreadable', 'echo')
+        """
+        found = self.find(text)
+        if not found:
+            return "unreadable"
+        own = [match for match in found if not _is_quoted(text, match, shown)]
+        if not own:
+            return "echo"
+        return own[-1] if len({(match.label, match.strength) for match in own}) == 1 else "unreadable"
+
+
+def _is_quoted(text: str, match: FormMatch, shown: Sequence[str]) -> bool:
+    begin = text.rfind("\n", 0, match.start) + 1
+    end = text.find("\n", match.end)
+    line = text[begin : len(text) if end < 0 else end].strip()
+    body = text.rstrip()
+    if any(other.strip() and body.endswith(other.strip()) and _covers(body, other, match) for other in shown):
+        return True
+    return len(line) > match.end - match.start + 4 and any(line in other for other in shown)
+
+
+def _covers(body: str, other: str, match: FormMatch) -> bool:
+    """Whether a text that the answer ends on holds this verdict and more."""
+    text = other.strip()
+    return len(body) - len(text) <= match.start and len(text) > match.end - match.start + 4
+
+
+@lru_cache(maxsize=64)
+def form_of(example: str) -> AnswerForm:
+    """The form that an example names; ValueError where it names none.
+
+    >>> form_of('{"verdict": "A"}').read('So: {"verdict": "tie"}').label
+    'tie'
+    >>> form_of("<better>A</better>").read("<better>B</better>").label
+    'B'
+    """
+    for pattern, make in _FORMS:
+        if match := re.fullmatch(pattern, example.strip()):
+            return make(example.strip(), match)
+    raise ValueError(example)
+
+
+# -- makers -------------------------------------------------------------------------------------------------------
+
+
+def _by_pattern(
+    example: str, pattern: str, words: Mapping[str, Word], tokens: Mapping[str, Word] | None, flags: int = 0
+) -> AnswerForm:
+    """A form whose matches hold the word in a group; where a match holds another word, the answer is unreadable."""
+    compiled = re.compile(pattern, flags)
+
+    def find(text: str) -> list[FormMatch] | None:
+        found = []
+        for match in compiled.finditer(text):
+            label = words.get(match[1].strip().lower())
+            if label is None:
+                return None
+            found.append(FormMatch(label, match.start(1), match.end(), int(label != "tie")))
+        return found
+
+    return AnswerForm(example, find, tokens)
+
+
+def _brackets(example: str, _: re.Match[str]) -> AnswerForm:
+    tokens: Mapping[str, Word] = {"A": "A", "B": "B", "C": "tie", "tie": "tie"}
+    return _by_pattern(example, r"\[\[(A|B|C|[Tt]ie)\]\]", _BRACKETS, tokens)  # [[1, 2]] is somebody's list
+
+
+def _comparison(example: str, _: re.Match[str]) -> AnswerForm:
+    compiled = re.compile(rf"\[\[({_COMPARISON})\]\]")
+
+    def find(text: str) -> list[FormMatch] | None:
+        found = []
+        for match in compiled.finditer(text):
+            said = re.sub(r"\s", "", match[1])
+            if said[0] == said[-1]:
+                return None
+            sign = said[1:-1]
+            first = (said[0] == "A") == (sign[0] == ">")
+            label: Word = "tie" if sign == "=" else "A" if first else "B"
+            found.append(FormMatch(label, match.start(1), match.end(), 0 if sign == "=" else len(sign)))
+        return found
+
+    return AnswerForm(example, find)
+
+
+def _result(example: str, _: re.Match[str]) -> AnswerForm:
+    letters: Mapping[str, Word] = {"A": "A", "B": "B", "tie": "tie"}
+    return _by_pattern(example, r"\[RESULT\][ \t]*:?[ \t]*[(\[]?(\w+)[)\]]?", _LETTERS, letters)
+
+
+def _named(example: str, match: re.Match[str]) -> AnswerForm:
+    name = re.escape(match[1])
+    letters: Mapping[str, Word] = {"A": "A", "B": "B", "tie": "tie"}
+    dressed = rf"^[ \t*_#>]*{name}[ \t*_]*:[ \t*_\"'(\[]*(?:response |assistant )?([^\n]*?)[ \t*_\"')\].]*$"
+    return _by_pattern(example, dressed, _LETTERS, letters, re.IGNORECASE | re.MULTILINE)
+
+
+def _output(example: str, _: re.Match[str]) -> AnswerForm:
+    letters: Mapping[str, Word] = {"a": "A", "b": "B"}
+    return _by_pattern(example, r"^[ \t*_]*Output \((\w)\)[ \t*_.]*$", letters, letters, re.MULTILINE)
+
+
+def _tag(example: str, match: re.Match[str]) -> AnswerForm:
+    name = re.escape(match[1])
+    letters: Mapping[str, Word] = {"A": "A", "B": "B", "tie": "tie"}
+    return _by_pattern(example, rf"<{name}>([^<]*)</{name}>", _LETTERS, letters, re.IGNORECASE)
+
+
+def _field(example: str, match: re.Match[str]) -> AnswerForm:
+    name = match[1]
+
+    def find(text: str) -> list[FormMatch] | None:
+        found = []
+        for start, end, value in _objects(text):
+            if name in value:
+                label = _LETTERS.get(str(value[name]).strip().lower())
+                if label is None:
+                    return None
+                place = re.search(rf'"{re.escape(name)}"\s*:\s*"\s*', text[start:end])
+                found.append(FormMatch(label, start + (place.end() if place else 0), end, int(label != "tie")))
+        return found
+
+    return AnswerForm(example, find, {"A": "A", "B": "B", "tie": "tie"})
+
+
+def _objects(text: str) -> Iterator[tuple[int, int, dict[str, object]]]:
+    """The JSON objects in a text that are not inside another."""
+    decoder, at = json.JSONDecoder(), text.find("{")
+    while at >= 0:
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            end = at + 1
+        else:
+            yield at, end, value
+        at = text.find("{", end)
+
+
+def _letter_case(example: str, _: re.Match[str]) -> AnswerForm:
+    words: Mapping[str, Word] = {"m": "A", "M": "B"}
+
+    def find(text: str) -> list[FormMatch] | None:
+        said = text.strip(" \t\r\n*_`\"'.")
+        return [FormMatch(words[said], text.index(said), text.index(said) + 1)] if said in words else None
+
+    return AnswerForm(example, find, words, free=False)
+
+
+_FORMS: tuple[tuple[str, Callable[[str, re.Match[str]], AnswerForm]], ...] = (
+    (r"\[\[A\]\]", _brackets),
+    (r"\[\[A>>?B\]\]", _comparison),
+    (r"\[RESULT\] A", _result),
+    (r"Output \(a\)", _output),
+    (r'\{\s*"(\w+)"\s*:\s*"A"\s*\}', _field),
+    (r"<(\w+)>A</\1>", _tag),
+    (r"(\w[\w ]*): ?A", _named),
+    (r"m", _letter_case),
+)
+EXAMPLES = (
+    "[[A]]",
+    "[[A>>B]]",
+    "[RESULT] A",
+    "Output (a)",
+    '{"verdict": "A"}',
+    "<verdict>A</verdict>",
+    "Winner: A",
+    "m",
+)
