@@ -35,6 +35,7 @@ LAYERS = (
     "views.plots",
     "views.api",
     "views.pytest_plugin",
+    "views.tables",
     "views.console",
     "views.web",
     "views.report",
