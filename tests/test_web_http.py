@@ -510,7 +510,7 @@ def test_the_card_says_how_far_people_and_judges_agree(tmp_path: Path) -> None:
     fill(path, pairs)
     with WebServer(path) as server:
         owner = server.owner()
-        assert "Nobody has labelled" in owner.get("/card").text
+        assert "No judged pair has a label yet" in owner.get("/card").text
         people = [
             annotator(server, name, count=12, shared=12, seed=seed) for seed, name in enumerate(("gil", "hal"))
         ]

@@ -1,4 +1,4 @@
-"""What would be published: the wheel is built, looked into, installed into an empty environment, and run from there."""
+"""What would be published: the wheel is built, looked into, installed into an empty environment, and run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     python = place / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check", "install"]
     subprocess.run([*pip, "--no-deps", "--no-index", "--no-compile", str(wheel)], check=True, capture_output=True)
-    # A folder that a .pth file names is searched; the .pth files in it, as that of an editable evenhand, are not read.
+    # A folder that a .pth file names is searched; .pth files in it, as of an editable evenhand, are not read.
     [site] = place.glob("lib/python*/site-packages")
     others = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
     (site / "dependencies.pth").write_text("\n".join(sorted(others)) + "\n")

@@ -15,7 +15,7 @@ from evenhand.views import console
 
 TRUST = {"yes": "green", "limited": "yellow", "no": "red", "unknown": "yellow", "none": "yellow"}
 _READINGS = {"forward_hard": "forward, hard", "both_hard": "both orders, hard", "pooled": "both orders, pooled"}
-_UNLABELLED = "Nobody has labelled these pairs: only biases can be told. evenhand labels import FILE brings labels."
+_UNLABELLED = "No labels yet, so only biases are shown. Add labels: evenhand labels import FILE"
 
 
 def print_cards(title: str, cards: Sequence[Card], cost: str) -> None:
