@@ -65,7 +65,8 @@ def two_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pairs = [
         Pair(
             f"Explain the {word} of question number {number} to a newcomer in three sentences.",
-            *(f"{side} {number} " * (3 + number % 5) for side in ("one", "two")),
+            f"one {number} " * (3 + number % 5),
+            f"two {number} " * (3 + number % 5),
             id=f"collection-of-questions/{word}/{number:04}",
             model_1=LEFT,
             model_2=RIGHT,

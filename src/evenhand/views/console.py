@@ -28,9 +28,10 @@ from rich.text import Text
 from evenhand.core.engine import Usage
 from evenhand.core.judge import Judgment
 from evenhand.core.markup import Span
+from evenhand.core.pair import COMBINED
 from evenhand.core.protocol import ORDERS, Order
 from evenhand.core.protocol import Protocol as Template
-from evenhand.core.verdict import COMBINED, SIDES, Outcome, known_label
+from evenhand.core.verdict import SIDES, Outcome, known_label
 from evenhand.engines.catalog import Status
 from evenhand.results.plain import to_json
 from evenhand.results.wording import count as count
