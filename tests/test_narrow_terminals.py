@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from command import evenhand
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Prompt
 from evenhand.engines.scripted import ScriptedEngine
+from evenhand.results.run import judge_summary
+from evenhand.store import Store
 from evenhand.views import console
 from evenhand.views.api import Judge
 from evenhand.views.tables import FittedTable, short_names
@@ -147,6 +150,25 @@ def test_every_figure_of_a_wide_terminal_is_in_a_narrow_one(
 def test_headings_are_whole(two_models: Path, width: int, command: tuple[str, ...]) -> None:
     shown = evenhand(*command, "--db", two_models).stdout
     assert "…" not in re.sub(r"\S*\w…\S+", "", shown)  # but in the middle of a name
+
+
+def test_millions_of_pairs_are_whole_numbers(two_models: Path, width: int) -> None:
+    with Store(two_models, read_only=True) as store:
+        summary = judge_summary(store, store.judges()[0]).summary
+    large = {
+        "wins_1": 8_512_345,
+        "ties": 1_234_567,
+        "wins_2": 9_876_543,
+        "inconsistent": 7_654_321,
+        "invalid": 12_345,
+    }
+    dimensions = {name: replace(found, **large) for name, found in summary.dimensions.items()}
+    with console.out.capture() as captured:
+        console.out.print(console.summary_table(replace(summary, dimensions=dimensions), "title"))
+    shown = captured.get()
+    assert max(map(len, shown.splitlines())) <= width
+    for number in large.values():
+        assert len(re.findall(rf" {number:,} ", shown)) == len(dimensions)
 
 
 def test_the_headline_row_comes_first(two_models: Path, width: int) -> None:
