@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -155,7 +156,7 @@ def test_headings_are_whole(two_models: Path, width: int, command: tuple[str, ..
 def test_millions_of_pairs_are_whole_numbers(two_models: Path, width: int) -> None:
     with Store(two_models, read_only=True) as store:
         summary = judge_summary(store, store.judges()[0]).summary
-    large = {
+    large: dict[str, Any] = {
         "wins_1": 8_512_345,
         "ties": 1_234_567,
         "wins_2": 9_876_543,
