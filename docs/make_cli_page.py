@@ -21,7 +21,7 @@ _HEAD = """\
 # The command line
 
 Every command and option. The texts are those of `--help`; the page is written by
-`python docs/make_cli_page.py`, and a test compares the two. What files, tables and exit codes mean is told in
+`python docs/make_cli_page.py`, and a test compares the two. What files, tables and exit codes mean is described in
 [judging.md](judging.md).
 """
 

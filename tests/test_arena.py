@@ -249,7 +249,7 @@ def test_an_empty_file_and_one_that_is_not_utf8(write: Write, tmp_path: Path, co
     [
         (
             [{"question_id": 81, "turns": ["q"]}, {"question_id": 81, "turns": ["r"]}],
-            ":2: question '81' stands twice",
+            ":2: question '81' appears twice",
         ),
         ([{"question_id": 81}], ":1: field 'turns' holds no turns"),
         ([{"question_id": 80, "turns": ["q"]}], "question '81' is not in"),

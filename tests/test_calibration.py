@@ -379,7 +379,7 @@ def test_too_few_labels_in_a_database_are_refused(db: Path) -> None:
 def test_without_labels_there_is_nothing_to_calibrate(db: Path) -> None:
     with Judge(ScriptedEngine(lambda _: "A"), "overall", db=db) as judge:
         list(judge.judge([Pair("Hi", "x", "y")]))
-    assert "nobody has labelled" in evenhand("calibrate", "--db", db, code=2).stderr
+    assert "have no labels" in evenhand("calibrate", "--db", db, code=2).stderr
 
 
 def test_a_database_of_before_gets_the_table(db: Path) -> None:

@@ -359,7 +359,7 @@ def test_without_labels_the_card_tells_biases_and_says_what_is_missing(db: Path)
     plain = [Pair(p.instruction, p.output_1, p.output_2, p.id) for p in pairs_with_votes(40)]
     judged(db, judge_that_knows(0.7, lean=3.0), pairs=plain)
     done = evenhand("card", "--db", db)
-    assert done.stdout.count("Nobody has labelled") == 1
+    assert done.stdout.count("No labels yet") == 1
     assert "overall: 40 pairs, none with a label" in done.stdout
     assert "position bias" in done.stdout
     assert "right side" not in done.stdout

@@ -217,7 +217,9 @@ def command_lines(page: Path) -> Iterator[list[str]]:
 
 
 def command_of(words: list[str]) -> str:
-    """The longest beginning of a line that is a command."""
+    """The longest beginning of a line that is a command; two files without one are judged."""
+    if len(words) > 2 and all(word.endswith(".jsonl") for word in words[1:3]):
+        return "evenhand judge"
     known = [" ".join(words[:count]) for count in (3, 2, 1) if " ".join(words[:count]) in OPTIONS]
     return known[0]
 

@@ -229,7 +229,7 @@ def test_a_file_is_looked_through_again_only_when_a_byte_of_it_has_changed(
     file.write_bytes(good[:-2] + b"]\n")  # as long as before
     assert f"{file}:20" in run(command(server, file, db), 2).stderr
     file.write_bytes(good + good.splitlines()[0])  # the first pair again
-    assert "stands already at line 1" in run(command(server, file, db), 2).stderr
+    assert "is already at line 1" in run(command(server, file, db), 2).stderr
     assert len(server.bodies) == asked
 
 

@@ -112,7 +112,7 @@ def test_a_glob_reads_its_files_in_their_order(tmp_path: Path) -> None:
 def test_an_id_that_stands_in_two_files_is_named_with_both(tmp_path: Path) -> None:
     put(tmp_path / "a.jsonl", JSONL)
     put(tmp_path / "b.jsonl", JSONL)
-    with pytest.raises(PairError, match=r"b\.jsonl:1: id 'pair-\w+' stands already at .*a\.jsonl, line 1"):
+    with pytest.raises(PairError, match=r"b\.jsonl:1: id 'pair-\w+' is already at .*a\.jsonl, line 1"):
         check_pairs(str(tmp_path / "*.jsonl"))
 
 

@@ -197,7 +197,7 @@ def test_output_that_cannot_be_written_does_not_change_the_decision(
 ) -> None:
     server, rows = serve(prefers_good), rows_of(two=40)
     done = run_gate(folder, server, rows, PASSED, "--markdown", folder / "no" / "such" / "folder.md")
-    assert "the decision stands" in done.stderr
+    assert "the decision is unchanged" in done.stderr
     words: list[Any] = ["gate", folder / "pairs.jsonl", "--judge", f"{server.url}#judge"]
     words += ["--protocol", folder / "short.txt", "--db", folder / "gate.db"]
     with Path("/dev/full").open("w") as full:

@@ -39,6 +39,7 @@ LAYERS = (
     "views.plots",
     "views.api",
     "views.pytest_plugin",
+    "views.tables",
     "views.console",
     "views.web",
     "views.report",

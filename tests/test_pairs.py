@@ -323,21 +323,21 @@ def test_an_id_that_stands_twice_is_named_with_both_lines(write: Write, skip_bad
     file = write("a.jsonl", "\n" + jsonl(row(1, id="a"), row(2, id="b"), row(3, id="c"), row(4, id="b")))
     with pytest.raises(PairError) as caught:
         check_pairs(file, skip_bad=skip_bad)
-    assert (caught.value.line, caught.value.fault) == (5, "id 'b' stands already at line 3")
+    assert (caught.value.line, caught.value.fault) == (5, "id 'b' is already at line 3")
 
 
 def test_an_id_that_stands_twice_in_json_is_named_with_both_items(write: Write) -> None:
-    with pytest.raises(PairError, match=r"a\.json: item 3: id 'b' stands already at item 2"):
+    with pytest.raises(PairError, match=r"a\.json: item 3: id 'b' is already at item 2"):
         check_pairs(write("a.json", json.dumps([row(1, id="a"), row(2, id="b"), row(3, id="b")])))
 
 
 def test_the_same_texts_without_ids_are_the_same_pair(write: Write) -> None:
-    with pytest.raises(PairError, match=r"a\.jsonl:2: id 'pair-\w+' stands already at line 1"):
+    with pytest.raises(PairError, match=r"a\.jsonl:2: id 'pair-\w+' is already at line 1"):
         check_pairs(write("a.jsonl", f"{GOOD}\n{GOOD}\n"))
 
 
 def test_bad_rows_do_not_confuse_the_search_for_twins(write: Write) -> None:
-    with pytest.raises(PairError, match=r"a\.jsonl:4: .* stands already at line 3"):
+    with pytest.raises(PairError, match=r"a\.jsonl:4: .* is already at line 3"):
         check_pairs(write("a.jsonl", f"nonsense\n{{}}\n{GOOD}\n{GOOD}\n"), skip_bad=True)
 
 

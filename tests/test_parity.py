@@ -165,9 +165,9 @@ def shown(found: Fields) -> list[str]:
     """The cells of a row of `results`, as they are printed."""
     ci = found["ci"]
     return [
-        *(str(found[name]) for name in ("wins_1", "ties", "wins_2", "inconsistent", "invalid")),
         percent(found["win_rate_1"], 1),
         f"{100 * ci[0]:.0f}–{percent(ci[1], 0)}" if ci else "–",
+        *(str(found[name]) for name in ("wins_1", "ties", "wins_2", "inconsistent", "invalid")),
         percent(found["label_mass"], 0),
         "–" if found["position_bias"] is None else f"{found['position_bias']:+.2f}",
     ]

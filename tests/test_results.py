@@ -209,8 +209,8 @@ def test_two_dimensions_of_one_judge(database: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--against", "nobody"], "stands for no other verdicts"),
-        (["--against", "overall"], "stands for no other verdicts"),
+        (["--against", "nobody"], "matches no other verdicts"),
+        (["--against", "overall"], "matches no other verdicts"),
         (["--between", "overall,colour"], "--between overall,colour"),
         (["--between", "overall"], "two dimensions with a comma"),
         (["--width", "0.1"], "give --human too"),

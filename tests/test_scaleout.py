@@ -144,7 +144,7 @@ def test_an_id_that_stands_twice_is_refused_with_both_places(tmp_path: Path) -> 
     write_parquet(tmp_path / "b.parquet", [Pair("other", "x", "y", id="p7")])
     groups = find_parquet([str(tmp_path)])
     assert groups is not None
-    with pytest.raises(PairError, match=r"b\.parquet: row 1: id 'p7' stands already at .*a\.parquet, row 8"):
+    with pytest.raises(PairError, match=r"b\.parquet: row 1: id 'p7' is already at .*a\.parquet, row 8"):
         refuse_twins(groups, [check(group, skip_bad=False) for group in groups])
 
 
@@ -444,7 +444,7 @@ def test_an_address_at_which_nobody_answers_is_said_at_once() -> None:
         free.bind(("127.0.0.1", 0))
         closed = free.getsockname()[1]
     began = time.monotonic()
-    with pytest.raises(InputError, match=f"nobody answers at 127.0.0.1:{closed}"):
+    with pytest.raises(InputError, match=f"no answer from 127.0.0.1:{closed}"):
         connect(f"127.0.0.1:{closed}")
     assert time.monotonic() - began < 20
 
@@ -491,7 +491,7 @@ def pairs_file(tmp_path: Path) -> Path:
         (["--out", "d", "--protocol", "none"], "none"),
         (["--address", "nonsense", "--out", "{tmp}/d"], "--address nonsense is no address"),
         (["--address", "ray://head:10001", "--out", "{tmp}/d"], "Ray Client"),
-        (["--address", "127.0.0.1:1", "--out", "{tmp}/d"], "nobody answers at 127.0.0.1:1"),
+        (["--address", "127.0.0.1:1", "--out", "{tmp}/d"], "no answer from 127.0.0.1:1"),
         (["--out", "/proc/none"], "/proc/none cannot be used"),
         (["--out", "{tmp}/d", "--max-cost", "1"], "no price is known"),
     ],

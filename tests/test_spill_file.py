@@ -157,7 +157,7 @@ def test_an_id_that_stands_twice_is_found_however_far_apart(tmp_path: Path) -> N
     path.write_bytes(b"\n".join(orjson.dumps(row) for row in rows))
     assert check_pairs(path)[0] == 2_000
     path.write_bytes(b"\n".join(orjson.dumps(row) for row in [*rows, rows[3]]))
-    with pytest.raises(PairError, match="id 'n3' stands already at line 4"):
+    with pytest.raises(PairError, match="id 'n3' is already at line 4"):
         check_pairs(path)
 
 

@@ -43,7 +43,7 @@ def test_no_pair_gets_the_answer_of_another(delay: float | None) -> None:
     found, server = asyncio.run(run())
     assert len(found) == 120
     assert [(number, label) for number, label in found if label != right(number)] == []
-    [notice] = [text for text in notices if "nobody asked for" in text]
+    [notice] = [text for text in notices if "was not asked for" in text]
     assert "a connection of its own" in notice
     assert server.connections > 100
 
@@ -56,7 +56,7 @@ def test_a_server_without_strays_has_its_connections_used_again() -> None:
     notices: list[str] = []
     found, server = asyncio.run(run())
     assert all(label == right(number) for number, label in found)
-    assert not [text for text in notices if "nobody asked for" in text]
+    assert not [text for text in notices if "was not asked for" in text]
     assert server.connections < 60
 
 

@@ -510,7 +510,7 @@ def test_the_card_says_how_far_people_and_judges_agree(tmp_path: Path) -> None:
     fill(path, pairs)
     with WebServer(path) as server:
         owner = server.owner()
-        assert "Nobody has labelled" in owner.get("/card").text
+        assert "No judged pair has a label yet" in owner.get("/card").text
         people = [
             annotator(server, name, count=12, shared=12, seed=seed) for seed, name in enumerate(("gil", "hal"))
         ]
@@ -635,7 +635,7 @@ def test_people_label_pairs_that_no_judge_has_seen(tmp_path: Path) -> None:
                 client.post("/annotate/save", {**task(client), "label": "A" if number else "tie"})
         card = owner.get("/card").text
         assert re.search(r'<th scope="row">overall</th><td class="right">6</td>', card), "two votes on each pair"
-        assert "a pair that a judge has judged" in card
+        assert "No judged pair has a label yet" in card
         fill(path, pairs[:4])
         card = owner.get("/card").text
         assert "scripted" in card

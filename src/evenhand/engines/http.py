@@ -234,7 +234,7 @@ class JsonClient:
     def _distrust(self) -> None:
         self._distrusted = True
         self._notice(
-            f"{self.who} sent a response that nobody asked for: from now on each request has a connection of its"
+            f"{self.who} sent a response that was not asked for: from now on each request has a connection of its"
             " own, and what may be the answer to another prompt is asked again"
         )
 

@@ -194,9 +194,7 @@ class LlamaClient:
         if self._control.isdisjoint(ids):
             return ids
         if len(text) == 1:
-            raise EngineError(
-                "a control token that is a single character stands in the pair", reason="control_token"
-            )
+            raise EngineError("the pair holds a control token that is a single character", reason="control_token")
         half = len(text) // 2
         parts = [await self._tokenise(part, special=False) for part in (text[:half], text[half:])]
         left = await self._without_control(text[:half], parts[0])

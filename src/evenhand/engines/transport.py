@@ -127,10 +127,10 @@ class Transport:
         ) as response:
             content = await self._read(response)
         if response.headers.get("Transfer-Encoding", "chunked").lower() != "chunked":
-            raise Broken("the answer is sent in a way that nobody asked for")
+            raise Broken("the answer is sent in a way that was not asked for")
         assert isinstance(response, _Answer)
         if response.line.uses > 1 and self._connector.once_only:
-            raise Broken("the server sent something that nobody asked for, so that this may be another's answer")
+            raise Broken("the server sent something that was not asked for: this may be another's answer")
         self._connector.took(time.monotonic() - began)
         return Response(response.status, response.headers, unpacked(content, response.headers, self._most))
 
@@ -341,7 +341,7 @@ def unpacked(body: bytes, headers: Mapping[str, str], most: int) -> bytes:
     if packing == "identity" or not body:
         return body
     if packing not in ("gzip", "x-gzip", "deflate"):
-        raise Broken(f"the answer is packed as {packing[:40]!r}, which nobody asked for")
+        raise Broken(f"the answer is packed as {packing[:40]!r}, which was not asked for")
     for window in (47, -15):  # gzip or zlib, by its first bytes; some send deflate without either
         unpacker = zlib.decompressobj(window)
         try:

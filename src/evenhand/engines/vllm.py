@@ -65,9 +65,7 @@ class VllmTokeniser:
         if control.isdisjoint(ids) and not any(name in text and MARKER.fullmatch(name) for name in names):
             return ids
         if len(text) == 1:
-            raise EngineError(
-                "a control token that is a single character stands in the pair", reason="control_token"
-            )
+            raise EngineError("the pair holds a control token that is a single character", reason="control_token")
         half = len(text) // 2
         return await self._as_text(text[:half]) + await self._as_text(text[half:])
 

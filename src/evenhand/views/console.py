@@ -6,9 +6,8 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.panel import Panel
@@ -29,23 +28,28 @@ from rich.text import Text
 from evenhand.core.engine import Usage
 from evenhand.core.judge import Judgment
 from evenhand.core.markup import Span
+from evenhand.core.pair import COMBINED
 from evenhand.core.protocol import ORDERS, Order
 from evenhand.core.protocol import Protocol as Template
 from evenhand.core.verdict import SIDES, Outcome, known_label
 from evenhand.engines.catalog import Status
 from evenhand.results.plain import to_json
 from evenhand.results.wording import count as count
+from evenhand.views.tables import FittedTable, short_names
 
 if TYPE_CHECKING:  # with numpy, which takes a third of a second
     from evenhand.results.answer import AnswerSentence
     from evenhand.results.run import EarlyStop
     from evenhand.results.summary import DimensionSummary, Summary
 
+_Found = TypeVar("_Found")
+
 # Blue and orange keep apart for every kind of colour blindness; grey is a tie, red is what went wrong.
 COLOURS = {"1": "dodger_blue1", "2": "dark_orange", "tie": "grey62", "invalid": "red"}
 # A judge that puts less than this on the labels is answering something else.
 LOW_MASS = 0.5
 _QUIET_SECONDS = 10.0
+_LONGEST_SIDE = 10  # characters of a model's name above a column of numbers
 _UPKEEP_SECONDS = 1.0  # that work which nobody asked for may take without a word
 # How often a live bar is brought up to date.
 _BAR_SECONDS = 0.05
@@ -68,24 +72,40 @@ err = _Calm(stderr=True, highlight=False)
 
 def summary_table(summary: Summary, title: str) -> Table:
     """The table at the end of a run: one row for each dimension."""
-    room = 10 if out.width >= 100 else 5  # the whole table fits a terminal of 80 columns, and no number is cut
-    one, two = (escape(visible(_cut(name, room))) for name in summary.sides)
+    one, two = (escape(visible(name)) for name in short_sides(summary))
     table = plain_table(escape(visible(title)))
     table.add_column("dimension", no_wrap=True)
+    for name in (f"win rate\nof {one}", "95%\nCI"):
+        table.add_column(name, justify="right")
     for name, style in ((f"{one}\nwins", COLOURS["1"]), ("tie", COLOURS["tie"]), (f"{two}\nwins", COLOURS["2"])):
-        table.add_column(name, justify="right", style=style, no_wrap=True)
-    for name in (
-        "incon-\nsistent",
-        "in-\nvalid",
-        f"win rate\nof {one}",
-        "95%\nCI",
-        "label\nmass",
-        "posi-\ntion\nbias",
-    ):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name, found in summary.dimensions.items():
+        table.add_column(name, justify="right", style=style)
+    table.breaks = (6,)  # what was found, and how far to trust it
+    for name in ("incon-\nsistent", "in-\nvalid", "label\nmass", "posi-\ntion\nbias"):
+        table.add_column(name, justify="right")
+    for name, found in headline_first(summary.dimensions):
         table.add_row(name, *_cells(found))
     return table
+
+
+def short_sides(summary: Summary) -> list[str]:
+    """The names of both sides for the head of a column."""
+    return short_names(summary.sides, _LONGEST_SIDE)
+
+
+def sides_line(summary: Summary) -> str:
+    """Both names in full, where the table has no room for them; empty where it has."""
+    named = zip(short_sides(summary), summary.sides, strict=True)
+    return "; ".join(f"{visible(cut)} is {visible(name)}" for cut, name in named if cut != name)
+
+
+def headline_first(dimensions: Mapping[str, _Found]) -> list[tuple[str, _Found]]:
+    """Dimensions as a table has them: the one to look at, then the others as they were asked.
+
+    >>> headline_first({"format": 1, "overall": 2, "combined": 3})
+    [('combined', 3), ('format', 1), ('overall', 2)]
+    """
+    first = next((name for name in (COMBINED, "overall") if name in dimensions), "")
+    return sorted(dimensions.items(), key=lambda item: item[0] != first)
 
 
 ANSWER_COLOURS = {"better": "green", "unclear": "yellow", "distrust": "red", "nothing": "red"}
@@ -104,41 +124,21 @@ def roles_line(summary: Summary) -> str:
     return "; ".join(f"{role}: {visible(name)}" for role, name in sorted(named, reverse=True))
 
 
-def _cut(name: str, longest: int) -> str:
-    """A name that leaves the numbers of a table their room; cut in its middle, so that v1 and v2 stay apart.
-
-    >>> _cut("prompt-v2", 5), _cut("v2", 5)
-    ('pr…v2', 'v2')
-    """
-    if len(name) <= longest:
-        return name
-    end = (longest - 1) // 2
-    return f"{name[: longest - 1 - end]}…{name[-end:]}"
-
-
-def plain_table(title: str | None = None) -> Table:
+def plain_table(title: str | None = None) -> FittedTable:
     """The one look that all tables have."""
-    return Table(
-        title=None if title is None else visible(title),
-        title_justify="left",
-        title_style="bold",
-        header_style="bold",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        collapse_padding=True,
-    )
+    return FittedTable(None if title is None else visible(title))
 
 
 def _cells(found: DimensionSummary) -> list[str | Text]:
     mass = found.label_mass
     return [
+        percent(found.win_rate_1),
+        span(found.ci),
         f"{found.wins_1:,}",
         f"{found.ties:,}",
         f"{found.wins_2:,}",
         Text(f"{found.inconsistent:,}", style="yellow" if found.inconsistent else ""),
         Text(f"{found.invalid:,}", style=COLOURS["invalid"] if found.invalid else ""),
-        percent(found.win_rate_1),
-        span(found.ci),
         Text(percent(mass, 0), style=COLOURS["invalid"] if mass is not None and mass < LOW_MASS else ""),
         f"{found.position_bias:+.2f}" if found.position_bias is not None else "–",
     ]
@@ -189,7 +189,7 @@ def agreement_table(summary: Summary) -> Table | None:
     table.add_column("dimension")
     for name in ("pairs", "same verdict", "decided pairs", "right side"):
         table.add_column(name, justify="right")
-    for name, found in known.items():
+    for name, found in headline_first(known):
         counts = (f"{found.n:,}", percent(found.three_way), f"{found.decided_n:,}", percent(found.decided))
         table.add_row(name, *counts)
     return table

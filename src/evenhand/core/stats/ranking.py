@@ -353,7 +353,7 @@ def _warnings(data: Comparisons, parts: Parts, order: Ints) -> Iterator[str]:
         yield f"{_listed(hanging)}: linked with the others by one instruction alone, so there is no interval"
     few = [data.models[model] for model in main.members[~main.hanging & (main.clusters < _FEW)]]
     if few and len(main.members) > 1:
-        yield f"{_listed(few)}: fewer than {_FEW} instructions; the intervals are wide, and rightly so"
+        yield f"{_listed(few)}: fewer than {_FEW} instructions, so the intervals are wide"
 
 
 def _listed(names: Iterable[str], most: int = 8) -> str:

@@ -229,7 +229,7 @@ def _against_bar(
         return "limited", (
             "Trust it with care.",
             longer,
-            f"Fewer than {MIN_SHARED} pairs have the votes of several people, so nobody can tell how much of the"
+            f"Fewer than {MIN_SHARED} pairs have the votes of several people, so it is not known how much of the"
             " rest is the judge's fault.",
         )
     bar = f"the target of {_percent(target)}" if target is not None else "one person"

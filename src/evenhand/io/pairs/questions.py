@@ -42,7 +42,7 @@ class Questions:
             message, hint = message_and_hint(fault)
             raise table.error(where, message, hint=hint or _EXPECTED) from None
         if key in self._turns:
-            raise table.error(where, f"question '{key}' stands twice", hint="keep one of them")
+            raise table.error(where, f"question '{key}' appears twice", hint="keep one of them")
         self._turns[key] = turns
 
     def of(self, key: str) -> list[str]:

@@ -160,7 +160,7 @@ def _refuse_twins(path: Paths, hashes: SpillFile, columns: Mapping[str, str] | N
             there = "" if first == table else f"{first.name}, "
             raise table.error(
                 where,
-                f"id '{pair.id}' stands already at {there}{first.place(place)}",
+                f"id '{pair.id}' is already at {there}{first.place(place)}",
                 hint="give each row an id of its own; without one, the same three texts are the same pair",
             )
         seen[pair.id] = table, where

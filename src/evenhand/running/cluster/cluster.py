@@ -134,7 +134,7 @@ def probe(where: str) -> None:
             said = line.recv(9)
     except (OSError, OverflowError) as fault:
         why = "it did not answer" if isinstance(fault, TimeoutError) else str(fault)
-        raise InputError(f"nobody answers at {where}: {why}", hint=hint) from None
+        raise InputError(f"no answer from {where}: {why}", hint=hint) from None
     if len(said) < 4 or said[3] != _SETTINGS:
         raise InputError(f"what answers at {where} is not Ray", hint=hint)
 

@@ -214,7 +214,7 @@ def refuse_twins(groups: Sequence[Slice], found: Sequence[Checked]) -> None:
             there = "" if first.name == group.name else f"{first.name}, "
             raise group.table.error(
                 where,
-                f"id '{pair.id}' stands already at {there}{first.table.place(place)}",
+                f"id '{pair.id}' is already at {there}{first.table.place(place)}",
                 hint="give each row an id of its own; without one, the same three texts are the same pair",
             )
         seen[pair.id] = group, where

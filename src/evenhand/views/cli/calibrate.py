@@ -50,7 +50,7 @@ def calibrate(
             return
         found, refused = _fit(store, rows, dimension, People(store, rename=renames_from(rename)), seed)
     if not found:
-        raise refused[0] if refused else InputError("nobody has labelled what these judges judged")
+        raise refused[0] if refused else InputError("the pairs of these judges have no labels")
     if as_json:
         print(console.json_text({"calibrations": found, "refused": [error.message for error in refused]}))
         return

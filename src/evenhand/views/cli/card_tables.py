@@ -15,14 +15,14 @@ from evenhand.views import console
 
 TRUST = {"yes": "green", "limited": "yellow", "no": "red", "unknown": "yellow", "none": "yellow"}
 _READINGS = {"forward_hard": "forward, hard", "both_hard": "both orders, hard", "pooled": "both orders, pooled"}
-_UNLABELLED = "Nobody has labelled these pairs: only biases can be told. evenhand labels import FILE brings labels."
+_UNLABELLED = "No labels yet, so only biases are shown. Add labels: evenhand labels import FILE"
 
 
 def print_cards(title: str, cards: Sequence[Card], cost: str) -> None:
     """The cards of one judge."""
     console.out.print()
     console.out.print(Text(console.visible(title), style="bold"), soft_wrap=True)
-    for found in cards:
+    for _, found in console.headline_first({card.dimension: card for card in cards}):
         if found.labelled:
             console.out.print(_against_people(found))
             console.out.print(_biases(found))
@@ -167,6 +167,7 @@ def _stacked(cell: str) -> Text:
 def drag_table(drags: Sequence[Drag]) -> Table:
     """The same dimension asked in a chain and alone."""
     table = console.plain_table("Drag: the same dimension asked in a chain and alone")
+    table.keys = 3
     for name in ("dimension", "chain", "alone"):
         table.add_column(name, overflow="fold")
     heads = ("pairs", "verdict\nchanged", "side\nturned", "to earlier\nones' side", "right side,\nless alone")

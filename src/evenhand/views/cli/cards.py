@@ -27,7 +27,7 @@ from evenhand.views.plots import check_plot_path, reliability_plot, save_plot
 
 _FLATTERED = (
     "Calibrated: {}. Where these labels are those that it was fitted to, the figures flatter it a little;"
-    " evenhand calibrate tells those of held-out pairs."
+    " evenhand calibrate shows those of held-out pairs."
 )
 
 

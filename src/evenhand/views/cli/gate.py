@@ -342,7 +342,7 @@ def report(work: Work, empty: Callable[[str], GateResult], files: GateFileOption
     except OSError as fault:
         if not isinstance(fault, BrokenPipeError):
             console.fail(
-                f"{fault.filename or 'output'}: {fault.strerror}", f"the decision stands: exit code {code}"
+                f"{fault.filename or 'output'}: {fault.strerror}", f"the decision is unchanged: exit code {code}"
             )
         if not fault.filename:  # what is left in the buffer cannot be written; it would be tried again at the end
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -81,7 +81,8 @@ def _said(entry: JudgeEntry) -> str:
 
 def _table(entries: list[JudgeEntry]) -> Table:
     table = console.plain_table("Judges")
-    table.add_column("judge", overflow="fold")
+    table.optional = ((4,),)
+    table.add_column("judge")
     table.add_column("protocol", no_wrap=True)
     for name in ("pairs", "invalid"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -126,5 +126,5 @@ def _what_it_takes(settings: JudgeSettings, cost: float | None, seconds: float |
         price = settings.price
         return f"About {cost:,.2f} {price.currency} at the prices of {price.date}, with nothing cached."
     if find_address(settings.spec) is None:
-        return "It costs nothing but time; once the model is here, --dry-run tells how much."
+        return "It costs only time; once the model is fetched, --dry-run says how much."
     return "No price is known for this judge; --prices gives one."

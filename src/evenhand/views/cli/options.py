@@ -65,7 +65,7 @@ RecordsOption = Annotated[
     ),
 ]
 JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print the facts as JSON on standard output.", rich_help_panel=OUTPUT)
+    bool, typer.Option("--json", help="Print the results as JSON on standard output.", rich_help_panel=OUTPUT)
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -82,7 +82,7 @@ SamplesOption = Annotated[
     typer.Option(
         "--samples",
         min=1,
-        help="Answers to share out where an endpoint tells no probabilities.",
+        help="Answers to sample where an endpoint gives no probabilities.",
         rich_help_panel=ADVANCED,
     ),
 ]

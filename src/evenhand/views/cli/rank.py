@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+import string
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,8 @@ from evenhand.views.cli.options import DEFAULT_DB, JsonOption, KeepRepeatsOption
 from evenhand.views.plots import Plot, check_plot_path, ranking_plot, save_plot, win_matrix_plot
 
 _MOST_IN_MATRIX = 10
+_FEW_LETTERS = 6  # that may stand next to each other
+_LETTERS = string.ascii_lowercase + string.ascii_uppercase
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +200,12 @@ def ranking_table(found: JudgeRanking) -> Table:
     ranking = found.ranking
     title = f"{found.title}: {console.count(ranking.n, 'pair')}"
     table = console.plain_table(escape(console.visible(title)))
-    table.add_column("rank", justify="right", no_wrap=True)
-    table.add_column("model", overflow="fold")
+    table.keys, table.optional = 2, ((6, 7, 8), (9,))
+    table.add_column("rank", justify="right")
+    table.add_column("model")
     unit = "strength" if ranking.scale == "log-odds" else "Elo"
     for name in (unit, f"{ranking.level:.0%}\ninterval", "group", "games", "won", "tied", "lost", "in-\nvalid"):
-        table.add_column(name, justify="left" if name == "group" else "right", no_wrap=name != "group")
+        table.add_column(name, justify="left" if name == "group" else "right")
     for model in ranking.models:
         table.add_row(*_cells(model, 2 if ranking.scale == "log-odds" else 0))
     return table
@@ -213,11 +218,29 @@ def _cells(model: Standing, digits: int) -> list[str]:
         escape(console.visible(model.model)),
         "–" if model.strength is None else f"{model.strength:.{digits}f}",
         _interval(model.low, model.high, digits),
-        model.group,
+        group_text(model.group),
         f"{model.n:,.10g}",
         *(f"{count:,.0f}" for count in (model.wins, model.ties, model.losses)),
         f"{model.invalid:,}" if model.invalid else "",
     ]
+
+
+def group_text(group: str) -> str:
+    """The letters of a model's groups; many of them as ranges, which a table may break between.
+
+    >>> group_text("bc"), group_text("abcdefgkl"), group_text("yzABCDE(53)(54)")
+    ('bc', 'a–g k l', 'y–E (53) (54)')
+    """
+    marks = re.findall(r"\(\d+\)|\w", group)
+    if len(group) <= _FEW_LETTERS:
+        return group
+    runs: list[list[str]] = []
+    for mark in marks:
+        if runs and _LETTERS.find(runs[-1][-1] + mark) >= 0:
+            runs[-1].append(mark)
+        else:
+            runs.append([mark])
+    return " ".join(f"{run[0]}–{run[-1]}" if len(run) > 2 else " ".join(run) for run in runs)
 
 
 def _interval(low: float | None, high: float | None, digits: int) -> str:

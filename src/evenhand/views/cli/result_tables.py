@@ -16,7 +16,8 @@ from evenhand.results.groups import Group
 from evenhand.results.human import HumanRate
 from evenhand.results.questions import caution, stands_out
 from evenhand.results.summary import DimensionSummary
-from evenhand.views.console import COLOURS, percent, plain_table, span, visible
+from evenhand.views.console import COLOURS, headline_first, percent, plain_table, span, visible
+from evenhand.views.tables import FittedTable
 
 
 def readings_table(dimensions: Mapping[str, DimensionSummary], one: str) -> Table:
@@ -31,7 +32,7 @@ def readings_table(dimensions: Mapping[str, DimensionSummary], one: str) -> Tabl
         "with the\ninvalid",
     ):
         table.add_column(name, justify="right", no_wrap=True)
-    for dimension, found in dimensions.items():
+    for dimension, found in headline_first(dimensions):
         expected, length = found.expected, found.length_controlled
         table.add_row(
             dimension,
@@ -77,11 +78,12 @@ def _because(reason: str) -> str:
 def groups_table(field: str, groups: Iterable[Group]) -> Table:
     """A line for each value of a field and each dimension."""
     table = _table(f"By {visible(field)}", visible(field), "dimension")
+    table.optional = ((7,),)
     for name in ("pairs", "in-\nvalid", "win rate\nof side 1", "95%\ninterval", "expected", "at equal\nlength"):
         table.add_column(name, justify="right", no_wrap=True)
     for group in groups:
         value = Text("(none)", style="dim") if group.value is None else Text(visible(group.value))
-        for dimension, found in group.summary.dimensions.items():
+        for dimension, found in headline_first(group.summary.dimensions):
             table.add_row(
                 value,
                 dimension,
@@ -127,7 +129,7 @@ def alpaca_table(dimensions: Mapping[str, AlpacaLength], one: str) -> Table:
     table = _table(f"AlpacaEval's length-controlled win rate of {visible(one)}", "dimension")
     for name in ("pairs", "win rate", "95%\ninterval", "length\ncoefficient"):
         table.add_column(name, justify="right", no_wrap=True)
-    for dimension, found in dimensions.items():
+    for dimension, found in headline_first(dimensions):
         ends = None if found.low is None or found.high is None else (found.low, found.high)
         length = "–" if found.length is None else f"{found.length:+.2f}"
         table.add_row(dimension, f"{found.n:,}", percent(found.value), span(ends), length)
@@ -179,7 +181,7 @@ def human_table(title: str, dimensions: Mapping[str, HumanRate]) -> Table:
     columns = ("labelled\npairs", "labels\nalone", "judge\nalone", "people,\nwith judge")
     for name in (*columns, "narrower\nby", "trust in\njudge"):
         table.add_column(name, justify="right", no_wrap=True)
-    for dimension, found in dimensions.items():
+    for dimension, found in headline_first(dimensions):
         table.add_row(
             dimension,
             f"{found.labelled:,} of {found.pairs:,}",
@@ -212,8 +214,9 @@ def human_notes(dimensions: Mapping[str, HumanRate], width: float | None) -> Ite
         yield "This holds whatever the judge's bias."
 
 
-def _table(title: str, *first: str) -> Table:
+def _table(title: str, *first: str) -> FittedTable:
     table = plain_table(escape(title))
+    table.keys = len(first)
     for name in first:
-        table.add_column(escape(name), overflow="fold")
+        table.add_column(escape(name))
     return table

@@ -204,7 +204,7 @@ def compare_judges(store: Records, row: JudgeRow, wanted: ResultOptions, others:
     rows = [other for other in rows if there is not store or other.id != row.id]
     if not rows:
         known = sorted({word for other in store.judges() for word in (other.model, other.protocol)})
-        raise InputError(f"--against {name} stands for no other verdicts", hint=f"here are {', '.join(known)}")
+        raise InputError(f"--against {name} matches no other verdicts", hint=f"here are {', '.join(known)}")
     for other in rows:
         beside = values_of(blocks_of_judge(there, other, calibrated=wanted.calibrated))
         for dimension in (dimension for dimension in here if dimension in beside):

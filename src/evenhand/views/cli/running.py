@@ -203,8 +203,8 @@ def show_run(found: JudgeSummary, title: str = "") -> None:
     console.out.print(console.answer_line(answer_of(summary)), soft_wrap=True)
     heading = f"{title or found.title}: {console.count(summary.pairs, 'pair')}"
     console.out.print(console.summary_table(summary, heading))
-    if roles := console.roles_line(summary):
-        console.out.print(roles, soft_wrap=True, markup=False)
+    if names := console.roles_line(summary) or console.sides_line(summary):
+        console.out.print(names, soft_wrap=True, markup=False)
     known = console.agreement_table(summary)
     if known:
         console.out.print(known)

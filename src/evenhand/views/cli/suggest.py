@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -172,8 +173,8 @@ def show(found: Suggestions, row: JudgeRow, others: int, out: Path | None) -> No
 
 
 def _table(pairs: tuple[Suggestion, ...], title: str) -> Table:
-    table = console.plain_table()
-    table.title = Text(title)
+    table = console.plain_table(escape(title))
+    table.keys, table.optional = 2, ((3, 4, 5, 6),)
     table.add_column("id", overflow="fold")
     table.add_column("chosen", no_wrap=True)
     for name in ("worth", "uncertainty", "flip", "dispute", "place"):

@@ -282,7 +282,7 @@ def give_more(site: Site, request: Request, form: Form) -> Response:
 def _annotator(store: Store, name: str) -> Annotator:
     who = store.annotation.annotator(name)
     if who is None:
-        raise Refusal(404, "Nobody of that name was invited.")
+        raise Refusal(404, "No one of that name has been invited.")
     return who
 
 
