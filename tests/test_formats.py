@@ -3,8 +3,8 @@
 Looked up on 2026-11-16 and 17: AlpacaEval, JudgeBench, LLMBar, Auto-J, prometheus-eval, llm-comparator, AutoArena,
 promptfoo and Inspect in their repositories; lm-evaluation-harness in files that programs around it test with.
 Of BiGGen-Bench only the first rows were seen. Chatbot Arena 33k and 140k, MT-Bench's human judgments, HelpSteer3,
-RewardBench, UltraFeedback, HH, Prometheus preferences, OpenAI's batches and ShareGPT were written from memory: these
-tests hold the reader to what we believe of those files, not to the files.
+RewardBench, UltraFeedback, HH, Prometheus preferences, OpenAI's batches and ShareGPT were written from memory:
+these tests hold the reader to what we believe of those files, not to the files.
 """
 
 from __future__ import annotations

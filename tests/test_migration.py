@@ -34,7 +34,7 @@ def content(path: Path) -> dict[str, list[tuple[object, ...]]]:
 
 def test_an_old_database_shows_what_it_showed_before(old: Path) -> None:
     given = json.loads((FIXTURES / "version_7.json").read_text())
-    for judge in json.loads(evenhand("results", "--db", old, "--json").stdout)["judges"]:
+    for judge in json.loads(evenhand("results", "--db", old, "--weigh", "pairs", "--json").stdout)["judges"]:
         before = given[f"{judge['judge']} under {judge['protocol']}"]
         for today, found in judge["dimensions"].items():
             name = "alone" if today == "good_1" else today

@@ -430,7 +430,7 @@ def test_parts_that_never_met_are_named() -> None:
     ]
     found = ranked(simulated(3, 30, 3) + other)
     assert [set(part) for part in found.parts] == [{"a", "b", "c"}, {"A", "B"}]
-    assert [s.place for s in found.standings] == ["linked"] * 3 + ["good_2"] * 2
+    assert [s.place for s in found.standings] == ["linked"] * 3 + ["beside"] * 2
     assert any(warning.startswith(("A, B: not linked", "B, A: not linked")) for warning in found.warnings)
     lone = found.standings[-1]
     assert (lone.strength, lone.low, lone.high, lone.best_rank, lone.worst_rank) == (None, None, None, 1, 5)

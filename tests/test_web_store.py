@@ -92,7 +92,7 @@ def test_no_ranking_is_told_with_its_reason(db: Path) -> None:
     with Store(db) as store:
         found = models_overview(store, store.judges()[0], "overall")
     assert found.ranking is None
-    assert found.why == "none of 1 pairs names two different models"
+    assert found.why == "none of 1 pair names two different models"
 
 
 def test_a_judge_that_always_says_yes_has_no_position_bias(db: Path) -> None:

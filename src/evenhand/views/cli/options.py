@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -233,3 +234,18 @@ KeepRepeatsOption = Annotated[
         "--keep-repeats", help="Count pairs that repeat another exactly (instruction, outputs, models); else not."
     ),
 ]
+
+
+@dataclass(frozen=True)
+class JudgeFilter:
+    """Which judges of a database are meant."""
+
+    spec: Annotated[
+        str,
+        typer.Option(
+            "--judge", "-j", metavar="NAME", help="Only this judge: its model, model/protocol or fingerprint."
+        ),
+    ] = ""
+    protocol: Annotated[str, typer.Option("--protocol", "-p", metavar="NAME", help="Only under this protocol.")] = (
+        ""
+    )

@@ -26,7 +26,15 @@ from evenhand.store import JudgeRow
 from evenhand.views import console
 from evenhand.views.cli.app import app
 from evenhand.views.cli.opening import open_records
-from evenhand.views.cli.options import DEFAULT_DB, JsonOption, KeepRepeatsOption, RecordsOption, WeighOption
+from evenhand.views.cli.option_groups import flat_options
+from evenhand.views.cli.options import (
+    DEFAULT_DB,
+    JsonOption,
+    JudgeFilter,
+    KeepRepeatsOption,
+    RecordsOption,
+    WeighOption,
+)
 from evenhand.views.plots import Plot, check_plot_path, ranking_plot, save_plot, win_matrix_plot
 
 _MOST_IN_MATRIX = 10
@@ -55,7 +63,9 @@ class JudgeRanking:
 
 
 @app.command()
+@flat_options
 def rank(
+    judges: JudgeFilter,
     db: RecordsOption = DEFAULT_DB,
     dimension: Annotated[
         str,
@@ -64,15 +74,6 @@ def rank(
             "-d",
             help="Rank by verdicts on this dimension. Default: the parts combined, else overall.",
         ),
-    ] = "",
-    spec: Annotated[
-        str,
-        typer.Option(
-            "--judge", "-j", metavar="NAME", help="Only this judge: its model, model/protocol or fingerprint."
-        ),
-    ] = "",
-    protocol: Annotated[
-        str, typer.Option("--protocol", "-p", metavar="NAME", help="Only under this protocol.")
     ] = "",
     expected: Annotated[
         bool, typer.Option("--expected", help="Weigh by the judge's probabilities instead of its verdicts.")
@@ -111,7 +112,7 @@ def rank(
         anchor or None,
         Counting(weighting_from(weigh), keep_repeats),
     )
-    found = list(_rankings(db, spec, protocol, wanted))
+    found = list(_rankings(db, judges.spec, judges.protocol, wanted))
     if (plot or matrix_plot) and len(found) > 1:
         raise InputError(
             f"{db} holds {console.count(len(found), 'judge')}",

@@ -15,7 +15,8 @@ from evenhand.store import JudgeRow, Records
 from evenhand.views import console
 from evenhand.views.cli.app import app
 from evenhand.views.cli.opening import open_records
-from evenhand.views.cli.options import DEFAULT_DB, JsonOption, RecordsOption
+from evenhand.views.cli.option_groups import flat_options
+from evenhand.views.cli.options import DEFAULT_DB, JsonOption, JudgeFilter, RecordsOption
 
 if TYPE_CHECKING:
     from evenhand.views.report import Report
@@ -26,7 +27,9 @@ _PAIRS = {"html": 500, "md": 0}  # a pull request wants the numbers
 
 
 @app.command()
+@flat_options
 def report(
+    judges: JudgeFilter,
     db: RecordsOption = DEFAULT_DB,
     out: Annotated[
         Path | None,
@@ -34,15 +37,6 @@ def report(
     ] = None,
     form: Annotated[
         str, typer.Option("--format", metavar="html|md", help="Default: by the file's name, or html.")
-    ] = "",
-    spec: Annotated[
-        str,
-        typer.Option(
-            "--judge", "-j", metavar="NAME", help="Only this judge: its model, model/protocol or fingerprint."
-        ),
-    ] = "",
-    protocol: Annotated[
-        str, typer.Option("--protocol", "-p", metavar="NAME", help="Only under this protocol.")
     ] = "",
     dimension: Annotated[
         str,
@@ -80,7 +74,7 @@ def report(
     kind = _format(form, out)
     options = ReportOptions(dimension, examples, _PAIRS[kind] if pairs is None else pairs, seed, title, date)
     with open_records(db) as store:
-        found = compile_report(store, _rows(store, db, spec, protocol), options)
+        found = compile_report(store, _rows(store, db, judges.spec, judges.protocol), options)
         target = out or (None if as_json else Path(f"report.{kind}"))
         if target is not None:
             _write(found, store, kind, target)

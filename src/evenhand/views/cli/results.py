@@ -30,10 +30,12 @@ from evenhand.views import console
 from evenhand.views.cli import result_tables as tables
 from evenhand.views.cli.app import app
 from evenhand.views.cli.opening import is_records, open_records, open_store
+from evenhand.views.cli.option_groups import flat_options
 from evenhand.views.cli.options import (
     DEFAULT_DB,
     DbOption,
     JsonOption,
+    JudgeFilter,
     KeepRepeatsOption,
     RecordsOption,
     RenameOption,
@@ -62,17 +64,10 @@ class ResultOptions:
 
 
 @app.command()
+@flat_options
 def results(
+    judges: JudgeFilter,
     db: RecordsOption = DEFAULT_DB,
-    spec: Annotated[
-        str,
-        typer.Option(
-            "--judge", "-j", metavar="NAME", help="Only this judge: its model, model/protocol or fingerprint."
-        ),
-    ] = "",
-    protocol: Annotated[
-        str, typer.Option("--protocol", "-p", metavar="NAME", help="Only under this protocol.")
-    ] = "",
     by: Annotated[
         str,
         typer.Option(
@@ -132,7 +127,7 @@ def results(
 
         check_plot_path(plot)
     with open_records(db) as store, ExitStack() as others:
-        rows = judges_named(store.judges(), spec, protocol)
+        rows = judges_named(store.judges(), judges.spec, judges.protocol)
         if not rows:
             raise InputError(f"{db} holds no verdicts of that kind")
         if calibrated and not any(store.calibrations.of(row.id) for row in rows):
