@@ -27,6 +27,7 @@ from evenhand.results.label_use import label_use
 from evenhand.results.people import People, import_labels
 from evenhand.results.plain import plain
 from evenhand.store import HumanLabel
+from evenhand.store.schema import MIGRATIONS
 from evenhand.views.report.contents import compile_report
 from evenhand.views.report.page import write_page
 from evenhand.views.web.agreeing import judge_cards
@@ -334,7 +335,7 @@ def test_old_labels_are_of_unknown_design(tmp_path: Path) -> None:
     assert kept
     assert {(label.design, label.probability, label.among) for label in kept} == {("unknown", None, None)}
     with closing(sqlite3.connect(path)) as base:
-        assert base.execute("PRAGMA user_version").fetchone() == (10,)
+        assert base.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
         assert base.execute("SELECT count(*) FROM suggestions").fetchone() == (0,)
 
 

@@ -15,7 +15,7 @@ import typer
 from evenhand import __version__
 from evenhand.core.errors import EvenhandError, InputError
 from evenhand.views import console
-from evenhand.views.cli.help_pages import PANELS, PlainGroup, dress
+from evenhand.views.cli.help_pages import PANELS, PlainGroup, dress, name_of
 
 DONE, FAILED, WRONG, WITH_FAILURES = 0, 1, 2, 3
 INTERRUPTED = 130
@@ -40,6 +40,10 @@ def load_all() -> typer.Typer:
     for module in dict.fromkeys(_MODULES.values()):
         import_module(f"evenhand.views.cli.{module}")
     dress(app)
+    # In one order, whichever was loaded first.
+    places = {name: place for place, name in enumerate(_MODULES)}
+    app.registered_commands.sort(key=lambda command: places[name_of(command)])
+    app.registered_groups.sort(key=lambda group: places[name_of(group)])
     return app
 
 

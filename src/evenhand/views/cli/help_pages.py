@@ -137,7 +137,7 @@ def dress(program: typer.Typer, above: str = "") -> None:
     panels = {name: panel for panel, names in PANELS.items() for name in names}
     loaded: list[Any] = [*program.registered_commands, *program.registered_groups]
     for info in loaded:
-        name = _name_of(info)
+        name = name_of(info)
         full = f"{above} {name}".strip()
         info.epilog = example_lines(full)
         if not above:
@@ -149,7 +149,7 @@ def dress(program: typer.Typer, above: str = "") -> None:
             dress(info.typer_instance, full)
 
 
-def _name_of(info: Any) -> str:
+def name_of(info: Any) -> str:
     """What users call a command."""
     if isinstance(info, typer.models.CommandInfo):
         return info.name or str(getattr(info.callback, "__name__", ""))
