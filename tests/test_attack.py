@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -317,6 +318,8 @@ def test_ctrl_c_loses_nothing(engine: ScriptedEngine, tmp_path: Path) -> None:
     def interrupted(prompt: Prompt) -> Any:
         if engine.asked == asked + 10:
             os.kill(os.getpid(), signal.SIGINT)
+        if engine.asked >= asked + 10:  # the others wait until the Ctrl-C has come through
+            time.sleep(1.0 if engine.asked == asked + 10 else 0.05)
         return calm(prompt)
 
     engine.script = interrupted
