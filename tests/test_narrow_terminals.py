@@ -208,7 +208,7 @@ def test_a_ranking_of_58_models(many_models: Path, width: int) -> None:
     ("command", "left_out"),
     [
         (("rank",), "won, tied, lost, invalid"),
-        (("suggest",), "doubt, flip, dispute, place"),
+        (("suggest",), "uncertainty, flip, dispute, place"),
         (("results", "--by", "topic"), "at equal length"),
         (("judges",), "since"),
     ],

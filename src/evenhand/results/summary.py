@@ -34,7 +34,7 @@ SignedValues = Callable[[Part], NDArray[np.float64]]
 Rates = Callable[[float], Rate]  # by level
 _SIGNED = np.array([1.0, -1.0, 0.0])  # what a side is worth to side 1: won, lost, tie
 _TOGETHER = 4096  # judgments that wait to be counted
-_IN_MEMORY = 1_500_000  # rows of one dimension that statistics may have in memory, at about 60 bytes each
+_IN_MEMORY = 131_072  # rows of one dimension that statistics may have in memory, at about 60 bytes each
 
 
 @dataclass(frozen=True, slots=True)
