@@ -107,7 +107,7 @@ def check(ids: list[int], prompt: Prompt) -> None:
     assert detokenise(ids) == f"<|user|>{prompt.turns[0].text}<|end|><|assistant|>"  # and nothing was changed
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["with names", "ids alone"])
+@pytest.mark.parametrize("given", [True, False], ids=["with names", "ids alone"])
 @pytest.mark.parametrize("shapes", [True, False], ids=["by shape", "by id"])
 def test_vllm_is_sent_no_control_token_of_a_pair(
     given: bool, shapes: bool, monkeypatch: pytest.MonkeyPatch

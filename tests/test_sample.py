@@ -24,7 +24,7 @@ MIRROR = {"1": "2", "2": "1", "tie": "tie"}
 
 
 def load() -> list[Pair]:
-    text = (files("evenhand") / "data" / "sample.jsonl").read_text(encoding="utf-8")
+    text = (files("evenhand") / "io" / "sample.jsonl").read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()]
 
 
