@@ -39,7 +39,7 @@ LINES: list[tuple[str, int, str]] = [
     ("judge missing.jsonl", 2, "no file of pairs at missing.jsonl"),
     ("judge empty.jsonl", 2, "no pairs in this file"),
     ("judge folder", 2, "folder"),
-    ("judge wrong.jsonl", 2, "found ask, left, right"),
+    ("judge wrong.jsonl", 2, "found prompt, response_1, response_2"),
     ("judge a.jsonl", 2, "--candidate"),
     ("judge good.jsonl --nonsense", 2, "--nonsense"),
     ("judge good.jsonl --orders sideways", 2, "forward"),
@@ -55,7 +55,7 @@ LINES: list[tuple[str, int, str]] = [
     ("judge good.jsonl --protocol nope", 2, "nope"),
     ("judge --candidate a.jsonl", 2, "--baseline"),
     ("judge --candidate a.jsonl --baseline b.jsonl --join-on uid --judge nope", 2, "found instruction"),
-    ("judge --candidate wrong.jsonl --baseline b.jsonl --judge nope", 2, "found ask"),
+    ("judge --candidate wrong.jsonl --baseline b.jsonl --judge nope", 2, "found prompt"),
     ("compare --instruction x --a 1 --b 2 --judge nope", 2, "no model is called"),
     ("results --db missing.db", 2, "no database at missing.db"),
     ("results --db empty.db", 2, "nothing is judged yet"),
@@ -65,7 +65,7 @@ LINES: list[tuple[str, int, str]] = [
     ("labels import wrong.jsonl", 2, "wrong.jsonl"),
     ("arena a.jsonl", 2, ""),
     ("generate wrong.txt --model nope", 2, ""),
-    (f"generate good.jsonl --model {NOBODY} --out o.jsonl", 1, "127.0.0.1:9"),
+    (f"generate wrong.jsonl --model {NOBODY} --out o.jsonl", 1, "127.0.0.1:9"),
     ("protocols show nope", 2, "nope"),
     ("protocols check good.jsonl", 2, "good.jsonl"),
     ("models pull nope", 2, "no model is called"),
@@ -83,7 +83,7 @@ def desk(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     for screen in (console.out, console.err):
         monkeypatch.setattr(screen, "width", request.param)
     Path("good.jsonl").write_text(json.dumps(PAIR) + "\n")
-    Path("wrong.jsonl").write_text(json.dumps({"ask": "Hi", "left": "x", "right": "y"}) + "\n")
+    Path("wrong.jsonl").write_text(json.dumps({"prompt": "Hi", "response_1": "x", "response_2": "y"}) + "\n")
     for name, text in (("a", "7"), ("b", "8")):
         Path(f"{name}.jsonl").write_text(json.dumps({"instruction": "Name a prime.", "output": text}) + "\n")
     for name in ("empty.jsonl", "empty.db"):

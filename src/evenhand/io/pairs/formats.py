@@ -32,8 +32,8 @@ from evenhand.io.pairs.messages import (
 from evenhand.io.pairs.recognition import Context, Format
 
 _ASKED = "instruction|prompt|question|input"
-_FIRST = "response_a|response_A|response_1|response1|answer_a|answer_A|answer_1|answer1|output_a|output_A"
-_SECOND = "response_b|response_B|response_2|response2|answer_b|answer_B|answer_2|answer2|output_b|output_B"
+_FIRST = "response_a|response_A|answer_a|answer_A|output_a|output_A"
+_SECOND = "response_b|response_B|answer_b|answer_B|output_b|output_B"
 _WINNER = ("winner", "label", "preference", "verdict")
 _HUMAN_TURN, _ASSISTANT_TURN = "\n\nHuman:", "\n\nAssistant:"
 
