@@ -39,6 +39,7 @@ _UNASKED_TIE = 1 / 3
 # Marks that people and models put around a label without meaning anything by them.
 _DRESS = " \t\r\n*_`\"'.()[]"
 _TINY = 1e-9
+_Found = TypeVar("_Found")
 _Choice = TypeVar("_Choice", bound=str)
 
 
@@ -285,6 +286,16 @@ def headline(dimensions: Sequence[str]) -> str:
     """
     found = found_on(dimensions)
     return next((name for name in (COMBINED, "overall") if name in found), found[-1])
+
+
+def headline_first(dimensions: Mapping[str, _Found]) -> list[tuple[str, _Found]]:
+    """Dimensions as a table has them: the headline, then the others as they were asked.
+
+    >>> headline_first({"format": 1, "overall": 2, "combined": 3})
+    [('combined', 3), ('format', 1), ('overall', 2)]
+    """
+    first = headline([*dimensions]) if dimensions else ""
+    return sorted(dimensions.items(), key=lambda item: item[0] != first)
 
 
 def known_label(labels: Mapping[str, Side], dimension: str) -> Side | None:

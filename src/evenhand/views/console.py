@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
@@ -28,10 +28,9 @@ from rich.text import Text
 from evenhand.core.engine import Usage
 from evenhand.core.judge import Judgment
 from evenhand.core.markup import Span
-from evenhand.core.pair import COMBINED
 from evenhand.core.protocol import ORDERS, Order
 from evenhand.core.protocol import Protocol as Template
-from evenhand.core.verdict import SIDES, Outcome, known_label
+from evenhand.core.verdict import SIDES, Outcome, headline_first, known_label
 from evenhand.engines.catalog import Status
 from evenhand.results.plain import to_json
 from evenhand.results.wording import count as count
@@ -42,7 +41,6 @@ if TYPE_CHECKING:  # with numpy, which takes a third of a second
     from evenhand.results.run import EarlyStop
     from evenhand.results.summary import DimensionSummary, Summary
 
-_Found = TypeVar("_Found")
 
 # Blue and orange keep apart for every kind of colour blindness; grey is a tie, red is what went wrong.
 COLOURS = {"1": "dodger_blue1", "2": "dark_orange", "tie": "grey62", "invalid": "red"}
@@ -96,16 +94,6 @@ def sides_line(summary: Summary) -> str:
     """Both names in full, where the table has no room for them; empty where it has."""
     named = zip(short_sides(summary), summary.sides, strict=True)
     return "; ".join(f"{visible(cut)} is {visible(name)}" for cut, name in named if cut != name)
-
-
-def headline_first(dimensions: Mapping[str, _Found]) -> list[tuple[str, _Found]]:
-    """Dimensions as a table has them: the one to look at, then the others as they were asked.
-
-    >>> headline_first({"format": 1, "overall": 2, "combined": 3})
-    [('combined', 3), ('format', 1), ('overall', 2)]
-    """
-    first = next((name for name in (COMBINED, "overall") if name in dimensions), "")
-    return sorted(dimensions.items(), key=lambda item: item[0] != first)
 
 
 ANSWER_COLOURS = {"better": "green", "unclear": "yellow", "distrust": "red", "nothing": "red"}

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evenhand.core.stats.clustered import Estimate
+from evenhand.core.verdict import headline_first
 from evenhand.results.card import Card, ContenderRow, Drag, JudgeComparison
 from evenhand.results.noise import NOT_MEASURED
 from evenhand.results.questions import caution
@@ -22,7 +23,7 @@ def print_cards(title: str, cards: Sequence[Card], cost: str) -> None:
     """The cards of one judge."""
     console.out.print()
     console.out.print(Text(console.visible(title), style="bold"), soft_wrap=True)
-    for _, found in console.headline_first({card.dimension: card for card in cards}):
+    for _, found in headline_first({card.dimension: card for card in cards}):
         if found.labelled:
             console.out.print(_against_people(found))
             console.out.print(_biases(found))

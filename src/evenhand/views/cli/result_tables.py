@@ -10,13 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from evenhand.core.stats.alpaca import AlpacaLength
+from evenhand.core.verdict import headline_first
 from evenhand.results.comparison import Comparison
 from evenhand.results.counting import repeats_text, weighs_text
 from evenhand.results.groups import Group
 from evenhand.results.human import HumanRate
 from evenhand.results.questions import caution, stands_out
 from evenhand.results.summary import DimensionSummary
-from evenhand.views.console import COLOURS, headline_first, percent, plain_table, span, visible
+from evenhand.views.console import COLOURS, percent, plain_table, span, visible
 from evenhand.views.tables import FittedTable
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from evenhand.core.verdict import headline_first
 from evenhand.views.console import clock, percent
 from evenhand.views.web import charts
 from evenhand.views.web.text import visible
@@ -31,6 +32,7 @@ def make_environment(*packages: str) -> Environment:
         "date": write_date,
         "count": lambda n: f"{n:,}",
         "json": lambda value: json.dumps(value, ensure_ascii=False, sort_keys=True, default=str),
+        "headline_first": headline_first,
         "plural": lambda n, one, many="": one if n == 1 else many or f"{one}s",
     }
     environment.filters.update(filters)
