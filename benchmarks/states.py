@@ -22,10 +22,9 @@ from pathlib import Path
 import numpy as np
 
 from evenhand.core.errors import EngineError
-from evenhand.core.pair import digest
 from evenhand.engines.catalog import locate
 from evenhand.engines.heads.reading import Eyes, StateReading
-from evenhand.engines.heads.vectors import content_key
+from evenhand.engines.heads.vectors import MemoryVectors, content_key
 from evenhand.engines.llama import Hardware, LlamaEngine
 from evenhand.store.vectors import FileVectors
 
@@ -64,7 +63,7 @@ def responses(file: Path, wanted: argparse.Namespace) -> Iterator[tuple[str, str
 
 def reader_name(engine: LlamaEngine, blocks: int, reading: StateReading) -> str:
     """The name under which vectors are kept."""
-    return digest(json.dumps(dict(engine.state_identity(blocks)), sort_keys=True), reading.fingerprint)
+    return Eyes(engine, MemoryVectors(), blocks=blocks, reading=reading).reader_name
 
 
 async def main() -> None:

@@ -412,7 +412,7 @@ def test_length_counts_where_the_head_says_so() -> None:
 
 
 def test_responses_beyond_what_was_measured_are_noted() -> None:
-    head = Head("mine", "script", "", None, {"overall": Weights(np.zeros(2))}, longest=10)
+    head = Head("mine", "script", "", None, {"overall": Weights(np.zeros(2))}, longest=30)
     judge_engine, _ = engine(head)
     with Judge(judge_engine) as judge:
         assert judge.compare("Say.", "a " * 16, "b").notes == {"longer_than_measured"}

@@ -46,6 +46,10 @@ def write(path: Path, rows: list[dict[str, object]]) -> Path:
     return path
 
 
+def vectors_of(db: Path) -> list[dict[str, int]]:
+    return json.loads(evenhand("vectors", "--db", db, "--json").stdout)["readers"]  # type: ignore[no-any-return]
+
+
 @pytest.mark.engine
 def test_a_head_is_learned_and_judges(smollm: ModelFile, tmp_path: Path) -> None:
     rows = both_ways(labelled(10))
@@ -63,6 +67,20 @@ def test_a_head_is_learned_and_judges(smollm: ModelFile, tmp_path: Path) -> None
     assert found["dimensions"]["overall"]["agreement"]["n"] == 2
     again = json.loads(evenhand("results", "--db", db, "--json").stdout)
     assert "head:mine" in json.dumps(again)
+    assert [(each["vectors"], each["tokens"] > 0) for each in vectors_of(db)] == [(4, True)]
+    every = write(tmp_path / "every.jsonl", rows)
+    told = json.loads(evenhand("judge", every, *asked[2:]).stdout)
+    assert told["dimensions"]["overall"]["agreement"]["n"] == 20
+    assert [each["vectors"] for each in vectors_of(db)] == [20], "each response is read once"
+    learned = ("learn", "--db", db, "--out", tmp_path / "own.json", *words[4:])
+    own = json.loads(evenhand(*learned, "--json").stdout)["learned"]["overall"]
+    assert (own["labels"], own["judges"][0]["judge"], own["judges"][0]["n"]) == (20, "head:mine / head", 20)
+    assert [each["vectors"] for each in vectors_of(db)] == [20], "what a judge has read is not read again"
+    assert "head:mine / head, overall: " in evenhand(*learned).stdout
+    dropped = evenhand("vectors", "--db", db, "--export", tmp_path / "v.npz", "--drop")
+    assert dropped.stdout.startswith("20 vectors in ")
+    assert vectors_of(db) == []
+    assert np.load(tmp_path / "v.npz")["vector"].shape == (20, 576)
     refused = evenhand("judge", few, "--judge", f"head:{head}", "--protocol", "four", "--db", db, code=2)
     assert "takes no protocol" in refused.stderr
 

@@ -9,9 +9,9 @@ into the Answer and into the store, so that it can be read again.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from evenhand.core.errors import SpecError
 from evenhand.core.protocol import Prompt
@@ -54,6 +54,19 @@ class Usage:
             sum([usage.reused for usage in usages]),
             sum([usage.generated for usage in usages]),
         )
+
+
+MEASURED = "measured_characters"  # in an engine's identity: the longest responses that it was measured on
+
+
+def measured_length(identity: Mapping[str, str]) -> int:
+    """The length in characters up to which an engine is known to judge; 0 where that is not known.
+
+    >>> measured_length({"model": "m", "measured_characters": "900"}), measured_length({"model": "m"})
+    (900, 0)
+    """
+    given = identity.get(MEASURED, "")
+    return int(given) if given.isdecimal() else 0
 
 
 NOTHING = Usage()  # one for all that took none: it cannot be changed
@@ -117,6 +130,9 @@ class Engine(ABC):
     @abstractmethod
     async def answer(self, prompt: Prompt) -> Answer:
         """Answer one prompt, or raise EngineError."""
+
+    def keep_states(self, book: Callable[[str], Any]) -> None:  # noqa: B027 - most engines have no states to keep
+        """Keep states where `book` says, by the name of their reader, instead of only in memory."""
 
     async def close(self) -> None:  # noqa: B027 - most engines have nothing to close
         """Give back what the engine holds; it may be asked again afterwards."""

@@ -272,10 +272,15 @@ def parts_of(dimensions: Iterable[str], *, both_orders: bool = True) -> list[str
 def found_on(dimensions: Collection[str]) -> tuple[str, ...]:
     """All that there are outcomes on where these dimensions are asked: they, and what several parts say together.
 
+    Who answers overall first does not repeat the parts there, so overall is the word on the whole.
+
     >>> found_on(["precision", "format", "overall"]), found_on(["overall"])
     (('precision', 'format', 'overall', 'combined'), ('overall',))
+    >>> found_on(["overall", "precision", "format"])
+    ('overall', 'precision', 'format')
     """
-    return (*dimensions, COMBINED) if len(parts_of(dimensions)) > 1 else tuple(dimensions)
+    whole_first = next(iter(dimensions), "") == "overall"
+    return tuple(dimensions) if whole_first or len(parts_of(dimensions)) < 2 else (*dimensions, COMBINED)
 
 
 def headline(dimensions: Sequence[str]) -> str:

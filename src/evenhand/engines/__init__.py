@@ -7,6 +7,7 @@ from collections.abc import Callable
 from evenhand.core.engine import Engine
 from evenhand.engines.catalog import Progress, locate
 from evenhand.engines.endpoint import EndpointSettings, Notice, open_endpoint
+from evenhand.engines.heads import PREFIX, is_head
 from evenhand.engines.llama import Hardware, LlamaEngine
 from evenhand.engines.presets import find_address
 
@@ -29,6 +30,19 @@ def open_engine(
     >>> open_engine("openai:gpt-4o-mini").identity["base_url"]
     'https://api.openai.com/v1'
     """
+    if is_head(spec):
+        from evenhand.engines.heads.engine import HeadEngine  # with numpy, which takes a third of a second
+        from evenhand.engines.heads.head import find_head
+
+        head = find_head(spec.removeprefix(PREFIX))
+        below = open_engine(
+            *(head.model, hardware),
+            endpoint=endpoint,
+            on_progress=on_progress,
+            on_load=on_load,
+            on_notice=on_notice,
+        )
+        return HeadEngine(head, below)
     address = find_address(spec)
     if address is not None:
         return open_endpoint(address, endpoint, on_notice=on_notice)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from evenhand.core.engine import Answer, Engine
 from evenhand.core.protocol import Prompt
@@ -31,6 +32,10 @@ class Repeated(Engine):
     async def answer(self, prompt: Prompt) -> Answer:
         """Answer one prompt."""
         return await self._engine.answer(prompt)
+
+    def keep_states(self, book: Callable[[str], Any]) -> None:
+        """Where the engine keeps states."""
+        self._engine.keep_states(book)
 
     async def close(self) -> None:
         """Close the engine."""

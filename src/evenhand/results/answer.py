@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from evenhand.core.pair import COMBINED
+from evenhand.core.verdict import headline
 from evenhand.results.counting import weighs_text
 from evenhand.results.summary import DimensionSummary, Span, Summary
 
@@ -16,6 +16,7 @@ MOST_BY_PLACE = 0.5
 # A judge that puts less than this on the labels is answering something else.
 LEAST_MASS = 0.5
 MOST_INVALID = 0.5
+MOST_TOO_LONG = 0.5  # pairs of a length that the judge was never measured on
 POINTS = 5  # the difference that "cannot tell yet" speaks of, in percentage points
 
 
@@ -46,7 +47,7 @@ def answer_of(summary: Summary) -> AnswerSentence:
     found = summary.dimensions[name]
     if not found.n:
         return AnswerSentence("nothing", _nothing(found), name)
-    warning = _warning(found)
+    warning = _warning(found) or _too_long(summary)
     if warning:
         return AnswerSentence(
             "distrust", f"do not trust this: {warning}; {_least_misleading(summary, found)}", name, n=found.n
@@ -55,9 +56,8 @@ def answer_of(summary: Summary) -> AnswerSentence:
 
 
 def headline_of(summary: Summary) -> str | None:
-    """The dimension that an answer is about: the parts together, else overall, else the last."""
-    names = list(summary.dimensions)
-    return next((name for name in (COMBINED, "overall") if name in names), names[-1] if names else None)
+    """The dimension that an answer is about."""
+    return headline([*summary.dimensions]) if summary.dimensions else None
 
 
 def _nothing(found: DimensionSummary) -> str:
@@ -75,6 +75,14 @@ def _warning(found: DimensionSummary) -> str:
     if found.invalid > MOST_INVALID * (found.n + found.invalid):
         return f"{found.invalid:,} of {found.n + found.invalid:,} verdicts are invalid"
     return ""
+
+
+def _too_long(summary: Summary) -> str:
+    """Whether most responses are longer than those that the judge was measured on."""
+    if summary.too_long <= MOST_TOO_LONG * summary.pairs:
+        return ""
+    share = _percent(summary.too_long / summary.pairs)
+    return f"in {share} of pairs a response is longer than any that this judge was measured on"
 
 
 def _least_misleading(summary: Summary, found: DimensionSummary) -> str:

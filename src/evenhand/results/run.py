@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evenhand.core.columns import Block
-from evenhand.core.engine import Usage
+from evenhand.core.engine import Usage, measured_length
 from evenhand.core.stats.alpaca import AlpacaLength
 from evenhand.core.stats.calibration import Calibration
 from evenhand.core.stats.stopping import WORD
@@ -146,7 +146,8 @@ def judge_summary(
     store: Records, judge: JudgeRow, *, calibrated: bool = False, counting: Counting = DEFAULT
 ) -> JudgeSummary:
     """What is kept of one judge, counted."""
-    found = summarise(blocks_of_judge(store, judge, calibrated=calibrated), found_on(judge.dimensions), counting)
+    blocks, measured = blocks_of_judge(store, judge, calibrated=calibrated), measured_length(judge.identity)
+    found = summarise(blocks, found_on(judge.dimensions), counting, measured=measured)
     usage, seconds = store.usage(judge)
     names = tuple(sorted(store.calibrations.of(judge.id))) if calibrated else None
     return JudgeSummary(

@@ -142,6 +142,8 @@ class Summary:
     unfinished: int = 0  # pairs that were given to the judge and are not asked, or asked in part
     repeats: int = 0  # exact repeats of other pairs, which are in no number
     suspicious: int = 0  # pairs whose text seems to speak to the judge; they count like any other
+    too_long: int = 0  # pairs with a response longer than any that the judge was measured on
+    measured: int = 0  # that length, in characters; 0: not known
 
     def plain(self) -> dict[str, object]:
         """The summary as JSON has it."""
@@ -154,6 +156,7 @@ class Summary:
             "unfinished": self.unfinished,
             "repeats": self.repeats,
             **({"suspicious": self.suspicious} if self.suspicious else {}),
+            **({"too_long": self.too_long, "measured_characters": self.measured} if self.too_long else {}),
             "dimensions": self.dimensions,
         }
 
@@ -178,6 +181,9 @@ class Summary:
         if self.suspicious:
             pairs = "1 pair holds" if self.suspicious == 1 else f"{self.suspicious:,} pairs hold"
             yield f"Suspicious: {pairs} text that seems to speak to the judge. Nothing was changed or left out."
+        if self.too_long:
+            pairs = "1 pair has" if self.too_long == 1 else f"{self.too_long:,} pairs have"
+            yield f"{pairs} a response longer than the {self.measured:,} characters this judge was measured on."
         shared = {name: found for name, found in self.dimensions.items() if found.shared}
         if shared:
             weighting = next(iter(shared.values())).weighting
@@ -423,8 +429,9 @@ class Counter:
     1
     """
 
-    def __init__(self, dimensions: Iterable[str] = (), counting: Counting = DEFAULT) -> None:
-        self._counting = counting
+    def __init__(self, dimensions: Iterable[str] = (), counting: Counting = DEFAULT, *, measured: int = 0) -> None:
+        self._counting, self._measured = counting, measured
+        self._too_long = 0
         self._dimensions = {name: DimensionCounter(counting) for name in dimensions}
         self._models: set[tuple[str, str]] = set()
         self._candidates: set[str] = set()
@@ -460,6 +467,8 @@ class Counter:
         self._candidates |= {block.candidate.words[code] for code in np.unique(block.candidate.codes)}
         if block.suspicious is not None and block.suspicious.any():
             self._suspicious += block.identities[block.suspicious].tolist()
+        if self._measured:
+            self._too_long += int((np.maximum(block.length_1, block.length_2) > self._measured).sum())
         for name, found in block.outcomes.items():
             if name not in self._dimensions:
                 self._dimensions[name] = DimensionCounter(self._counting)
@@ -475,12 +484,21 @@ class Counter:
         sides = (names[0] or "1", names[1] or "2")
         suspicious = len(self._suspicious if self._counting.keep_repeats else set(self._suspicious))
         roles = ROLES.get(candidate)
-        return Summary(self.pairs - repeats, sides, found, roles, repeats=repeats, suspicious=suspicious)
+        found_pairs = self.pairs - repeats
+        return Summary(
+            *(found_pairs, sides, found, roles),
+            repeats=repeats,
+            suspicious=suspicious,
+            too_long=min(self._too_long, found_pairs),
+            measured=self._measured,
+        )
 
 
-def summarise(blocks: Iterable[Block], dimensions: Iterable[str] = (), counting: Counting = DEFAULT) -> Summary:
-    """Every dimension of a judge, counted over blocks."""
-    counter = Counter(dimensions, counting)
+def summarise(
+    blocks: Iterable[Block], dimensions: Iterable[str] = (), counting: Counting = DEFAULT, *, measured: int = 0
+) -> Summary:
+    """Every dimension of a judge, counted over blocks; `measured` as for `Summary`."""
+    counter = Counter(dimensions, counting, measured=measured)
     for block in blocks:
         counter.add_block(block)
     return counter.summary()

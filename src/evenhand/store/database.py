@@ -34,6 +34,7 @@ from evenhand.store.pages import PageBook
 from evenhand.store.queue import Job, QuestionDimensions, Queue, holder_name, name_worker
 from evenhand.store.rows import answer_from, answer_row, verdict_row
 from evenhand.store.schema import MIGRATIONS, clearly, migrate
+from evenhand.store.vectors import VectorBook
 
 if TYPE_CHECKING:
     from evenhand.core.columns import Block
@@ -108,6 +109,7 @@ class Store:
         self.archive = Archive(self._db, self.path)
         self.annotation = AnnotationBook(self._db, self._writing, self.path, self.outcomes)
         self.outputs = OutputBook(self._db, self._writing, self.path)
+        self.vectors = VectorBook(self._db, self._writing)
 
     def __enter__(self) -> Self:
         return self
@@ -515,6 +517,11 @@ class Store:
         """Every pair that people have said something of, with its number."""
         with clearly(self.path):
             yield from self.outcomes.voted()
+
+    def compact(self) -> None:
+        """Give the disk back what was deleted; it takes as long as the file is large."""
+        with clearly(self.path):
+            self._db.execute("VACUUM")
 
     def flush_each(self) -> None:
         """From now on wait for the disk at each commit: what a person said shall outlast a power cut, too."""

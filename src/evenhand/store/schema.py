@@ -214,6 +214,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX queue_by_conversation ON queue (conversation)",
         "CREATE INDEX queue_by_pair ON queue (pair)",
     ),
+    # What a model's state was behind a response, for trained heads; by content, in half precision.
+    (
+        """CREATE TABLE vectors (
+            reader TEXT NOT NULL, key TEXT NOT NULL, vector BLOB NOT NULL, tokens INTEGER NOT NULL DEFAULT 0,
+            PRIMARY KEY (reader, key)) WITHOUT ROWID""",
+    ),
 )
 
 

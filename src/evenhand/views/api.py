@@ -21,7 +21,7 @@ from evenhand.core.pair import Pair
 from evenhand.core.protocol import Protocol
 from evenhand.engines import open_engine
 from evenhand.engines.catalog import DEFAULT_MODEL
-from evenhand.engines.heads import PREFIX
+from evenhand.engines.heads import PREFIX, SHIPPED_HEAD
 from evenhand.engines.llama import LlamaEngine
 from evenhand.engines.presets import find_address
 from evenhand.running.pace import Limits
@@ -47,21 +47,13 @@ def default_protocol(judge: str | Engine) -> str:
     return "weighed" if here else "chained"
 
 
-def _open(judge: str) -> Engine:
-    if not is_head(judge):
-        return open_engine(judge)
-    from evenhand.engines.heads.engine import open_head
+def default_judge(protocol: object = None) -> str:
+    """The judge where nobody names one: the head that ships; with a protocol, the model that is asked under it.
 
-    return open_head(judge)
-
-
-def is_head(judge: str) -> bool:
-    """Whether a judge's name stands for a trained head: "head:NAME" or "head:PATH".
-
-    >>> is_head("head:mine.json"), is_head("smollm2-135m")
-    (True, False)
+    >>> default_judge(), default_judge("chained")
+    ('head:general', 'qwen2.5-coder-1.5b')
     """
-    return judge.startswith(PREFIX)
+    return DEFAULT_MODEL if protocol else f"{PREFIX}{SHIPPED_HEAD}"
 
 
 def protocol_for(engine: Engine, protocol: str | Path | Protocol | None) -> Protocol:
@@ -82,8 +74,8 @@ class Judge:
     """Asks a model which of two responses is better.
 
     `judge` is a model of the catalog, a path to a GGUF file, `hf:owner/repo/file.gguf`, or an Engine. `db` is
-    the file in which verdicts are kept; without one they are kept until `close`. Without a `protocol` it is
-    `default_protocol`.
+    the file in which verdicts are kept; without one they are kept until `close`. Without a judge it is
+    `default_judge`, without a protocol `default_protocol`.
 
     >>> from evenhand.engines.scripted import ScriptedEngine
     >>> longer_is_better = lambda prompt: {"A": 0.2, "B": 0.7, "tie": 0.1}
@@ -95,7 +87,7 @@ class Judge:
 
     def __init__(
         self,
-        judge: str | Engine = DEFAULT_MODEL,
+        judge: str | Engine | None = None,
         protocol: str | Path | Protocol | None = None,
         *,
         db: str | Path | None = None,
@@ -105,12 +97,13 @@ class Judge:
         limits: Limits | None = None,
         price: Price | None = None,
     ) -> None:
-        engine = judge if isinstance(judge, Engine) else _open(judge)
+        engine = judge if isinstance(judge, Engine) else open_engine(judge or default_judge(protocol))
         template = protocol_for(engine, protocol)
         self.setup = Setup(engine, template, raw_markup)
         self.orders, self.seed, self.limits = orders, seed, limits
         self.price = price
         self.store = Store(db or ":memory:")
+        engine.keep_states(self.store.vectors.of)
         self._loop = _LoopThread()
 
     def __enter__(self) -> Judge:

@@ -30,7 +30,7 @@ from evenhand.core.judge import Judgment
 from evenhand.core.markup import Span
 from evenhand.core.protocol import ORDERS, Order
 from evenhand.core.protocol import Protocol as Template
-from evenhand.core.verdict import SIDES, Outcome, headline_first, known_label
+from evenhand.core.verdict import SIDES, Outcome, headline, headline_first, known_label
 from evenhand.engines.catalog import Status
 from evenhand.results.plain import to_json
 from evenhand.results.wording import count as count
@@ -96,6 +96,7 @@ def sides_line(summary: Summary) -> str:
     return "; ".join(f"{visible(cut)} is {visible(name)}" for cut, name in named if cut != name)
 
 
+_ASKED = 50  # characters of an instruction in a line
 ANSWER_COLOURS = {"better": "green", "unclear": "yellow", "distrust": "red", "nothing": "red"}
 
 
@@ -215,16 +216,15 @@ def clock(seconds: float) -> str:
 
 
 def judgment_line(judgment: Judgment) -> Text:
-    """One judgment in one line, with a mark where an answer is known."""
-    line = Text(f"{judgment.pair.id[:28]:28} ")
-    for name, outcome in judgment.outcomes.items():
-        side = outcome.side or "invalid"
-        known = known_label(judgment.pair.labels, name)
-        mark = "" if known is None else ("✓" if known == side else "✗")
-        line.append(f"  {name} ", style="dim")
-        line.append(f"{side:3}", style=COLOURS[side])
-        line.append(f" {mark}" if mark else "", style="green" if mark == "✓" else "red")
-    return line
+    """One judgment in one line: what was asked, the verdict on the headline, and the answer that is known."""
+    name = headline([*judgment.outcomes])
+    side, known = judgment[name].side or "invalid", known_label(judgment.pair.labels, name)
+    mark = " " if known is None else ("✓" if known == side else "✗")
+    asked = Text(visible(" ".join(judgment.pair.instruction.split())))
+    asked.truncate(_ASKED, overflow="ellipsis", pad=True)
+    line = Text.assemble((f"{mark} ", "green" if mark == "✓" else "red"), asked, ("  judge ", "dim"))
+    line.append(f"{side:3}", style=COLOURS[side])
+    return line if known is None else line.append("  known ", style="dim").append(known, style=COLOURS[known])
 
 
 def comparison(judgment: Judgment) -> Table:

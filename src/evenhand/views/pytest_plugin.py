@@ -194,9 +194,9 @@ _REFEREE: pytest.StashKey[Referee] = pytest.StashKey()
 @pytest.fixture(scope="session")
 def evenhand_judge(pytestconfig: pytest.Config) -> Any:
     """Who judges: a name, or an Engine. Override it in your conftest.py for an engine of your own."""
-    from evenhand.engines.catalog import DEFAULT_MODEL
+    from evenhand.views.api import default_judge
 
-    return _setting(pytestconfig, "judge") or DEFAULT_MODEL
+    return _setting(pytestconfig, "judge") or default_judge(_setting(pytestconfig, "protocol"))
 
 
 @pytest.fixture(scope="session")

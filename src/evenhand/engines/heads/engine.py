@@ -10,22 +10,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from evenhand.core.engine import Answer, Engine, State, StateReader, Token, Usage
+from evenhand.core.engine import MEASURED, Answer, Engine, State, StateReader, Token, Usage
 from evenhand.core.errors import EngineError, SpecError
 from evenhand.core.protocol import COMPARED, Prompt, Protocol
-from evenhand.engines import open_engine
 from evenhand.engines.heads import PREFIX
-from evenhand.engines.heads.head import LENGTH, Array, Head, check_width, find_head, log_length_ratio
+from evenhand.engines.heads.head import LENGTH, Array, Head, check_width, log_length_ratio
 from evenhand.engines.heads.reading import Eyes
 from evenhand.engines.heads.vectors import MemoryVectors, Vectors
-from evenhand.engines.llama import Hardware
 
-# A response this many times as long as any that a head was measured on is noted.
-_BEYOND = 1.5
 _FIELDS = ("Instruction", "Response A", "Response B")
 _HEADING = re.compile(rf"## ({'|'.join(_FIELDS)}):\n")
 _SLOTS = ("{instruction}", "{output_1}", "{output_2}")
@@ -77,6 +73,7 @@ class HeadEngine(Engine):
             "model": f"{PREFIX}{self.head.name}",
             "head": self.head.fingerprint,
             "states_of": self._identity["model"],
+            **({MEASURED: str(self.head.longest)} if self.head.longest else {}),
             **below,
         }
 
@@ -97,23 +94,20 @@ class HeadEngine(Engine):
         check_width(self.head, [len(first), len(second)])
         features = {LENGTH: log_length_ratio(shown_a, shown_b)}
         p = [
-            weights.probabilities(np.asarray(first, float), np.asarray(second, float), features)
-            for weights in self.head.weights.values()
+            self.head.weights[name].probabilities(np.asarray(first, float), np.asarray(second, float), features)
+            for name in self.head.dimensions
         ]
-        longest = max(len(shown_a.split()), len(shown_b.split()))
-        beyond = self.head.longest and longest > _BEYOND * self.head.longest
+        beyond = self.head.longest and max(len(shown_a), len(shown_b)) > self.head.longest
         notes = ("longer_than_measured",) if beyond else ()
         return _answer(p, _usage(state_a, state_b), notes)
+
+    def keep_states(self, book: Callable[[str], Vectors]) -> None:
+        """Keep what was read in a database, so that the next run need not read it again."""
+        self._eyes.vectors = book(self._eyes.reader_name)
 
     async def close(self) -> None:
         """Close the engine."""
         await self._engine.close()
-
-
-def open_head(spec: str, hardware: Hardware | None = None, vectors: Vectors | None = None) -> HeadEngine:
-    """The engine that "head:PATH" or "head:NAME" stands for, on the model that the head was trained on."""
-    head = find_head(spec.removeprefix(PREFIX))
-    return HeadEngine(head, open_engine(head.model, hardware), vectors)
 
 
 def _check_features(head: Head) -> None:

@@ -25,7 +25,9 @@ from evenhand.core.errors import InputError, SpecError
 from evenhand.engines.heads.reading import StateReading
 
 Array = npt.NDArray[np.float64]
-FORMAT = "evenhand head 1"
+FORMAT = "evenhand head 2"
+_OLDER = "evenhand head 1"  # counted the longest response in words
+_CHARACTERS = 6  # of a word, with the space behind it
 LENGTH = "length"  # the one feature beside the state that a pair brings itself
 SHIPPED = Path(__file__).parent / "shipped"
 
@@ -98,13 +100,17 @@ class Head:
     reading: StateReading = field(default_factory=StateReading)
     trained_on: tuple[TrainedOn, ...] = ()
     held_out: tuple[HeldOutFigure, ...] = ()
-    longest: int = 0  # words of a response up to which it was measured; 0: not known
+    longest: int = 0  # characters of a response up to which it was measured; 0: not known
     date: str = ""
 
     @property
     def dimensions(self) -> tuple[str, ...]:
-        """What it has learned to judge, in the order in which it answers."""
-        return tuple(self.weights)
+        """What it has learned to judge, in the order in which it answers: overall, which it has learned too, first.
+
+        >>> Head("h", "m", "", None, dict.fromkeys(["format", "overall"], Weights(np.ones(1)))).dimensions
+        ('overall', 'format')
+        """
+        return tuple(sorted(self.weights, key=lambda name: name != "overall"))
 
     @property
     def fingerprint(self) -> str:
@@ -133,7 +139,7 @@ class Head:
             raise InputError(f"{path} cannot be read: {error.strerror}", hint="check the path") from error
         except ValueError:
             raise InputError(f"{path} is no head: it is not JSON") from None
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
+        if not isinstance(data, dict) or data.get("format") not in (FORMAT, _OLDER):
             raise InputError(f"{path} is no head that this version reads")
         try:
             return _head(data)
@@ -156,7 +162,7 @@ class Head:
         }
 
 
-_DECIDING = ("format", "sha256", "blocks", "reading", "weights")
+_DECIDING = ("sha256", "blocks", "reading", "weights")
 
 
 def find_head(spec: str) -> Head:
@@ -221,7 +227,7 @@ def _head(data: Mapping[str, Any]) -> Head:
         reading=StateReading(**data["reading"]),
         trained_on=tuple(TrainedOn(**each) for each in data["trained_on"]),
         held_out=tuple(HeldOutFigure(**each) for each in data["held_out"]),
-        longest=int(data["longest"]),
+        longest=int(data["longest"]) * (_CHARACTERS if data["format"] == _OLDER else 1),
         date=str(data["date"]),
     )
 

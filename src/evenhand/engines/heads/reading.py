@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from evenhand.core.engine import State, StateReader
@@ -60,6 +61,12 @@ class Eyes:
     ) -> None:
         self.reader, self.vectors, self.blocks = reader, vectors, blocks
         self.reading = reading or StateReading()
+
+    @property
+    def reader_name(self) -> str:
+        """The name under which its vectors are kept: the model, the place in it, and the words."""
+        identity = json.dumps(dict(self.reader.state_identity(self.blocks)), sort_keys=True)
+        return digest(identity, self.reading.fingerprint)
 
     async def read(self, instruction: str, response: str) -> tuple[Vector, State | None]:
         """The vector of a response, and the state it came from where it was not known yet."""

@@ -6,7 +6,7 @@ import datetime
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -85,26 +85,38 @@ class Trained:
     learned: Mapping[str, Learned]
     longer: Mapping[str, Estimate]  # how good it is to take the longer response, on the same pairs
     refused: Mapping[str, str]
+    shipped: Mapping[str, Estimate] = field(default_factory=dict)  # how good the head that ships is on them
 
     def sentence(self, dimension: str) -> str:
         """What to expect, in one sentence."""
         found = self.learned[dimension]
         gain = found.gain(MORE)
-        text = (
-            f"{dimension}: with your {found.labels:,} labels {_percent(found.held_out.accuracy)} held out; "
-            f"taking the longer response {_percent(self.longer[dimension])}"
-        )
+        text = f"{dimension}: with your {found.labels:,} labels {estimate_text(found.held_out.accuracy)} held out"
+        if dimension in self.shipped:
+            text += f"; the head that ships has {estimate_text(self.shipped[dimension])}"
+        text += f"; taking the longer response {estimate_text(self.longer[dimension])}"
         return text if gain is None else f"{text}; about {MORE} more labels would add {_points(gain)}"
 
 
-def check(sources: Sequence[TrainingSource]) -> None:
+def head_accuracy(
+    head: Head, table: TrainingTable, sources: Sequence[TrainingSource], dimension: str
+) -> Estimate | None:
+    """How good a head that is there already is on labelled pairs; None where it has not learned the dimension."""
+    if dimension not in head.weights:
+        return None
+    labels, weights = table.labels(sources, dimension), head.weights[dimension]
+    state = (table.states[labels.first] - table.states[labels.second]) @ weights.state
+    return accuracy(state + weights.features.get(LENGTH, 0.0) * labels.features[:, 0], labels)
+
+
+def check(sources: Sequence[TrainingSource], votes: Mapping[str, Sequence[Sequence[int]]] | None = None) -> None:
     """Refuse labels of which no dimension can be learned, before any response is read."""
     nowhere = TrainingTable(np.zeros((0, 0)), defaultdict(int))
     reasons = {}
     dimensions = _dimensions(sources)
     for dimension in dimensions:
         try:
-            refuse(nowhere.labels(sources, dimension))
+            refuse(nowhere.labels(sources, dimension), (votes or {}).get(dimension, ()))
         except CannotLearnError as error:
             reasons[dimension] = str(error)
     if not dimensions:
@@ -123,20 +135,24 @@ def train(
     reading: StateReading | None = None,
     by_source: bool = False,
     length: float | None = None,
+    votes: Mapping[str, Sequence[Sequence[int]]] | None = None,
     seed: int = 0,
 ) -> Trained:
     """Fit a head to all dimensions that have labels; CannotLearnError where none of them can be learned.
 
-    `length` is the taste for length at use; None: what the labels show.
+    `length` is the taste for length at use; None: what the labels show. `votes` are what each person said, by
+    dimension: where people do not agree, nothing is learned.
     """
-    check(sources)
+    check(sources, votes)
     learned: dict[str, Learned] = {}
     longer: dict[str, Estimate] = {}
     refused: dict[str, str] = {}
     for dimension in _dimensions(sources):
         labels = table.labels(sources, dimension)
         try:
-            learned[dimension] = learn(table.states, labels, by_source=by_source, seed=seed)
+            learned[dimension] = learn(
+                table.states, labels, votes=(votes or {}).get(dimension, ()), by_source=by_source, seed=seed
+            )
         except CannotLearnError as error:
             refused[dimension] = str(error)
             continue
@@ -181,12 +197,13 @@ def _figure(dimension: str, found: Learned) -> HeldOutFigure:
 
 
 def _longest(sources: Sequence[TrainingSource]) -> int:
-    """The length in words below which 95% of the responses are: of longer ones little is known."""
-    words = [len(t.split()) for s in sources for p in s.pairs for t in (p.output_1, p.output_2)]
-    return int(np.quantile(words, 0.95)) if words else 0
+    """The length in characters of all but the longest twentieth of the responses, of which little is known."""
+    lengths = [len(text) for source in sources for p in source.pairs for text in (p.output_1, p.output_2)]
+    return int(np.quantile(lengths, 0.95)) if lengths else 0
 
 
-def _percent(found: Estimate) -> str:
+def estimate_text(found: Estimate) -> str:
+    """A share with its interval, for a sentence."""
     if found.value is None:
         return "cannot be told"
     if found.low is None or found.high is None:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from evenhand.core.pair import Pair
+from evenhand.core.verdict import headline
 from evenhand.engines import catalog
 from evenhand.io.pairs import sample_pairs
 from evenhand.views import console
-from evenhand.views.api import Judge
+from evenhand.views.api import Judge, default_judge
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app
 from evenhand.views.cli.running import open_judge, run_with_progress, show_run
 
 DEMO_DB = Path("evenhand-demo.db")
-_SMALL = """
-This is a small judge: it leans to whatever stands first (position bias), so its orders disagree, and it cannot tell
-ties from other pairs. What is left after both orders are judged is the column "right side"; see docs/quality.md."""
+NAIVE_PAIRS = 8  # asked once each in the naive way, so that the demo stays short
 _NEXT = """\
 evenhand compare --instruction "Name a prime number." --a "7" --b "8"
+evenhand a.jsonl b.jsonl          two files of outputs: which is better?
 evenhand judge PAIRS.jsonl        your own pairs, one a line
-evenhand protocols show chained   what the judge was asked, word for word
+evenhand serve --db {db}   look at every pair in the browser
 evenhand models                   other judges
 (a clone has its evenhand in .venv/bin)"""
 
@@ -31,16 +33,51 @@ def demo(
     db: Annotated[Path, typer.Option("--db", metavar="FILE", help="Where verdicts are kept.")] = DEMO_DB,
 ) -> None:
     """Judge the pairs that come with evenhand, and see how often the judge is right."""
-    pairs = list(sample_pairs())
+    pairs, spec = list(sample_pairs()), default_judge()
     console.out.print(
-        f"[bold]evenhand demo[/]: {len(pairs)} pairs with known answers, judged on this machine by"
-        f" {catalog.DEFAULT_MODEL} under the protocol [bold]chained[/], each in both orders.\n"
-        "1 and 2 are the sides of a pair; ✓ and ✗ tell whether the known answer is the same.\n",
+        f"[bold]evenhand demo[/]: {len(pairs)} pairs with known answers, judged on this machine by [bold]{spec}[/],"
+        f" a trained head on {catalog.DEFAULT_MODEL}.\n"
+        "1 and 2 are the sides of a pair; ✓ and ✗ tell whether the verdict is the answer that is known.\n",
         soft_wrap=True,
     )
-    with Judge(open_judge(catalog.DEFAULT_MODEL), "chained", db=db) as judge:
+    with Judge(open_judge(spec), db=db) as judge:
         found = run_with_progress(judge, pairs, len(pairs), lines=True)
+        some = list(judge.judge(pairs[:NAIVE_PAIRS]))  # kept: nothing is read again
     show_run(found)
-    console.out.print(_SMALL, soft_wrap=True)
-    console.out.print(console.panel(_NEXT, "what to try next"))
+    right = sum(judgment[headline([*judgment.outcomes])].side == _known(judgment.pair) for judgment in some)
+    _show_naive(pairs[:NAIVE_PAIRS], right, db)
+    console.out.print(f"the report, with every pair: {_report(db)}", markup=False, soft_wrap=True)
+    console.out.print(console.panel(_NEXT.format(db=db), "what to try next"))
     raise typer.Exit(WITH_FAILURES if found.summary.invalid else DONE)
+
+
+def _known(pair: Pair) -> str | None:
+    return pair.labels.get("overall")
+
+
+def _show_naive(pairs: Sequence[Pair], right: int, db: Path) -> None:
+    """What the same model says where it is asked once for each pair, as many scripts do."""
+    console.err.print(f"asking {catalog.DEFAULT_MODEL} the naive way …", style="dim")
+    with Judge(open_judge(catalog.DEFAULT_MODEL), "overall", orders="forward") as naive:
+        sides = [judgment["overall"].side for judgment in naive.judge(pairs)]
+    good = sum(side == _known(pair) for side, pair in zip(sides, pairs, strict=True))
+    console.out.print(
+        f"\nThe naive way, the same model asked once for each of the first {len(pairs)} pairs which is better:"
+        f" right in {good} of {len(pairs)}, and it took the one that stood first in {sides.count('1')}."
+        f" The trained head is right in {right} of these {len(pairs)}.",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def _report(db: Path) -> Path:
+    """Write the report beside the database."""
+    from evenhand.store import Store
+    from evenhand.views.cli.report import write_report
+    from evenhand.views.report import ReportOptions, compile_report
+
+    target = db.with_suffix(".html")
+    with Store(db, read_only=True) as store:
+        rows = [row for row in store.judges() if row.pairs]
+        write_report(compile_report(store, rows, ReportOptions(title="evenhand demo")), store, "html", target)
+    return target.absolute()

@@ -20,7 +20,6 @@ from evenhand.core.errors import EvenhandError, InputError
 from evenhand.core.judge import Judgment
 from evenhand.core.shuffle import Shuffle
 from evenhand.core.verdict import found_on
-from evenhand.engines import catalog
 from evenhand.engines.imported import is_imported
 from evenhand.io.pairs import JoinOptions
 from evenhand.results.decision import Decider, replay
@@ -120,7 +119,7 @@ class GateJudgeOptions:
     @property
     def named(self) -> JudgeOptions:
         """As for `judge`, with its defaults."""
-        return JudgeOptions(self.spec or catalog.DEFAULT_MODEL, self.protocol or None)
+        return JudgeOptions(self.spec, self.protocol or None)
 
 
 @dataclass(frozen=True)

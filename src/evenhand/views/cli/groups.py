@@ -8,14 +8,13 @@ from pathlib import Path
 from evenhand.core.engine import Engine
 from evenhand.core.judge import Orders, Setup
 from evenhand.core.protocol import Protocol
-from evenhand.engines import catalog
 from evenhand.engines.endpoint import EndpointSettings
 from evenhand.engines.llama import Hardware
 from evenhand.engines.repeated import Repeated
 from evenhand.io.pairs import JoinOptions
 from evenhand.running.pace import Limits
 from evenhand.running.prices import Price, find_price
-from evenhand.views.api import Judge
+from evenhand.views.api import Judge, default_judge
 from evenhand.views.cli.inputs import (
     BaselineOption,
     CandidateOption,
@@ -87,7 +86,7 @@ class PairOptions:
 class JudgeOptions:
     """Who judges, and what it is asked."""
 
-    spec: JudgeOption = catalog.DEFAULT_MODEL
+    spec: JudgeOption = ""
     protocol: ProtocolOption = None
     orders: OrdersOption = "both"
 
@@ -165,14 +164,15 @@ class JudgeSettings:
     ) -> JudgeSettings:
         """The settings that these options come to."""
         limits = limits or LimitOptions()
+        spec = judge.spec or default_judge(judge.protocol)
         return cls(
-            judge.spec,
-            load_protocol(judge.protocol, judge.spec),
+            spec,
+            load_protocol(judge.protocol, spec),
             orders_from(judge.orders),
             engine.hardware.hardware,
             endpoint_settings(engine.settings, engine.samples, limits.concurrency),
             limits.limits,
-            find_price(judge.spec, limits.prices),
+            find_price(spec, limits.prices),
             seed,
             engine.raw_markup,
             engine.repeat,

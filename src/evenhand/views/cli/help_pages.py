@@ -39,6 +39,7 @@ PANELS = {
         "judges": "judges",
         "models": "models",
         "protocols": "protocols",
+        "vectors": "learn",
         "reread": "results",
         "ray": "scaling",
         "help": "welcome",
@@ -101,7 +102,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "labels": ("evenhand labels", "evenhand labels import labels.csv"),
     "suggest": ("evenhand suggest --number 50 --out to_label.csv",),
     "calibrate": ("evenhand calibrate", "evenhand calibrate --dimension overall"),
-    "learn": ("evenhand learn labelled.jsonl --out head.json",),
+    "learn": ("evenhand learn labelled.jsonl --out head.json", "evenhand learn --db evenhand.db"),
+    "vectors": ("evenhand vectors --db evenhand.db", "evenhand vectors --db evenhand.db --drop"),
     "import": ("evenhand import verdicts annotations.json",),
     "import verdicts": (
         "evenhand import verdicts annotations.json",

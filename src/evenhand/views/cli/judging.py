@@ -23,7 +23,7 @@ from evenhand.views.cli.app import DONE, WITH_FAILURES
 from evenhand.views.cli.groups import JudgeSettings
 from evenhand.views.cli.inputs import Input
 from evenhand.views.cli.probe import seconds_for
-from evenhand.views.cli.running import run_with_progress
+from evenhand.views.cli.running import model_of, run_with_progress
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,12 @@ def show_end(judged: JudgedInput, db: Path, more: str = "") -> None:
 
 def planned_engine(spec: str) -> Engine | None:
     """A stand-in to plan with for a model that would have to be fetched first; None where it is here."""
-    model = catalog.CATALOG.get(spec)
-    if model is None or catalog.find(spec) is not None:
+    name = model_of(spec)
+    model = catalog.CATALOG.get(name)
+    if model is None or catalog.find(name) is not None:
         return None
     console.err.print(
-        f"{spec} is not here yet: the run would first fetch {model.size / 1e6:,.0f} MB from {model.source}",
+        f"{name} is not here yet: the run would first fetch {model.size / 1e6:,.0f} MB from {model.source}",
         style="dim",
         soft_wrap=True,
     )

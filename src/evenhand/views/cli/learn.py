@@ -1,10 +1,10 @@
-"""evenhand learn: train a judge on labelled pairs."""
+"""evenhand learn, evenhand vectors: train a judge on labels, and see what states are kept for that."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,24 +12,57 @@ import typer
 
 from evenhand.core.engine import Engine, StateReader
 from evenhand.core.errors import InputError, SpecError
-from evenhand.core.pair import digest
 from evenhand.engines import catalog
+from evenhand.engines.heads import SHIPPED_HEAD
+from evenhand.engines.heads.head import Head, find_head
 from evenhand.engines.heads.reading import Eyes, StateReading
-from evenhand.engines.heads.training import Trained, TrainingSource, TrainingTable, check, train
+from evenhand.engines.heads.training import (
+    Trained,
+    TrainingSource,
+    TrainingTable,
+    check,
+    estimate_text,
+    head_accuracy,
+    train,
+)
+from evenhand.engines.heads.vectors import MemoryVectors, Vectors
 from evenhand.engines.llama import Hardware
 from evenhand.io.pairs import read_pairs
+from evenhand.results.labelled import OtherJudge, labelled_pairs, other_judges, votes_on
+from evenhand.store import Store
 from evenhand.store.vectors import FileVectors
 from evenhand.views import console
 from evenhand.views.cli.app import app
-from evenhand.views.cli.options import ContextOption, GpuOption, JsonOption, ThreadsOption
+from evenhand.views.cli.opening import bring_up_to_date, open_store
+from evenhand.views.cli.options import ContextOption, DbOption, GpuOption, JsonOption, ThreadsOption
 from evenhand.views.cli.running import open_judge
 
 _EVERY = 25  # responses between two lines of progress
 
 
+@dataclass(frozen=True)
+class LabelSet:
+    """What there is to learn from, and what others make of the same pairs."""
+
+    sources: list[TrainingSource]
+    votes: Mapping[str, Sequence[Sequence[int]]] = field(default_factory=dict)
+    others: Mapping[str, list[OtherJudge]] = field(default_factory=dict)
+
+
 @app.command()
 def learn(
-    files: Annotated[list[Path], typer.Argument(metavar="PAIRS", help="Files of pairs with labels.")],
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="[PAIRS]...", help="Files of pairs with labels.")
+    ] = None,
+    db: Annotated[
+        Path | None,
+        typer.Option(
+            "--db",
+            metavar="FILE",
+            callback=bring_up_to_date,
+            help="Learn from the labels in this database, and compare with the judges there.",
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where the head is written.")] = Path(
         "head.json"
     ),
@@ -37,11 +70,18 @@ def learn(
         str, typer.Option("--judge", "-j", metavar="MODEL", help="The model whose states the head reads.")
     ] = catalog.DEFAULT_MODEL,
     blocks: Annotated[
-        int | None, typer.Option("--blocks", min=1, help="Read the state after so many blocks. Default: the last.")
+        int | None,
+        typer.Option(
+            "--blocks",
+            min=1,
+            help="Read the state after so many blocks. Default: as the head that ships, or the last.",
+        ),
     ] = None,
     vectors: Annotated[
         Path | None,
-        typer.Option("--vectors", metavar="FILE", help="Where states are kept. Default: beside the head."),
+        typer.Option(
+            "--vectors", metavar="FILE", help="Where states are kept. Default: the database, or beside the head."
+        ),
     ] = None,
     context: ContextOption = None,
     threads: ThreadsOption = None,
@@ -52,35 +92,86 @@ def learn(
 
     Use it with --judge head:FILE. Every figure is of instructions that took no part in the training.
     """
-    sources = [TrainingSource(file.stem, [pair for pair in read_pairs(file) if pair.labels]) for file in files]
-    check(sources)  # before a model is fetched and anything read
+    if not files and db is None:
+        raise InputError("nothing to learn from", hint="name files of pairs with labels, or --db FILE")
     if out.suffix != ".json":
         raise InputError(f"--out {out}", hint="let the name end on .json")
+    labels = _labels(files or [], db)
+    check(labels.sources, labels.votes)  # before a model is fetched and anything read
     engine = open_judge(model, Hardware(context, threads, gpu_layers))
-    kept = vectors or out.with_suffix(".vectors")
-    trained = asyncio.run(_train(engine, sources, out, blocks, kept))
+    trained = asyncio.run(_train(engine, labels, out, blocks or _blocks(engine), _Kept(db, vectors, out)))
     trained.head.save(out)
     if as_json:
-        print(console.json_text(_fields(trained, out)))
+        print(console.json_text(_fields(trained, out, labels)))
         return
-    _show(trained, out)
+    _show(trained, out, labels)
 
 
-async def _train(
-    engine: Engine, sources: list[TrainingSource], out: Path, blocks: int | None, vectors: Path
-) -> Trained:
+def _labels(files: Sequence[Path], db: Path | None) -> LabelSet:
+    sources = [TrainingSource(file.stem, [pair for pair in read_pairs(file) if pair.labels]) for file in files]
+    if db is None:
+        return LabelSet(sources)
+    with open_store(db, read_only=True) as store:
+        pairs = labelled_pairs(store)
+        if not pairs:
+            raise InputError(
+                f"{db} holds no labels", hint="evenhand serve collects some, evenhand labels import reads them"
+            )
+        sources.append(TrainingSource(db.stem, [each.pair for each in pairs]))
+        names = sorted({name for each in pairs for name in each.pair.labels})
+        others = {name: other_judges(store, pairs, name) for name in names}
+        return LabelSet(sources, {name: votes_on(pairs, name) for name in names}, others)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Where states are kept: a file that is named, the database, or a file beside the head."""
+
+    db: Path | None
+    file: Path | None
+    out: Path
+
+    def open(self, reader: str) -> tuple[Vectors, Callable[[], None]]:
+        """The vectors of a reader, and what closes them."""
+        if self.file is None and self.db is not None:
+            store = Store(self.db)
+            return store.vectors.of(reader), store.close
+        kept = FileVectors(self.file or self.out.with_suffix(".vectors"), reader)
+        return kept, kept.close
+
+
+def _blocks(engine: Engine) -> int | None:
+    """Where the head that ships reads this model, so that both share what was read; else the last block."""
+    shipped = find_head(SHIPPED_HEAD)
+    return shipped.blocks if engine.identity.get("sha256") == shipped.sha256 else None
+
+
+async def _train(engine: Engine, labels: LabelSet, out: Path, blocks: int | None, where: _Kept) -> Trained:
     if not isinstance(engine, StateReader):
         raise SpecError(f"{engine.identity['model']} gives no states, and a head needs them")
-    reading = StateReading()
-    name = digest(json.dumps(dict(engine.state_identity(blocks)), sort_keys=True), reading.fingerprint)
-    kept = FileVectors(vectors, name)
+    eyes = Eyes(engine, MemoryVectors(), blocks=blocks, reading=StateReading())
+    eyes.vectors, close = where.open(eyes.reader_name)
     try:
-        eyes = Eyes(engine, kept, blocks=blocks, reading=reading)
-        table = await TrainingTable.read([pair for source in sources for pair in source.pairs], eyes, _report)
+        pairs = [pair for source in labels.sources for pair in source.pairs]
+        table = await TrainingTable.read(pairs, eyes, _report)
     finally:
-        kept.close()
+        close()
         await engine.close()
-    return train(out.stem, engine, table, sources, blocks=blocks, reading=reading)
+    found = train(out.stem, engine, table, labels.sources, blocks=blocks, votes=labels.votes)
+    return replace(found, shipped=_shipped(found, table, labels.sources))
+
+
+def _shipped(found: Trained, table: TrainingTable, sources: Sequence[TrainingSource]) -> dict[str, Any]:
+    """What the head that ships makes of the same pairs, where it reads the same states."""
+    shipped = find_head(SHIPPED_HEAD)
+    if not _same_states(shipped, found.head):
+        return {}
+    figures = {name: head_accuracy(shipped, table, sources, name) for name in found.learned}
+    return {name: figure for name, figure in figures.items() if figure is not None}
+
+
+def _same_states(one: Head, other: Head) -> bool:
+    return (one.sha256, one.blocks, one.reading) == (other.sha256, other.blocks, other.reading)
 
 
 def _report(done: int, total: int) -> None:
@@ -88,15 +179,20 @@ def _report(done: int, total: int) -> None:
         console.err.print(f"{done:,} of {total:,} responses read", style="dim")
 
 
-def _show(trained: Trained, out: Path) -> None:
+def _show(trained: Trained, out: Path, labels: LabelSet) -> None:
+    def line(text: str) -> None:
+        console.out.print(text, markup=False, highlight=False, soft_wrap=True)
+
     for dimension in trained.learned:
-        console.out.print(trained.sentence(dimension), markup=False, highlight=False, soft_wrap=True)
+        line(trained.sentence(dimension))
+        for other in labels.others.get(dimension, ()):
+            line(f"  {console.visible(other.name)}, {other.dimension}: {estimate_text(other.accuracy)}")
     for dimension, why in trained.refused.items():
-        console.out.print(f"{dimension}: not learned, {why}", markup=False, highlight=False, soft_wrap=True)
-    console.out.print(f"use it: evenhand judge PAIRS --judge head:{out}", markup=False, soft_wrap=True)
+        line(f"{dimension}: not learned, {why}")
+    line(f"use it: evenhand judge PAIRS --judge head:{out}")
 
 
-def _fields(trained: Trained, out: Path) -> dict[str, Any]:
+def _fields(trained: Trained, out: Path, labels: LabelSet) -> dict[str, Any]:
     learned = {
         dimension: {
             "labels": found.labels,
@@ -105,9 +201,64 @@ def _fields(trained: Trained, out: Path) -> dict[str, Any]:
             "held_out": found.held_out.accuracy.plain(),
             "three_way": found.held_out.three_way.plain(),
             "longer_output": trained.longer[dimension].plain(),
+            "shipped_head": trained.shipped[dimension].plain() if dimension in trained.shipped else None,
+            "judges": [
+                {"judge": other.name, "dimension": other.dimension, **other.accuracy.plain()}
+                for other in labels.others.get(dimension, ())
+            ],
             "curve": [asdict(point) for point in found.curve],
             "penalty": found.weights.penalty,
         }
         for dimension, found in trained.learned.items()
     }
     return {"head": str(out), "model": trained.head.model, "learned": learned, "refused": dict(trained.refused)}
+
+
+@app.command()
+def vectors(
+    db: DbOption = Path("evenhand.db"),
+    export: Annotated[
+        Path | None, typer.Option("--export", metavar="FILE.npz", help="Write them to a file for numpy.")
+    ] = None,
+    drop: Annotated[
+        bool, typer.Option("--drop", help="Forget them and make the file smaller; verdicts stay.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """The states that trained heads have read, which a database keeps so that nothing is read twice."""
+    with open_store(db, read_only=not drop) as store:
+        found = store.vectors.counts()
+        if export is not None:
+            _export(store, export)
+        if drop:
+            store.vectors.drop()
+            store.compact()
+    if as_json:
+        print(console.json_text({"db": str(db), "readers": [asdict(each) for each in found], "dropped": drop}))
+        return
+    count, size = sum(each.vectors for each in found), sum(each.bytes for each in found)
+    tokens = sum(each.tokens for each in found)
+    said = f"{console.count(count, 'vector')} in {db}: {size / 1e6:,.1f} MB, {tokens:,} tokens were read for them"
+    console.out.print(said, markup=False, soft_wrap=True)
+    if export is not None:
+        console.out.print(f"written to {export}", markup=False, soft_wrap=True)
+    if drop:
+        console.out.print("dropped; the next run of a head reads what it needs again", soft_wrap=True)
+
+
+def _export(store: Store, path: Path) -> None:
+    import numpy as np
+
+    if path.suffix != ".npz":
+        raise InputError(f"--export {path}", hint="let the name end on .npz")
+    keys, readers, rows = [], [], []
+    for count in store.vectors.counts():
+        for key, vector in store.vectors.all(count.reader):
+            keys.append(key)
+            readers.append(count.reader)
+            rows.append(vector)
+    width = max((len(row) for row in rows), default=0)
+    whole = np.zeros((len(rows), width), dtype=np.float16)
+    for number, row in enumerate(rows):
+        whole[number, : len(row)] = row
+    np.savez_compressed(path, key=np.array(keys), reader=np.array(readers), vector=whole)

@@ -25,7 +25,8 @@ JudgeOption = Annotated[
         metavar="SPEC",
         help="A model of the catalog (see [bold]evenhand models[/]), a path to a GGUF file, "
         "hf:owner/repo/file.gguf, an endpoint such as openai:MODEL or vllm:MODEL, http://host/v1#MODEL, "
-        "or head:FILE, which [bold]evenhand learn[/] writes.",
+        "or head:FILE, which [bold]evenhand learn[/] writes. Default: head:general, which comes trained; with "
+        "--protocol, the model that is asked.",
         rich_help_panel=JUDGE,
     ),
 ]
@@ -35,8 +36,8 @@ ProtocolOption = Annotated[
         "--protocol",
         "-p",
         metavar="NAME|FILE",
-        help="A built-in protocol or a template file. Default: weighed for a model that runs here,"
-        " chained for one behind HTTP.",
+        help="What the judge is asked: a built-in protocol or a template file. Default: weighed for a model that"
+        " runs here, chained for one behind HTTP; a trained head is not asked.",
         rich_help_panel=JUDGE,
     ),
 ]

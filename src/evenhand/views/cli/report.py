@@ -77,7 +77,7 @@ def report(
         found = compile_report(store, _rows(store, db, judges.spec, judges.protocol), options)
         target = out or (None if as_json else Path(f"report.{kind}"))
         if target is not None:
-            _write(found, store, kind, target)
+            write_report(found, store, kind, target)
     if as_json:
         print(console.json_text(plain(found)))
     elif target is not None and str(target) != "-":
@@ -98,7 +98,8 @@ def _rows(store: Records, db: Path, spec: str, protocol: str) -> list[JudgeRow]:
     return [row for row in rows if row.pairs]
 
 
-def _write(found: Report, store: Records, kind: str, target: Path) -> None:
+def write_report(found: Report, store: Records, kind: str, target: Path) -> None:
+    """Write a report to a file, or to standard output for "-"."""
     write = _writer(kind)
     if str(target) == "-":
         write(found, store, sys.stdout)

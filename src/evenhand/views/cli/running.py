@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
 
-from evenhand.core.engine import Engine
+from evenhand.core.engine import Engine, measured_length
 from evenhand.core.errors import InputError, ModelError, SpecError
 from evenhand.core.judge import Judgment
 from evenhand.core.pair import Pair
@@ -18,7 +18,7 @@ from evenhand.core.protocol import ORDERS, Protocol
 from evenhand.core.verdict import found_on
 from evenhand.engines import catalog, open_engine
 from evenhand.engines.endpoint import EndpointSettings
-from evenhand.engines.heads import PREFIX
+from evenhand.engines.heads import PREFIX, is_head
 from evenhand.engines.llama import Hardware
 from evenhand.results.answer import answer_of
 from evenhand.results.run import JudgeSummary, RunSummary
@@ -26,7 +26,7 @@ from evenhand.results.summary import Counter
 from evenhand.running.pace import BudgetError
 from evenhand.running.runner import Line
 from evenhand.views import console
-from evenhand.views.api import Judge, Judgments, default_protocol, is_head
+from evenhand.views.api import Judge, Judgments, default_protocol
 from evenhand.views.cli.headway import Headway
 from evenhand.views.cli.services import full_name
 
@@ -36,18 +36,13 @@ _SECRETS = ("key", "api_key", "apikey", "api-key", "token", "access_token", "aut
 
 def open_judge(spec: str, hardware: Hardware | None = None, endpoint: EndpointSettings | None = None) -> Engine:
     """Open a judge; a model that has to be fetched is announced with its size first."""
-    if is_head(spec):
-        from evenhand.engines.heads.engine import HeadEngine
-        from evenhand.engines.heads.head import find_head
-
-        head = find_head(spec.removeprefix(PREFIX))
-        return HeadEngine(head, open_judge(head.model, hardware, endpoint))
-    if spec.startswith("hf:") and catalog.find(spec) is None:
-        console.err.print(f"{spec} is not here yet: fetching it from Hugging Face", soft_wrap=True)
-    if spec in catalog.CATALOG and catalog.find(spec) is None:
-        model = catalog.CATALOG[spec]
+    name = model_of(spec)
+    if name.startswith("hf:") and catalog.find(name) is None:
+        console.err.print(f"{name} is not here yet: fetching it from Hugging Face", soft_wrap=True)
+    if name in catalog.CATALOG and catalog.find(name) is None:
+        model = catalog.CATALOG[name]
         console.err.print(
-            f"{spec} is not here yet: fetching {model.size / 1e6:,.0f} MB from {model.source}", soft_wrap=True
+            f"{name} is not here yet: fetching {model.size / 1e6:,.0f} MB from {model.source}", soft_wrap=True
         )
     try:
         with download() as progress:
@@ -56,13 +51,22 @@ def open_judge(spec: str, hardware: Hardware | None = None, endpoint: EndpointSe
                 hardware,
                 endpoint=endpoint,
                 on_progress=progress,
-                on_load=lambda: console.err.print(f"loading {spec} …", style="dim"),
+                on_load=lambda: console.err.print(f"loading {name} …", style="dim"),
                 on_notice=_note,
             )
     except (SpecError, ModelError) as fault:
         if meant := full_name(spec):
             raise SpecError(fault.message, hint=f"did you mean --judge {meant}?") from None
         raise
+
+
+def model_of(spec: str) -> str:
+    """The model that a judge runs on: that whose states a head reads, or the judge itself."""
+    if not is_head(spec):
+        return spec
+    from evenhand.engines.heads.head import find_head
+
+    return find_head(spec.removeprefix(PREFIX)).model
 
 
 def _note(text: str) -> None:
@@ -143,7 +147,8 @@ def run_with_progress(
 ) -> RunSummary:
     """Judge with progress until there is enough; Ctrl-C stops after what is under way, a second one at once."""
     collect_seldom()
-    counter = counter or Counter(found_on(judge.setup.protocol.dimensions))
+    measured = measured_length(judge.setup.engine.identity)
+    counter = counter or Counter(found_on(judge.setup.protocol.dimensions), measured=measured)
     began, stopped = time.monotonic(), ""
     with (
         console.watching(total, lines=lines) as watch,

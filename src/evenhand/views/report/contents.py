@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from evenhand import __version__
-from evenhand.core.engine import Usage
+from evenhand.core.engine import Usage, measured_length
 from evenhand.core.errors import InputError
 from evenhand.core.verdict import found_on, headline
 from evenhand.results.people import People
@@ -176,7 +176,8 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
     from evenhand.views.report.draws import example_lines
 
     on = deciding(row.dimensions, gathered.options.dimension)
-    counter, matches = Counter(found_on(row.dimensions)), Matches(on)
+    measured = measured_length(row.identity)
+    counter, matches = Counter(found_on(row.dimensions), measured=measured), Matches(on)
     examples = Examples(on, gathered.options.examples, gathered.options.seed)
     takers = (counter, matches, examples, gathered)
     noise = noise_of(store, row)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from evenhand.core.engine import measured_length
 from evenhand.core.errors import InputError
 from evenhand.core.verdict import found_on
 from evenhand.results.answer import AnswerSentence, answer_of
@@ -53,7 +54,7 @@ def overview(store: Records) -> list[JudgeOverview]:
 
 def judge_overview(store: Records, judge: JudgeRow) -> JudgeOverview:
     """One judge; what was needed to count its biases is let go of."""
-    summary = summarise(store.blocks(judge), found_on(judge.dimensions))
+    summary = summarise(store.blocks(judge), found_on(judge.dimensions), measured=measured_length(judge.identity))
     biases = {name: biases_of(found) for name, found in summary.dimensions.items()}
     kept = {name: replace(found, rows=None) for name, found in summary.dimensions.items()}
     counted = replace(summary, dimensions=kept, unfinished=store.unfinished(judge))
