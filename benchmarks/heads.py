@@ -18,7 +18,7 @@ import datetime
 import json
 import mmap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +50,9 @@ class Mixture:
     length: float | None = None  # at use; None: as fitted
     penalty: float | None = None  # None: chosen by cross-validation
     dimension: str = "overall"
-    components: int = 128
+    # Sets whose overall label stands in for one on the dimension: few pairs are labelled on a part of quality. They
+    # give direction only; how strong a tie is comes from the other sets.
+    borrowed: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -133,9 +135,14 @@ class Bench:
         self.axes = Components.of(table.states, components)
         self.table = self.axes.project(table.states)
 
-    def labels(self, weights: Mapping[str, float], dimension: str) -> Labels:
-        """The labels of some sets."""
+    def labels(
+        self, weights: Mapping[str, float], dimension: str, borrowed: Mapping[str, float] | None = None
+    ) -> Labels:
+        """The labels of some sets; of borrowed ones, that on overall."""
         chosen = [TrainingSource(name, self.sets[name], LICENCES.get(name, ""), w) for name, w in weights.items()]
+        for name, weight in (borrowed or {}).items():
+            pairs = [replace(p, labels={dimension: p.labels["overall"]}) for p in self.sets[name]]
+            chosen.append(TrainingSource(name, pairs, LICENCES.get(name, ""), weight))
         return self.raw.labels(chosen, dimension)
 
     def fitted(self, mixture: Mixture, labels: Labels) -> HeadFit:
@@ -150,7 +157,7 @@ class Bench:
 
     def gaps(self, mixture: Mixture, count: int = 10) -> tuple[dict[str, tuple[Array, Labels]], HeadFit]:
         """Held-out gaps of every set, and the fit to all of the training sets."""
-        training = self.labels(mixture.weights, mixture.dimension)
+        training = self.labels(mixture.weights, mixture.dimension, mixture.borrowed)
         held = np.zeros(len(training))
         fold = folds(training.clusters, count)
         for k in range(count):
@@ -205,10 +212,17 @@ def show(name: str, columns: Mapping[str, str]) -> None:
 
 # What --save fits: chosen by the four columns together (docs/heads.md).
 CHOSEN = {
-    "precision": Mixture({"made": 1.0}, penalty=30.0, dimension="precision"),
-    "correctness": Mixture({"made": 1.0}, penalty=30.0, dimension="correctness"),
-    "format": Mixture({"made": 1.0}, penalty=30.0, dimension="format"),
     "overall": Mixture({"pandalm": 1.0, "adversarial": 0.5, "made": 2.0}, length=0.0, penalty=100.0),
+    **{
+        part: Mixture(
+            {"made": 2.0},
+            length=0.0,
+            penalty=30.0,
+            dimension=part,
+            borrowed={"pandalm": 0.2, "adversarial": 0.2},
+        )
+        for part in ("precision", "correctness", "format")
+    },
 }
 
 
@@ -230,9 +244,9 @@ def save(bench: Bench, engine: LlamaEngine, wanted: argparse.Namespace) -> None:
                 figures.append(
                     HeldOutFigure(f"{name}, {how}", dimension, len(labels), round(right.value, 3), *numbers, ways)
                 )
-    trained = {name for mixture in CHOSEN.values() for name in mixture.weights}
+    trained = {name for mixture in CHOSEN.values() for name in (*mixture.weights, *mixture.borrowed)}
     sources = [TrainingSource(name, bench.sets[name], LICENCES[name]) for name in SETS if name in trained]
-    words = [len(text.split()) for s in sources for p in s.pairs for text in (p.output_1, p.output_2)]
+    lengths = [len(text) for s in sources for p in s.pairs for text in (p.output_1, p.output_2)]
     identity = engine.state_identity(wanted.blocks)
     head = Head(
         wanted.save.stem,
@@ -242,11 +256,11 @@ def save(bench: Bench, engine: LlamaEngine, wanted: argparse.Namespace) -> None:
         weights,
         trained_on=tuple(_trained_on(source, wanted) for source in sources),
         held_out=tuple(figures),
-        longest=int(np.quantile(words, 0.95)),
+        longest=int(np.quantile(lengths, 0.95)),
         date=datetime.date.today().isoformat(),
     )
     head.save(wanted.save)
-    print(f"{wanted.save}: {wanted.save.stat().st_size:,} bytes, up to {head.longest} words")
+    print(f"{wanted.save}: {wanted.save.stat().st_size:,} bytes, up to {head.longest} characters")
     for figure in figures:
         print(
             f"{figure.dimension:<12}{figure.name:<44}{figure.pairs:>5}  {figure.value:.3f}  {figure.three_way:.3f}"
@@ -270,7 +284,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--sample", type=Path, default=Path("src/evenhand/io/sample.jsonl"))
     parser.add_argument("--model", default="qwen2.5-coder-1.5b")
     parser.add_argument("--blocks", type=int, default=23)
-    parser.add_argument("--components", type=int, default=128)
+    parser.add_argument("--components", type=int, default=256)
     parser.add_argument("--dimension", default="overall")
     parser.add_argument("--save", type=Path, help="write a head of the chosen mixtures there")
     return parser.parse_args()
