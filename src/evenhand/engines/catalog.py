@@ -76,6 +76,17 @@ class Model:
     what_for: str
     parts: tuple[DownloadPart, ...] = field(default=(), repr=False)
     hub: str = ""
+    about: int = 0  # the size where it is not known to the byte
+
+    @property
+    def bytes(self) -> int:
+        """How large the file is, to the byte or about; 0 where nobody knows."""
+        return self.size or self.about
+
+    @property
+    def memory(self) -> int:
+        """About what it takes to run: the file, and room for two conversations."""
+        return int(1.15 * self.bytes) + _ROOM
 
     @property
     def source(self) -> str:
@@ -110,6 +121,12 @@ class Status:
     def is_default(self) -> bool:
         """Whether this is the model that judges when none is named."""
         return self.model.name == DEFAULT_MODEL
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether this machine has the memory for it; None where that cannot be told."""
+        there = machine_memory()
+        return None if there is None or not self.model.bytes else self.model.memory <= there
 
 
 # Of the pieces of the default judge, in their order; all together have the hash of the model below.
@@ -149,10 +166,25 @@ def _qwen_parts() -> tuple[DownloadPart, ...]:
     )
 
 
+def machine_memory() -> int | None:
+    """The memory of this machine in bytes; None where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        return None
+
+
+_ROOM = 10**9  # bytes beside a model's file
 _SMOLLM = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _QWEN = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 
 DEFAULT_MODEL = "qwen2.5-coder-1.5b"
+
+
+def _hub_judge(name: str, hub: str, gigabytes: float, licence: str = "Apache-2.0") -> Model:
+    what_for = "a larger judge; how good it is was not measured here"
+    return Model(name, f"hf/{hub}", 0, "", licence, what_for, hub=hub, about=int(gigabytes * 1e9))
+
 
 CATALOG: Mapping[str, Model] = {
     model.name: model
@@ -182,6 +214,15 @@ CATALOG: Mapping[str, Model] = {
             what_for="the default judge",
             parts=_qwen_parts(),
             hub=f"Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/{_QWEN}",
+        ),
+        # Larger ones, which only the hub has. Their hashes are the hub's own, checked when they are fetched.
+        _hub_judge("qwen3-4b", "unsloth/Qwen3-4B-Instruct-2507-GGUF/Qwen3-4B-Instruct-2507-Q4_K_M.gguf", 2.5),
+        _hub_judge("qwen3-8b", "Qwen/Qwen3-8B-GGUF/Qwen3-8B-Q4_K_M.gguf", 5.0),
+        _hub_judge(
+            "llama-3.1-8b",
+            "bartowski/Meta-Llama-3.1-8B-Instruct-GGUF/Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf",
+            4.9,
+            "Llama 3.1 Community",
         ),
     )
 }
@@ -264,6 +305,13 @@ def remove(name: str) -> bool:
         path.unlink(missing_ok=True)
         shutil.rmtree(partial, ignore_errors=True)
     return True
+
+
+def recommended() -> Model | None:
+    """The largest model that takes no more than half of this machine's memory; None where that is not known."""
+    there = machine_memory()
+    fitting = [model for model in CATALOG.values() if there is not None and 2 * model.memory <= there]
+    return max(fitting, key=lambda model: model.bytes, default=None)
 
 
 def statuses() -> list[Status]:
@@ -684,9 +732,16 @@ class HubSource:
 
 # in a process of its own, like pip: it can be watched, and it ends at once when we are interrupted
 _HUB_PROGRAM = """
-import sys
-from huggingface_hub import hf_hub_download
-hf_hub_download(repo_id=sys.argv[1], filename=sys.argv[2], local_dir=sys.argv[3])
+import hashlib, sys
+from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
+repo, name, folder = sys.argv[1:]
+said = get_hf_file_metadata(hf_hub_url(repo, name)).etag or ""
+path = hf_hub_download(repo_id=repo, filename=name, local_dir=folder)
+if len(said) == 64:  # of a large file it is the sha256
+    with open(path, "rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != said:
+        raise SystemExit(f"its sha256 is {found}, and the hub says {said}")
 """
 
 

@@ -287,7 +287,10 @@ def models_table(statuses: Sequence[Status]) -> Table:
         model = status.model
         here = "[green]yes[/]" if status.on_disk else "no"
         about = f"{model.what_for}\n[dim]{escape(model.source)}[/]"
-        table.add_row(model.name, f"{model.size / 1e6:,.0f} MB", model.licence, here, about)
+        if status.fits is False:
+            about += f"\n[yellow]needs about {model.memory / 1e9:,.0f} GB of memory: too large for this machine[/]"
+        size = f"{model.bytes / 1e6:,.0f} MB" if model.size else f"≈{model.bytes / 1e9:,.1f} GB"
+        table.add_row(model.name, size, model.licence, here, about)
     return table
 
 

@@ -84,7 +84,7 @@ def planned_engine(spec: str) -> Engine | None:
     if model is None or catalog.find(name) is not None:
         return None
     console.err.print(
-        f"{name} is not here yet: the run would first fetch {model.size / 1e6:,.0f} MB from {model.source}",
+        f"{name} is not here yet: the run would first fetch {model.bytes / 1e6:,.0f} MB from {model.source}",
         style="dim",
         soft_wrap=True,
     )

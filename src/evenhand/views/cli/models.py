@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Annotated, Any
 
 import typer
@@ -21,11 +22,18 @@ def models(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the catalog of models."""
     if context.invoked_subcommand:
         return
-    rows = catalog.statuses()
+    rows, best = catalog.statuses(), catalog.recommended()
     if as_json:
-        print(console.json_text({"models": [_model_fields(row) for row in rows]}))
+        advice = best.name if best else None
+        print(console.json_text({"models": [_model_fields(row) for row in rows], "recommended": advice}))
     else:
         console.out.print(console.models_table(rows))
+        if best is not None and best.name != catalog.DEFAULT_MODEL:
+            extra = "" if importlib.util.find_spec("huggingface_hub") else " (needs pip install 'evenhand\\[hf]')"
+            console.out.print(
+                f"for this machine's memory: evenhand judge PAIRS --judge [bold]{best.name}[/]{extra}",
+                soft_wrap=True,
+            )
         console.out.print(f"[dim]kept in {catalog.cache_folder()}; EVENHAND_CACHE moves them[/]", soft_wrap=True)
 
 
@@ -53,7 +61,10 @@ def _model_fields(status: catalog.Status) -> dict[str, Any]:
     model = status.model
     return {
         "name": model.name,
-        "size": model.size,
+        "size": model.bytes,
+        "exact": bool(model.size),
+        "memory": model.memory,
+        "fits": status.fits,
         "licence": model.licence,
         "source": model.source,
         "sha256": model.sha256,

@@ -42,7 +42,7 @@ def open_judge(spec: str, hardware: Hardware | None = None, endpoint: EndpointSe
     if name in catalog.CATALOG and catalog.find(name) is None:
         model = catalog.CATALOG[name]
         console.err.print(
-            f"{name} is not here yet: fetching {model.size / 1e6:,.0f} MB from {model.source}", soft_wrap=True
+            f"{name} is not here yet: fetching {model.bytes / 1e6:,.0f} MB from {model.source}", soft_wrap=True
         )
     try:
         with download() as progress:
