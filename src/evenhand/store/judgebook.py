@@ -108,9 +108,10 @@ class JudgeBook:
             " WHERE own.judge = ? AND other.judge != own.judge",
             (judge,),
         ).fetchall()
-        for table in ("claims", "answers", "verdicts", "failures"):
+        for table in ("claims", "answers", "verdicts", "failures", "batch_items"):
             self._db.execute(f"DELETE FROM {table} WHERE conversation IN {_OF_JUDGE}", (judge,))
-        for table in ("queue", "conversations", "outcomes", "runs", "finished", "calibrations", "gates"):
+        own = ("queue", "conversations", "outcomes", "runs", "finished", "calibrations", "gates")
+        for table in (*own, "batches", "batch_leases"):
             self._db.execute(f"DELETE FROM {table} WHERE judge = ?", (judge,))
         self._db.execute("DELETE FROM judges WHERE id = ?", (judge,))
         # Whether judges differ on a pair is written beside the outcomes of the others.
