@@ -195,12 +195,14 @@ class BatchBook:
         rows = self._db.execute(
             "SELECT conversation, question, notes FROM batch_items WHERE batch = ? LIMIT ?", (number, most)
         )
-        return [BatchItem(conversation, question, tuple(json.loads(notes))) for conversation, question, notes in rows]
+        return [
+            BatchItem(conversation, question, tuple(json.loads(notes))) for conversation, question, notes in rows
+        ]
 
     def lessons(self, judge: int) -> Mapping[str, Any] | None:
-        """What the service would not take when it last answered; None where it never has."""
+        """What the service would not take when the last batch was made; None where there never was one."""
         row = self._db.execute(
-            "SELECT lessons FROM batches WHERE judge = ? AND answered > 0 ORDER BY id DESC LIMIT 1", (judge,)
+            "SELECT lessons FROM batches WHERE judge = ? ORDER BY id DESC LIMIT 1", (judge,)
         ).fetchone()
         return None if row is None else json.loads(row[0])
 
