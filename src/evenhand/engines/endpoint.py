@@ -40,6 +40,7 @@ COMPLETION_TOKENS = 16
 BROKEN = "control_tokens_broken"
 _CUT = "\n[cut off by the token limit]"
 _OWN_FIELDS = ("model", "messages", "prompt", "stream", "n")
+_LEARNT = ("logprobs", "top_logprobs", "max_tokens", "max_completion_tokens")  # fields that lessons may take away
 _REFUSALS = (400, 403, 404, 422)
 _MOST_LESSONS = 8
 
@@ -210,7 +211,7 @@ class EndpointEngine(Engine):
             return Answer(choice.text, choice.tokens, usage, choice.finish)
         error = fault(reply)
         fields = self._fields(_Shown("messages", [], 1), None, 1)
-        refused = refused_field(reply, fields | dict.fromkeys(self._refused))
+        refused = refused_field(reply, {**dict.fromkeys((*self._refused, *_LEARNT)), **fields})
         if refused is not None:
             if refused in fields:  # else another request has taught it already
                 self._learn(refused, fields, error, ServerReply.of(reply.data).message)

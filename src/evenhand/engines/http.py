@@ -139,8 +139,8 @@ _WORDS: tuple[tuple[tuple[int, ...], re.Pattern[str], _Fault], ...] = tuple(
 class JsonClient:
     """Asks one server over kept connections.
 
-    `who` names the server in messages; `key_env` is the variable that its key came from, for hints. `headers` stand in
-    the place of the one that carries the key.
+    `who` names the server in messages; `key_env` is the variable that its key came from, for hints. `headers`
+    stand in the place of the one that carries the key.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Batches at a service: written down before they are sent, so that a crash at any moment finds out what became of them.
+"""Batches at a service, written down before they are sent: after a crash it can be found out what became of them.
 
     planned      its questions are fixed; nothing was sent, or nothing that counts
     submitting   it is being sent: whether the service has it is known only when it has answered, or by asking it
@@ -190,10 +190,10 @@ class BatchBook:
         )
         return {row[0]: BatchItem(row[0], row[1], tuple(json.loads(row[2]))) for row in rows}
 
-    def left(self, number: int, most: int) -> list[BatchItem]:
+    def left(self, batch: int, most: int) -> list[BatchItem]:
         """Some questions of a batch that have not come back."""
         rows = self._db.execute(
-            "SELECT conversation, question, notes FROM batch_items WHERE batch = ? LIMIT ?", (number, most)
+            "SELECT conversation, question, notes FROM batch_items WHERE batch = ? LIMIT ?", (batch, most)
         )
         return [
             BatchItem(conversation, question, tuple(json.loads(notes))) for conversation, question, notes in rows

@@ -555,7 +555,7 @@ class Store:
             return {conversation: tuple(self._pair(number).texts) for conversation, number in rows}
 
     def judgments_of(self, judge: int, setup: Setup, pairs: Sequence[Pair]) -> list[Judgment | None]:
-        """What a judge has said of these pairs so far; what is missing is invalid. None for a pair it was not given."""
+        """What a judge has said of these pairs so far, where it was given them; what is missing is invalid."""
         with clearly(self.path):
             numbers = self._queue.numbers(pairs)
             found = [self._conversations(judge, setup.protocol.dimensions, number or 0) for number in numbers]

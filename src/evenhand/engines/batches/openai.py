@@ -99,9 +99,12 @@ class OpenAIBatches(BatchService):
             if not listed or not page.get("has_more"):
                 break
             after = str(listed[-1].get("id"))
-        if newest and not found:
+        if not found and (newest or not await self._has_file(uploaded)):
             raise another_account(self._client.who)
         return found
+
+    async def _has_file(self, name: str) -> bool:
+        return (await self._client.get(f"/files/{name}")).status != 404
 
     async def status(self, remote: str) -> BatchStatus:
         """Look at a batch."""
