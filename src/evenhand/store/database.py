@@ -555,14 +555,24 @@ class Store:
             return {conversation: tuple(self._pair(number).texts) for conversation, number in rows}
 
     def judgments_of(self, judge: int, setup: Setup, pairs: Sequence[Pair]) -> list[Judgment | None]:
-        """What a judge has said of these pairs so far, where it was given them; what is missing is invalid."""
+        """What a judge has said of these pairs; None for one that it has not brought to an end."""
         with clearly(self.path):
             numbers = self._queue.numbers(pairs)
-            found = [self._conversations(judge, setup.protocol.dimensions, number or 0) for number in numbers]
+            found = [
+                conversations_of(
+                    setup.protocol.dimensions,
+                    self._db.execute(f"{SAID_BY_JUDGE} AND d.pair = ?{IN_ORDER}", (judge, number or 0)),
+                )
+                for number in numbers
+            ]
         return [
-            Judgment.of(pair, conversations) if conversations else None
-            for pair, conversations in zip(pairs, found, strict=True)
+            Judgment.of(pair, conversations) if conversations and ended else None
+            for pair, (conversations, ended) in zip(pairs, found, strict=True)
         ]
+
+    def holds(self, conversations: Iterable[int]) -> bool:
+        """Whether this process itself is at work on one of these conversations."""
+        return any(conversation in self._held for conversation in conversations)
 
     def usage(self, judge: JudgeRow) -> tuple[Usage, float]:
         """The tokens that a judge's answers took, and the seconds that its runs took."""
