@@ -76,13 +76,14 @@ def _open(judge: Judge) -> list[BatchRow]:
     return judge.store.batches.rows(number, UNSETTLED) if number is not None else []
 
 
+def _batches(number: int) -> str:
+    return f"{number:,} batch" if number == 1 else f"{number:,} batches"
+
+
 def _said(rows: Sequence[BatchRow]) -> str:
     requests = sum(row.requests for row in rows)
     verb = "is" if len(rows) == 1 else "are"
-    return (
-        f"{console.count(len(rows), 'batch', 'batches')} of {console.count(requests, 'request')}"
-        f" {verb} under way at {rows[0].service}"
-    )
+    return f"{_batches(len(rows))} of {console.count(requests, 'request')} {verb} under way at {rows[0].service}"
 
 
 def _show_detached(judge: Judge, output: OutputOptions) -> None:
@@ -105,7 +106,7 @@ class _BatchWatch:
 
     def progress(self, found: BatchProgress) -> None:
         words = ", ".join(dict.fromkeys(found.words))
-        text = f"{console.count(found.batches, 'batch', 'batches')}: {found.done:,} of {found.requests:,} computed"
+        text = f"{_batches(found.batches)}: {found.done:,} of {found.requests:,} computed"
         text += f" ({console.visible(words)})"
         if self._live is not None:
             self._live.update(f"{text}; Ctrl-C leaves them running")
