@@ -83,6 +83,7 @@ class StandIn:
         self.asked: Counter[str] = Counter()  # how often in the ordinary way
         self.attempts: Counter[str] = Counter()  # how often each was in a batch that was computed
         self.keys: set[str] = set()
+        self.oldest_first = False  # the order of the list of batches
         self.polls = 0
         self.broken_polls = 0  # so many of the next looks fail
         self.broken_downloads = 0
@@ -130,7 +131,8 @@ class StandIn:
         key = request.headers.get("x-api-key") or request.headers.get("Authorization", "").removeprefix("Bearer ")
         if request.path != "/counts" and self.keys and key not in self.keys:
             return _fault(401, "invalid key")
-        return await handler(request)
+        response: web.StreamResponse = await handler(request)
+        return response
 
     # -- the ordinary way ------------------------------------------------------------------------
 
@@ -190,6 +192,7 @@ class StandIn:
         failed = sum(not _is_answer(row) for row in done)
         found: Body = {"id": batch.id, "object": "batch", "status": batch.word, "metadata": batch.metadata}
         found |= {"input_file_id": batch.input_file, "errors": batch.errors}
+        found["created_at"] = 1_790_000_000 + self.batches.index(batch)
         found["request_counts"] = {
             "total": len(batch.requests),
             "completed": len(done) - failed,
@@ -263,7 +266,7 @@ class StandIn:
         return self._openai if service == "openai" else self._anthropic
 
     def _page(self, request: web.Request, after: str | None, shown: Callable[[Batch], Body]) -> web.Response:
-        newest_first = self.batches[::-1]
+        newest_first = self.batches if self.oldest_first else self.batches[::-1]
         if after:
             newest_first = newest_first[[batch.id for batch in newest_first].index(after) + 1 :]
         limit = min(int(request.query.get("limit", "20")), 2)  # small pages, so that there are several
@@ -317,15 +320,15 @@ class StandIn:
         key = key_of(body)
         fate = "cancelled" if batch.cancelled else self.fate(body, self.attempts[key])
         self.attempts[key] += 1
-        if name := self._refused(body):
-            fate = f"refused {name}"
+        if refused := self._refused(body):
+            fate = f"refused {refused}"
         if fate in (OK, BABBLE):
             self.computed[key] += 1
         text = "I could not say." if fate == BABBLE else label_of(key)
         if fate == MISSING:
             return None
-        name = {"custom_id": request["custom_id"]}
-        return name | (_openai_row(body, fate, text) if openai else {"result": _anthropic_result(fate, text)})
+        row: Body = _openai_row(body, fate, text) if openai else {"result": _anthropic_result(fate, text)}
+        return {"custom_id": request["custom_id"], **row}
 
     async def _counts(self, request: web.Request) -> web.Response:
         batches = [{"id": batch.id, "requests": len(batch.requests)} for batch in self.batches]

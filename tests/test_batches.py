@@ -297,9 +297,12 @@ def test_a_batch_is_paid_once_however_its_submission_ends(
     check_whole(server, db)
 
 
-@both
-def test_a_batch_is_found_again_among_others(start: Start, service: str, pairs: Path, db: Path) -> None:
+@pytest.mark.parametrize(("service", "oldest_first"), [("openai", False), ("openai", True), ("anthropic", False)])
+def test_a_batch_is_found_again_among_others(
+    start: Start, service: str, pairs: Path, db: Path, oldest_first: bool
+) -> None:
     server = start()
+    server.oldest_first = oldest_first
     for number in (3, 5, 2):  # of another program, with other names
         foreign = [_foreign(service, f"theirs-{number}-{n}") for n in range(number)]
         server.batches.append(batch_server.Batch(f"foreign_{number}", foreign, ["completed"]))
@@ -320,7 +323,7 @@ def test_a_batch_of_somebody_else_with_as_many_requests_is_told_apart(
         server.batches.append(batch_server.Batch("foreign", foreign, ["in_progress", "ended"]))
         return await take(request, service, requests, *more)
 
-    server._take = take_after_another  # type: ignore[method-assign]
+    server._take = take_after_another  # type: ignore[method-assign, assignment]
     batch(server, "anthropic", pairs, db)
     check_ours(server, db)
     assert rows(db, "SELECT rejected, remote FROM batches") == [('["foreign"]', "batch_2")]
@@ -426,6 +429,48 @@ def test_a_cancelled_batch_stops_the_run_and_the_next_one_goes_on(
     check_whole(server, db)
 
 
+def test_the_list_of_batches(start: Start, pairs: Path, db: Path) -> None:
+    server = start()
+    batch(server, "openai", pairs, db, "--limit", "3")
+    batch(server, "openai", pairs, db, "--detach")
+    listed = json.loads(evenhand("batches", "--db", db, "--json").stdout)["batches"]
+    assert [(row["id"], row["state"], row["requests"], row["answered"]) for row in listed] == [
+        ("batch_1", "ended", 5, 5),
+        ("batch_2", "open", 18, 0),
+    ]
+    assert "batch_2" in evenhand("batches", "--db", db).stdout
+
+
+def test_a_judge_with_a_batch_under_way_stays(start: Start, pairs: Path, db: Path) -> None:
+    server = start()
+    batch(server, "openai", pairs, db, "--detach")
+    done = evenhand("judges", "remove", "m", "--yes", "--db", db, code=2)
+    assert "a batch of this judge is under way" in done.stderr
+    evenhand("batches", "forget", "--yes", "--db", db)
+    evenhand("judges", "remove", "m", "--yes", "--db", db)
+    assert rows(db, "SELECT (SELECT count(*) FROM batches) + (SELECT count(*) FROM batch_items)") == [(0,)]
+
+
+def test_a_forgotten_batch_is_asked_again(start: Start, pairs: Path, db: Path) -> None:
+    server = start()
+    batch(server, "openai", pairs, db, "--detach")
+    evenhand("batches", "forget", "batch_1", "--yes", "--db", db)
+    assert "no batch is under way" in evenhand("batches", "forget", "--yes", "--db", db, code=2).stderr
+    batch(server, "openai", pairs, db)
+    assert len(server.batches) == 2
+
+
+def test_batches_from_python(start: Start, pairs: Path, tmp_path: Path) -> None:
+    from evenhand import Judge, Pair
+
+    server = start()
+    given = [Pair(f"Question {n}", f"x{n}", f"y{n}") for n in range(5)]
+    with Judge(f"openai@{server.url}#m", protocol="overall") as judge:
+        run = judge.judge_in_batches(given)
+        assert len(list(run.judgments())) == 5
+        assert run.totals.asked == 10
+
+
 # -- money -----------------------------------------------------------------------------------------------------
 
 
@@ -448,6 +493,15 @@ def test_answers_cost_half(
     found = batch(server, service, pairs, db, "--prices", str(prices(server, service)))
     one = (100 * 10.0 + 2 * 100.0) / 1e6
     assert found["cost"] == pytest.approx(one + (2 * PAIRS - 1) * one / 2)
+
+
+def test_the_date_of_the_prices_stands_beside_the_cost(
+    start: Start, pairs: Path, db: Path, prices: Callable[[StandIn, str], Path]
+) -> None:
+    server = start()
+    given = words(server, "openai", pairs, db, "--batch", "--prices", str(prices(server, "openai")))
+    shown = evenhand(*[word for word in given if word != "--json"])
+    assert "cost: 0.0150 in batches, at 50% of the prices of 2026-11-01" in shown.stdout
 
 
 def test_a_plan_costs_half(start: Start, pairs: Path, db: Path, prices: Callable[[StandIn, str], Path]) -> None:

@@ -81,7 +81,7 @@ class BatchBook:
         """Take the batches of a judge in hand, unless another live process has them."""
         with self._writing():
             row = self._db.execute("SELECT worker, claimed FROM batch_leases WHERE judge = ?", (judge,)).fetchone()
-            if row is not None and is_alive(*row, self._worker):
+            if row is not None and is_alive(row[0], row[1], self._worker):
                 raise InputError(
                     f"{holder_name(row[0])} sees to the batches of this judge",
                     hint="wait for it, or stop it; then run the same command again",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -88,20 +88,20 @@ class OpenAIBatches(BatchService):
         self, token: str, uploaded: str, requests: int, newest: str, known: Collection[str]
     ) -> list[str]:
         """The batch whose metadata has our token, or that was made of our file."""
-        found, after = [], ""
+        after, reached = "", False  # whether the list has come to where it ended before ours was sent
         for _ in range(_MOST_PAGES):
             page = await self._client.get_ok(f"/batches?limit={_PAGE}" + (f"&after={after}" if after else ""))
-            for batch in (listed := _data(page)):
-                if batch.get("id") == newest:
-                    return found
-                if _is_ours(batch, token, uploaded) and batch.get("id") not in known:
-                    found.append(str(batch["id"]))
-            if not listed or not page.get("has_more"):
+            listed = _data(page)
+            ours = [batch for batch in listed if _is_ours(batch, token, uploaded) and batch.get("id") not in known]
+            if ours:
+                return [str(batch["id"]) for batch in ours]
+            reached = reached or any(batch.get("id") == newest for batch in listed)
+            if (reached and _newest_first(listed)) or not listed or not page.get("has_more"):
                 break
             after = str(listed[-1].get("id"))
-        if not found and (newest or not await self._has_file(uploaded)):
+        if not reached and (newest or not await self._has_file(uploaded)):
             raise another_account(self._client.who)
-        return found
+        return []
 
     async def _has_file(self, name: str) -> bool:
         return (await self._client.get(f"/files/{name}")).status != 404
@@ -118,7 +118,7 @@ class OpenAIBatches(BatchService):
             why, codes = _errors(batch)
             return BatchStatus(remote, "refused", word, why=why, too_many="token_limit_exceeded" in codes)
         files = tuple(str(batch[name]) for name in ("output_file_id", "error_file_id") if batch.get(name))
-        phase = "ended" if word in _ENDED else "waiting"
+        phase: Literal["ended", "waiting"] = "ended" if word in _ENDED else "waiting"
         return BatchStatus(remote, phase, word, done, int(counts.get("total") or 0), files)
 
     async def replies(self, status: BatchStatus, folder: Path) -> AsyncIterator[BatchReply]:
@@ -158,6 +158,13 @@ class OpenAIBatches(BatchService):
 def _data(page: Mapping[str, Any]) -> list[dict[str, Any]]:
     listed = page.get("data")
     return [batch for batch in listed if isinstance(batch, dict)] if isinstance(listed, list) else []
+
+
+def _newest_first(listed: list[dict[str, Any]]) -> bool:
+    """Whether a page is in this order, which the service does not promise."""
+    times = [batch.get("created_at") for batch in listed]
+    known = [time for time in times if isinstance(time, int | float)]
+    return len(known) == len(times) > 1 and known == sorted(known, reverse=True) and known[0] > known[-1]
 
 
 def _is_ours(batch: Mapping[str, Any], token: str, uploaded: str) -> bool:

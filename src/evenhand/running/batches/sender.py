@@ -30,6 +30,7 @@ T = TypeVar("T")
 Notice = Callable[[str], None]
 # How long a batch that was sent may take to turn up in the service's list.
 GRACE_SECONDS = 20.0
+LONG_AGO = 600.0
 LOOK_SECONDS = 2.0
 FIRST_DELAY, LONGEST_DELAY = 1.0, 60.0
 _TRIES = 8
@@ -118,7 +119,7 @@ class BatchSender:
 
     async def find(self, row: BatchRow) -> bool:
         """Whether the service has a batch that was being submitted; if not, its questions are free again."""
-        deadline = time.monotonic() + GRACE_SECONDS - min(GRACE_SECONDS, max(0.0, _age(row)))
+        deadline = time.monotonic() + (GRACE_SECONDS if _age(row) < LONG_AGO else 0.0)
         known = {other.remote for other in self._book.rows() if other.remote} | {*row.rejected}
         while True:
             found = await patiently(

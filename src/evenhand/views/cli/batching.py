@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 
 from rich.status import Status
@@ -49,6 +50,8 @@ def judge_in_batches(
             counter.add(judgment)
         cost = run.cost if judge.price else None
         found = summary_of_run(judge, counter, run.totals, cost, time.monotonic() - began, run.stopped)
+        if price := judge.price:
+            found = replace(found, prices=f"in batches, at {price.batch:.0%} of the prices of {price.date}")
         if run.stopped:
             console.err.print(f"{run.stopped}; the same command goes on from here", style="yellow", markup=False)
         given.end(judge, found.summary.pairs)

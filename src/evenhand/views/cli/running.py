@@ -232,4 +232,4 @@ def show_usage(found: JudgeSummary) -> None:
     asked = found.asked if isinstance(found, RunSummary) else None
     console.out.print(console.usage_line(found.tokens, found.seconds, asked), style="dim", soft_wrap=True)
     if isinstance(found, RunSummary) and found.cost is not None:
-        console.out.print(f"cost: {found.cost:.4f} at the table's prices", style="dim")
+        console.out.print(f"cost: {found.cost:.4f} {found.prices}", style="dim")
