@@ -18,7 +18,7 @@ from evenhand.store import BatchBook, Store
 from evenhand.views.cli import main
 
 CLASSES = {"book": BatchBook, "store": Store, "openai": OpenAIBatches, "anthropic": AnthropicBatches}
-MOST = 9
+MOST = int(os.environ.get("EVENHAND_BATCH_MOST", "9"))  # requests in a batch
 
 
 def shorten() -> None:

@@ -84,7 +84,7 @@ class StandIn:
         self.attempts: Counter[str] = Counter()  # how often each was in a batch that was computed
         self.keys: set[str] = set()
         self.oldest_first = False  # the order of the list of batches
-        self.polls = 0
+        self.polls = self.requests = 0
         self.broken_polls = 0  # so many of the next looks fail
         self.broken_downloads = 0
         self.headers: list[dict[str, str]] = []
@@ -110,6 +110,7 @@ class StandIn:
                 web.get("/v1/messages/batches/{id}/results", self._results),
                 web.post("/v1/messages/batches/{id}/cancel", self._cancel),
                 web.get("/counts", self._counts),
+                web.get("/requests", self._number),
             ]
         )
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -125,11 +126,14 @@ class StandIn:
 
     @web.middleware
     async def _authorised(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        self.headers.append(dict(request.headers))
+        if len(self.headers) < 100_000:
+            self.headers.append(dict(request.headers))
         if request.path.startswith("/v1/messages") and not request.headers.get("anthropic-version"):
             return _fault(400, "anthropic-version: header is required")
         key = request.headers.get("x-api-key") or request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if request.path != "/counts" and self.keys and key not in self.keys:
+        service = request.path.startswith("/v1/")
+        self.requests += service
+        if service and self.keys and key not in self.keys:
             return _fault(401, "invalid key")
         response: web.StreamResponse = await handler(request)
         return response
@@ -330,10 +334,17 @@ class StandIn:
         row: Body = _openai_row(body, fate, text) if openai else {"result": _anthropic_result(fate, text)}
         return {"custom_id": request["custom_id"], **row}
 
+    async def _number(self, request: web.Request) -> web.Response:
+        return web.json_response(self.requests)
+
     async def _counts(self, request: web.Request) -> web.Response:
         batches = [{"id": batch.id, "requests": len(batch.requests)} for batch in self.batches]
         return web.json_response(
-            {"computed": dict(self.computed), "asked": dict(self.asked), "batches": batches, "polls": self.polls}
+            {
+                "computed": dict(self.computed),
+                "asked": dict(self.asked),
+                "batches": batches,
+            }
         )
 
 
