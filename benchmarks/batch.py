@@ -91,9 +91,8 @@ def show(
     computed, asked = Counter(paid["computed"]), Counter(paid["asked"])
     twice = sum(number > 1 for number in computed.values()) + len(set(computed) & set(asked))
     questions = 2 * given.pairs
-    print(
-        f"{given.service}: {given.pairs:,} pairs, {given.share:.0%} failures, killed {killed} times, {seconds:.0f} s"
-    )
+    about = f"{given.pairs:,} pairs, {given.share:.0%} failures, {given.kills} kills"
+    print(f"{given.service}: {about}, {seconds:.0f} s")
     print(f"  pairs judged at the end        {said['pairs']:,}")
     print(f"  questions                      {questions:,}")
     print(f"  computed in batches            {computed.total():,}, {twice:,} of them paid twice")
