@@ -41,10 +41,10 @@ def kill_at_random(command: list[str], env: dict[str, str], url: str, rng: rando
     """Start the command and kill it after some more requests to the stand-in; whether it was still at work."""
     process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     seen = ask(url, "/requests")
-    wanted = seen + rng.randint(1, 60)
+    wanted = seen + rng.randint(1, 10)
     while process.poll() is None and ask(url, "/requests") < wanted:
         time.sleep(0.02)
-    time.sleep(rng.uniform(0, 1.0))
+    time.sleep(rng.uniform(0, 0.5))
     alive = process.poll() is None
     process.kill()
     process.wait()
