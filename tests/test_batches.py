@@ -273,6 +273,17 @@ def test_a_parameter_that_is_refused_is_learnt_before_a_batch_is_sent(
 
 
 @both
+def test_a_service_that_refuses_every_question_is_sent_no_batch(
+    start: Start, service: str, pairs: Path, db: Path
+) -> None:
+    server = start(refuse=("model",))
+    done = evenhand_any(*words(server, service, pairs, db, "--batch"))
+    assert done.returncode == 1
+    assert not server.batches
+    assert server.requests <= 6
+
+
+@both
 def test_a_parameter_that_is_refused_later_is_learnt_from_the_results(
     start: Start, service: str, pairs: Path, db: Path
 ) -> None:
@@ -547,6 +558,10 @@ def test_a_budget_of_money_is_kept(
         (["--judge", "openai:m", "--batch", "--set", "mode=completions"], "batches are chats"),
         (["--judge", "openai:m", "--batch", "--until-decided"], "--until-decided has no meaning with --batch"),
         (["--judge", "openai:m", "--batch", "--concurrency", "3"], "--concurrency has no meaning with --batch"),
+        (
+            ["--judge", "anthropic:m", "--batch", "--set", "effort=low"],
+            "effort cannot be set in Anthropic's batches",
+        ),
         (["--judge", "openai:m", "--detach"], "--detach without --batch"),
     ],
 )

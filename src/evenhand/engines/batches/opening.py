@@ -34,6 +34,10 @@ def check_batches(engine: Engine) -> EndpointEngine:
         raise SpecError("--samples cannot be had in batches", hint="leave out --samples, or --batch")
     if settings.mode == "completions":
         raise SpecError("batches are chats", hint="leave out --set mode=completions, or --batch")
+    if settings.effort and settings.preset.name == "anthropic":
+        raise SpecError(
+            "the effort cannot be set in Anthropic's batches", hint="leave out --set effort, or --batch"
+        )
     return endpoint
 
 

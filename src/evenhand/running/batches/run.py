@@ -34,6 +34,7 @@ FIRST_POLL, LONGEST_POLL = 1.0, 60.0  # seconds between two looks at the batches
 _SLOWER = 1.5
 _RENEW_SECONDS = 20.0
 _PAIRS_AT_ONCE = 256
+_MOST_FAILED_TRIES = 5  # of single questions before the first batch
 _MOST_REFUSALS = 6  # of batches that are too large for the account, one after the other
 
 
@@ -306,6 +307,8 @@ class BatchRun:
             if error.fatal:
                 raise
             self._collector.give_up(item.conversation, item.question, error)
+            if len(self._collector.given_up) >= _MOST_FAILED_TRIES:
+                raise
             return
         self._tried = True
         question = self.setup.protocol.questions[item.question]
