@@ -1,9 +1,9 @@
 """judge --batch through a stand-in that fails now and then, SIGKILLed at random: what was paid, and what is kept.
 
-    python benchmarks/batch.py [--pairs 10000] [--kills 10] [--share 0.01] [--most 2000] [--service openai]
+    python benchmarks/batch.py [--pairs 10000] [--kills 10] [--share 0.01] [--trouble 0.1] [--service openai]
 
 The stand-in (tests/batch_server.py) has a process of its own and counts every request that it computes. A batch has
-at most `--most` requests, so that there are many submissions to kill. Waits are short; all else is as it is.
+at most `--most` requests (2,000), so that there are many submissions to kill. Waits are short; all else is as it is.
 Exit code 1 where a verdict is missing, or anything was paid twice.
 """
 
@@ -92,6 +92,7 @@ def show(
     twice = sum(number > 1 for number in computed.values()) + len(set(computed) & set(asked))
     questions = 2 * given.pairs
     about = f"{given.pairs:,} pairs, {given.share:.0%} failures, {given.kills} kills"
+    about += f", {given.trouble:.0%} of the submissions go wrong"
     print(f"{given.service}: {about}, {seconds:.0f} s")
     print(f"  pairs judged at the end        {said['pairs']:,}")
     print(f"  questions                      {questions:,}")
@@ -110,11 +111,12 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=10_000)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--share", type=float, default=0.01)
+    parser.add_argument("--trouble", type=float, default=0.1)
     parser.add_argument("--most", type=int, default=2_000)
     parser.add_argument("--service", choices=("openai", "anthropic"), default="openai")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    server = [sys.executable, str(TESTS / "batch_server.py"), str(given.seed), str(given.share)]
+    server = [sys.executable, str(TESTS / "batch_server.py"), str(given.seed), str(given.share), str(given.trouble)]
     with tempfile.TemporaryDirectory() as folder:
         stand_in = subprocess.Popen(server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert stand_in.stdout is not None

@@ -1,6 +1,8 @@
 """A stand-in for the batch services of OpenAI and Anthropic on loopback, with their lifecycles and their faults.
 
-    python batch_server.py SEED SHARE    prints its address, and runs until its standard input is closed
+    python batch_server.py SEED SHARE TROUBLE    prints its address, and runs until its standard input is closed
+
+SHARE of the requests fail when they are first computed, and TROUBLE is the share of submissions that go wrong.
 
 It computes a request once for each batch that holds it, and counts that: whoever was computed twice was paid twice.
 A batch goes on by one step whenever it is looked at. Results come in random order. `GET /counts` says what it has
@@ -23,9 +25,11 @@ from aiohttp import web
 
 Body = dict[str, Any]
 LABELS = ("A", "B", "tie")
+KEY = "sk-secret-of-the-tests"
 USAGE = {"prompt_tokens": 100, "completion_tokens": 2}
 OPENAI_STEPS = ("validating", "in_progress", "finalizing", "completed")
 ANTHROPIC_STEPS = ("in_progress", "in_progress", "ended")
+TROUBLE = ("429", "500", "500-taken", "cut", "cut-taken")
 # What becomes of a request: the words of `StandIn.fate`.
 OK, BROKEN, EXPIRED, MISSING, BABBLE, FILTERED = "ok", "broken", "expired", "missing", "babble", "filtered"
 
@@ -73,7 +77,9 @@ class StandIn:
         fate: Callable[[Body, int], str] = lambda body, time: OK,
         submissions: tuple[str, ...] = (),
         refuse: tuple[str, ...] = (),
+        trouble: float = 0.0,  # how often a submission goes wrong, in one way or another
     ) -> None:
+        self.trouble = trouble
         self.rng, self.fate, self.submissions = random.Random(seed), fate, [*submissions]
         self.refuse = refuse  # fields of a request that the model does not take
         self.steps: dict[str, tuple[str, ...]] = {"openai": OPENAI_STEPS, "anthropic": ANTHROPIC_STEPS}
@@ -83,6 +89,8 @@ class StandIn:
         self.asked: Counter[str] = Counter()  # how often in the ordinary way
         self.attempts: Counter[str] = Counter()  # how often each was in a batch that was computed
         self.keys: set[str] = set()
+        self.junk: list[bytes] = []  # lines among the results
+        self.twice = False  # every result comes twice
         self.oldest_first = False  # the order of the list of batches
         self.polls = self.requests = 0
         self.broken_polls = 0  # so many of the next looks fail
@@ -248,7 +256,7 @@ class StandIn:
     ) -> web.StreamResponse:
         names = [row["custom_id"] for row in requests]
         assert len(set(names)) == len(names) > 0
-        how = self.submissions.pop(0) if self.submissions else ""
+        how = self.submissions.pop(0) if self.submissions else self._trouble()
         if how in ("429", "500"):
             return _fault(int(how), "not now")
         if how == "cut":
@@ -265,6 +273,9 @@ class StandIn:
         if how == "500-taken":
             return _fault(500, "something went wrong")
         return web.json_response(self._shown(service)(batch))
+
+    def _trouble(self) -> str:
+        return self.rng.choice(TROUBLE) if self.rng.random() < self.trouble else ""
 
     def _shown(self, service: str) -> Callable[[Batch], Body]:
         return self._openai if service == "openai" else self._anthropic
@@ -304,7 +315,9 @@ class StandIn:
     async def _lines(self, request: web.Request, rows: list[Body]) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
-        for number, row in enumerate(rows):
+        for line in self.junk:
+            await response.write(line + b"\n")
+        for number, row in enumerate(rows * 2 if self.twice else rows):
             if self.broken_downloads and number == len(rows) // 2:
                 self.broken_downloads -= 1
                 assert request.transport is not None
@@ -361,6 +374,8 @@ def _openai_row(body: Body, fate: str, text: str) -> Body:
         name = fate.split()[1]
         said = f"Unsupported parameter: '{name}' is not supported with this model."
         return {"response": {"status_code": 400, "body": _error(said, param=name)}, "error": None}
+    if fate == "leak":
+        return {"response": None, "error": {"code": "x", "message": f"broken with the key {KEY}"}}
     return {"response": {"status_code": 500, "body": _error("internal error")}, "error": None}
 
 
@@ -374,6 +389,8 @@ def _anthropic_result(fate: str, text: str) -> Body:
     kind, said = ("api_error", "internal error") if fate == BROKEN else ("invalid_request_error", fate)
     if fate.startswith("refused "):
         said = f"{fate.split()[1]}: this parameter is not supported by this model"
+    if fate == "leak":
+        said = f"broken with the key {KEY}"
     if fate == FILTERED:
         said = "flagged by the content filter"
     return {"type": "errored", "error": {"type": "error", "error": {"type": kind, "message": said}}}
@@ -425,7 +442,8 @@ def now_and_then(share: float) -> Callable[[Body, int], str]:
 
 
 async def main() -> None:
-    async with StandIn(int(sys.argv[1]), now_and_then(float(sys.argv[2]))) as server:
+    seed, share, trouble = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
+    async with StandIn(seed, now_and_then(share), trouble=trouble) as server:
         print(server.url, flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 

@@ -34,7 +34,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sender_module, name, seconds)
     monkeypatch.setattr(sender_module, "LOOK_SECONDS", 0.01)
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
-        monkeypatch.setenv(name, "sk-secret-of-the-tests")
+        monkeypatch.setenv(name, batch_server.KEY)
 
 
 @pytest.fixture
@@ -251,6 +251,43 @@ def test_a_batch_that_expires_as_a_whole_is_sent_again(start: Start, pairs: Path
     server.steps["openai"] = ("validating", "in_progress", "expired")
     batch(server, "openai", pairs, db)
     check_whole(server, db)
+
+
+@both
+def test_lines_that_are_no_results_are_left_out(start: Start, service: str, pairs: Path, db: Path) -> None:
+    server = start()
+    server.junk = [
+        *(b"", b"no JSON", b"[1, 2]", b'{"custom_id": 7}', b'{"custom_id": "x-1-0", "result": 3, "response": []}'),
+        *(b'{"custom_id": "\xff"}', b"null", b'{"custom_id": "theirs-1-0", "result": {"type": "expired"}}'),
+    ]
+    batch(server, service, pairs, db)
+    check_whole(server, db)
+
+
+@both
+def test_a_result_that_comes_twice_counts_once(start: Start, service: str, pairs: Path, db: Path) -> None:
+    server = start()
+    server.twice = True
+    assert batch(server, service, pairs, db)["asked"] == 2 * PAIRS
+    check_whole(server, db)
+
+
+@both
+def test_a_repetition_is_asked_anew(start: Start, service: str, pairs: Path, db: Path) -> None:
+    server = start()
+    batch(server, service, pairs, db)
+    assert batch(server, service, pairs, db, "--repeat", "2")["asked"] == 2 * PAIRS
+    assert rows(db, "SELECT count(*) FROM answers") == [(4 * PAIRS,)]
+
+
+@both
+def test_a_key_never_comes_out(start: Start, service: str, pairs: Path, db: Path) -> None:
+    server = start(fate=lambda body, time: "leak")
+    done = evenhand_any(*words(server, service, pairs, db, "--batch"))
+    assert "sk-secret" not in done.stdout + done.stderr
+    (detail,) = rows(db, "SELECT detail FROM failures LIMIT 1")[0]
+    assert "with the key" in detail
+    assert "sk-secret" not in detail
 
 
 @both
@@ -552,6 +589,7 @@ def test_a_budget_of_money_is_kept(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
+        (["--batch"], "qwen2.5-coder-1.5b cannot be asked in batches"),
         (["--judge", "groq:m", "--batch"], "groq cannot be asked in batches"),
         (["--judge", "http://127.0.0.1:9/v1#m", "--batch"], "endpoint cannot be asked in batches"),
         (["--judge", "openai:m", "--batch", "--samples", "3"], "--samples cannot be had in batches"),

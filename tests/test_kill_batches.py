@@ -85,7 +85,7 @@ def test_a_command_that_dies_at_this_point_pays_for_nothing_twice(
 def test_a_command_killed_at_random_moments_pays_for_nothing_twice(
     start: Start, tmp_path: Path, service: str
 ) -> None:
-    server, rng = start(seed=4, fate=now_and_then(0.1)), random.Random(7)
+    server, rng = start(seed=4, fate=now_and_then(0.1), trouble=0.2), random.Random(7)
     db = tmp_path / "evenhand.db"
     given = words(server, service, write_pairs(tmp_path / "pairs.jsonl", 150), db, "--batch")
     killed = 0

@@ -10,8 +10,6 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from evenhand.core.engine import Answer, Engine, Usage
 from evenhand.core.errors import EngineError
 from evenhand.core.protocol import Prompt
@@ -29,7 +27,7 @@ from evenhand.engines.batches.service import (
 from evenhand.engines.completion import read_choices
 from evenhand.engines.endpoint import BROKEN, CHAT_TOKENS, EndpointEngine, refused_field, string_of
 from evenhand.engines.figures import bad_response, count
-from evenhand.engines.http import Reply, ServerReply, dump, load
+from evenhand.engines.http import Reply, ServerReply, dump
 
 VERSION = "2023-06-01"
 # The kinds of errors, as the statuses that they come with elsewhere.
@@ -197,10 +195,8 @@ class AnthropicBatches(BatchService):
         """Fetch what came back, and read it line by line."""
         file = folder / "results.jsonl"
         await self._client.fetch(status.results[0], file)
-        with file.open("rb") as lines:
-            for line in lines:
-                if line.strip():
-                    yield self._read(line)
+        for row in self._client.rows(file):
+            yield self._read(row)
         file.unlink()
 
     async def cancel(self, remote: str) -> None:
@@ -211,17 +207,13 @@ class AnthropicBatches(BatchService):
         """Close the connections."""
         await self._client.close()
 
-    def _read(self, line: bytes) -> BatchReply:
+    def _read(self, row: Mapping[str, Any]) -> BatchReply:
+        name, given = str(row.get("custom_id")), row.get("result")
+        result: Mapping[str, Any] = given if isinstance(given, dict) else {}
         try:
-            row = load(line)
-            name, result = str(row["custom_id"]), row["result"]
-            kind = str(result["type"])
-        except (orjson.JSONDecodeError, KeyError, TypeError):
-            return BatchReply("")
-        try:
-            if kind == "succeeded":
+            if result.get("type") == "succeeded":
                 return BatchReply(name, read_message(result.get("message")))
-            return BatchReply(name, error=self._error(kind, result.get("error")))
+            return BatchReply(name, error=self._error(str(result.get("type")), result.get("error")))
         except EngineError as fault:
             return BatchReply(name, error=fault)
 

@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import orjson
-
 from evenhand.core.errors import EngineError
 from evenhand.core.protocol import Prompt
 from evenhand.engines.batches.client import BatchClient, submitting
@@ -22,7 +20,7 @@ from evenhand.engines.batches.service import (
     unknown_batch,
 )
 from evenhand.engines.endpoint import EndpointEngine
-from evenhand.engines.http import Reply, dump, load
+from evenhand.engines.http import Reply, dump
 
 _ROUTE = "/v1/chat/completions"
 _ENDED = ("completed", "expired", "cancelled")
@@ -126,10 +124,8 @@ class OpenAIBatches(BatchService):
         for number, name in enumerate(status.results):
             file = folder / f"{number}.jsonl"
             await self._client.fetch(f"/files/{name}/content", file)
-            with file.open("rb") as lines:
-                for line in lines:
-                    if line.strip():
-                        yield self._read(line, status.word)
+            for row in self._client.rows(file):
+                yield self._read(row, status.word)
             file.unlink()
 
     async def cancel(self, remote: str) -> None:
@@ -140,17 +136,13 @@ class OpenAIBatches(BatchService):
         """Close the connections."""
         await self._client.close()
 
-    def _read(self, line: bytes, word: str) -> BatchReply:
+    def _read(self, row: Mapping[str, Any], word: str) -> BatchReply:
+        name, response = str(row.get("custom_id")), row.get("response")
         try:
-            row = load(line)
-            name, response, error = str(row["custom_id"]), row.get("response"), row.get("error")
-        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
-            return BatchReply("")
-        try:
-            if isinstance(response, dict) and response.get("status_code"):
-                reply = Reply(int(response["status_code"]), response.get("body"))
+            if isinstance(response, dict) and isinstance(response.get("status_code"), int):
+                reply = Reply(response["status_code"], response.get("body"))
                 return BatchReply(name, self._endpoint.read_reply(reply, self._client.fault))
-            return BatchReply(name, error=_error(error, word))
+            return BatchReply(name, error=_error(row.get("error"), word))
         except EngineError as fault:
             return BatchReply(name, error=fault)
 

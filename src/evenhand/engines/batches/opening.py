@@ -14,7 +14,7 @@ _SERVICES: dict[str, type[OpenAIBatches | AnthropicBatches]] = {
     "openai": OpenAIBatches,
     "anthropic": AnthropicBatches,
 }
-_FORMS = "openai:MODEL and anthropic:MODEL can, and openai@URL#MODEL where a server has OpenAI's batches"
+WHO_CAN = "openai:MODEL and anthropic:MODEL can, and openai@URL#MODEL where a server has OpenAI's batches"
 
 
 def check_batches(engine: Engine) -> EndpointEngine:
@@ -26,10 +26,10 @@ def check_batches(engine: Engine) -> EndpointEngine:
     """
     endpoint = engine.inner if isinstance(engine, Repeated) else engine
     if not isinstance(endpoint, EndpointEngine):
-        raise SpecError(f"{engine.identity['model']} cannot be asked in batches", hint=_FORMS)
+        raise SpecError(f"{engine.identity['model']} cannot be asked in batches", hint=WHO_CAN)
     settings = endpoint.settings
     if settings.preset.name not in _SERVICES:
-        raise SpecError(f"{settings.preset.name} cannot be asked in batches", hint=_FORMS)
+        raise SpecError(f"{settings.preset.name} cannot be asked in batches", hint=WHO_CAN)
     if settings.samples > 1:
         raise SpecError("--samples cannot be had in batches", hint="leave out --samples, or --batch")
     if settings.mode == "completions":

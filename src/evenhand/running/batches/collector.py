@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -44,6 +45,7 @@ class BatchCollector:
                 if len(replies) >= _AT_ONCE:
                     self._keep(row, replies)
                     replies.clear()
+                    await asyncio.sleep(0)  # where an interrupt is noticed
             self._keep(row, replies)
         if seen and not ours:
             self._book.note_mistaken(row)

@@ -214,6 +214,7 @@ class BatchRun:
                 for job in self._enter(some):
                     await self._add_job(job)
                 self._renew()
+                await asyncio.sleep(0)  # where an interrupt is noticed
             if self._draft.items:
                 await self._send()
         finally:

@@ -10,8 +10,10 @@ from itertools import islice
 
 from rich.status import Status
 
+from evenhand.core.errors import SpecError
 from evenhand.core.verdict import found_on
-from evenhand.engines.batches.opening import check_batches
+from evenhand.engines.batches.opening import WHO_CAN, check_batches
+from evenhand.engines.presets import find_address
 from evenhand.results.plain import to_json
 from evenhand.results.summary import Counter
 from evenhand.running.batches.run import BatchProgress, BatchRun
@@ -29,7 +31,9 @@ _LINE_SECONDS = 60.0
 
 
 def check_batch_judge(settings: JudgeSettings) -> None:
-    """Refuse a judge that has no batches, before pairs are read."""
+    """Refuse a judge that has no batches, before a model is fetched and pairs are read."""
+    if find_address(settings.spec) is None:
+        raise SpecError(f"{settings.spec} cannot be asked in batches", hint=WHO_CAN)
     check_batches(settings.engine())
 
 
