@@ -3,7 +3,7 @@
     python benchmarks/batch.py [--pairs 10000] [--kills 10] [--share 0.01] [--trouble 0.1] [--service openai]
 
 The stand-in (tests/batch_server.py) has a process of its own and counts every request that it computes. A batch has
-at most `--most` requests (2,000), so that there are many submissions to kill. Waits are short; all else is as it is.
+at most `--most` requests (2,000), so that there are many submissions to kill. Waits are short.
 Exit code 1 where a verdict is missing, or anything was paid twice.
 """
 

@@ -345,6 +345,17 @@ def test_a_batch_is_paid_once_however_its_submission_ends(
     check_whole(server, db)
 
 
+@both
+def test_a_service_that_loses_every_batch_ends_the_run(start: Start, service: str, pairs: Path, db: Path) -> None:
+    server = start(submissions=("cut",) * 20)
+    done = evenhand_any(*words(server, service, pairs, db, "--batch"))
+    assert done.returncode == 1
+    assert len(server.submissions) == 15, "five times"
+    server.submissions = []
+    batch(server, service, pairs, db)
+    check_whole(server, db)
+
+
 @pytest.mark.parametrize(("service", "oldest_first"), [("openai", False), ("openai", True), ("anthropic", False)])
 def test_a_batch_is_found_again_among_others(
     start: Start, service: str, pairs: Path, db: Path, oldest_first: bool

@@ -34,7 +34,7 @@ LONG_AGO = 600.0
 LOOK_SECONDS = 2.0
 FIRST_DELAY, LONGEST_DELAY = 1.0, 60.0
 _TRIES = 8
-_MOST_UNCLEAR = 5
+_MOST_LOST = 5
 
 
 async def patiently(work: Callable[[], Awaitable[T]], notice: Notice, tries: int | None = _TRIES) -> T:
@@ -66,7 +66,7 @@ class BatchSender:
     def __init__(self, service: BatchService, store: Store, judge: int, notice: Notice) -> None:
         self._service, self._store, self._book = service, store, store.batches
         self._judge, self._notice = judge, notice
-        self._unclear = 0
+        self._lost = 0  # submissions that did not arrive, one after the other
 
     async def recover(self) -> None:
         """Find out what became of batches that an earlier run did not bring under way."""
@@ -105,15 +105,17 @@ class BatchSender:
                 await pause(attempt, error)
             else:
                 self._book.note_open(number, remote)
+                self._lost = 0
                 return self._book.row(number)
         raise AssertionError("the last attempt returns or raises")
 
     async def _look_for(self, number: int, error: EngineError) -> BatchRow | None:
-        self._unclear += 1
         self._notice(f"{error.message}: looking whether the batch has arrived")
         if await self.find(self._book.row(number)):
+            self._lost = 0
             return self._book.row(number)
-        if self._unclear >= _MOST_UNCLEAR:
+        self._lost += 1
+        if self._lost >= _MOST_LOST:
             raise error
         return None
 
