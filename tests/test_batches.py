@@ -583,14 +583,23 @@ def test_a_budget_of_requests_is_kept(start: Start, service: str, pairs: Path, d
     check_whole(server, db)
 
 
+@pytest.mark.parametrize("how", ["cut", "refused-token_limit_exceeded"])
+def test_what_never_was_computed_is_not_taken_from_the_budget(
+    start: Start, pairs: Path, db: Path, how: str
+) -> None:
+    server = start(submissions=(how,))
+    found = batch(server, "openai", pairs, db, "--max-requests", "10", code=3)
+    assert (found["asked"], found["pairs"]) == (10, 5)
+
+
 def test_a_budget_of_money_is_kept(
     start: Start, pairs: Path, db: Path, prices: Callable[[StandIn, str], Path]
 ) -> None:
     server = start()
     more = ["--prices", str(prices(server, "openai"))]
-    whole = batch(server, "openai", pairs, db, *more, "--dry-run")["cost"]
-    found = batch(server, "openai", pairs, db, *more, "--max-cost", str(whole / 2), code=3)
+    found = batch(server, "openai", pairs, db, *more, "--max-cost", "0.0066", code=3)
     assert 0 < found["pairs"] < PAIRS
+    assert 0.003 < found["cost"] <= 0.0066, "what an estimate kept back is used in the next round"
     assert "is used up" in found["stopped"]
 
 

@@ -81,6 +81,7 @@ class BatchRun:
         self._judge = 0
         self._most = service.most_requests
         self._requests = 0  # sent by this run
+        self._added = 0  # in this round
         self._estimates: dict[int, float] = {}  # what batches that are under way will cost
         self._tried = False  # whether the service has answered a question in the ordinary way
         self._elsewhere = 0  # pairs that another process is at work on
@@ -133,7 +134,7 @@ class BatchRun:
         await self._sender.recover()
         await self._look()
         while True:
-            sent = await self._sweep() if not (self.stopped or self._crowded) else 0
+            sent = await self._sweep() if not (self._collector.cancelled or self._crowded) else 0
             waiting = self.open()
             if waiting and self._detach:
                 self.detached = True
@@ -173,21 +174,22 @@ class BatchRun:
         return ended
 
     async def _take_in(self, row: BatchRow, status: BatchStatus) -> None:
-        self._estimates.pop(row.id, None)
         if status.phase == "refused":
             self._refused(row, status)
             return
+        self._estimates.pop(row.id, None)
         self._refusals, self._crowded = 0, False
         if not await patiently(lambda: self._collector.collect(row, status), self._notice):
             await self._sender.find(self._book.row(row.id))
         if self._collector.fatal is not None:
             raise self._collector.fatal
-        if self._collector.cancelled and not self.stopped:
+        if self._collector.cancelled:
             self.stopped = f"a batch was cancelled at {self.service.name}"
 
     def _refused(self, row: BatchRow, status: BatchStatus) -> None:
         """Nothing of a batch was computed; where it was too large for the account, smaller ones are sent."""
         self._book.close(row.id, "failed")
+        self._requests -= row.requests if self._estimates.pop(row.id, None) is not None else 0
         message = f"{self.service.name} refused a batch of {row.requests:,} requests: {status.why}"
         self._refusals += 1
         if not status.too_many or self._refusals >= _MOST_REFUSALS:
@@ -206,7 +208,7 @@ class BatchRun:
 
     async def _sweep(self) -> int:
         """Put every question that can be asked now into batches; how many there are."""
-        before, self._elsewhere = self._requests, 0
+        self._added, self._elsewhere, self.stopped = 0, 0, ""
         self._draft = Draft(self.service, self._most)
         try:
             pairs = iter(self._read())
@@ -220,7 +222,7 @@ class BatchRun:
         finally:
             self._draft.close()
             self.store.release_conversations(item.conversation for item in self._draft.items)
-        return self._requests - before
+        return self._added
 
     def _enter(self, found: Sequence[Pair]) -> list[Job]:
         pairs = [(pair, orders_of(pair, self._orders, self._seed)) for pair in found]
@@ -260,6 +262,7 @@ class BatchRun:
             line, notes = self._line(item, prompt)
         self._draft.add(line, item._replace(notes=notes), cost)
         self._requests += 1
+        self._added += 1
 
     def _line(self, item: BatchItem, prompt: Prompt) -> tuple[bytes, tuple[str, ...]]:
         return self.service.line(name_of(self._draft.token, item.conversation, item.question), prompt)
@@ -294,7 +297,9 @@ class BatchRun:
             row = await self._sender.send(draft)
         finally:
             draft.close()
-        if row is not None:
+        if row is None:
+            self._requests -= len(draft.items)
+        else:
             self._estimates[row.id] = draft.estimate
             said = f"{len(draft.items):,} request{'s' if len(draft.items) != 1 else ''}"
             self._notice(f"sent a batch of {said}: {row.remote}")
@@ -302,6 +307,7 @@ class BatchRun:
     async def _try(self, pair: Pair, item: BatchItem, prompt: Prompt) -> None:
         """Ask one question in the ordinary way: a wrong key, model or setting is known before a batch is sent."""
         self._requests += 1
+        self._added += 1
         try:
             answer = await self._pace.ask(prompt)
         except EngineError as error:
