@@ -583,6 +583,15 @@ def test_a_budget_of_requests_is_kept(start: Start, service: str, pairs: Path, d
     check_whole(server, db)
 
 
+def test_a_budget_too_small_for_the_first_question_stops_the_run(
+    start: Start, pairs: Path, db: Path, prices: Callable[[StandIn, str], Path]
+) -> None:
+    server = start()
+    more = ["--prices", str(prices(server, "openai")), "--max-cost", "0.00001"]
+    assert "is used up" in batch(server, "openai", pairs, db, *more, code=3)["stopped"]
+    assert not server.asked
+
+
 @pytest.mark.parametrize("how", ["cut", "refused-token_limit_exceeded"])
 def test_what_never_was_computed_is_not_taken_from_the_budget(
     start: Start, pairs: Path, db: Path, how: str
@@ -593,13 +602,19 @@ def test_what_never_was_computed_is_not_taken_from_the_budget(
 
 
 def test_a_budget_of_money_is_kept(
-    start: Start, pairs: Path, db: Path, prices: Callable[[StandIn, str], Path]
+    start: Start,
+    pairs: Path,
+    db: Path,
+    prices: Callable[[StandIn, str], Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server = start()
     more = ["--prices", str(prices(server, "openai"))]
-    found = batch(server, "openai", pairs, db, *more, "--max-cost", "0.0066", code=3)
-    assert 0 < found["pairs"] < PAIRS
-    assert 0.003 < found["cost"] <= 0.0066, "what an estimate kept back is used in the next round"
+    one = batch(server, "openai", pairs, db, *more, "--dry-run")["cost"] / (2 * PAIRS)
+    monkeypatch.setitem(batch_server.USAGE, "prompt_tokens", int(one * 2 * 1e5))  # about what is estimated
+    found = batch(server, "openai", pairs, db, *more, "--max-cost", str(8 * one), code=3)
+    assert 2 <= found["pairs"] < PAIRS
+    assert 4 * one < found["cost"] <= 8 * one
     assert "is used up" in found["stopped"]
 
 

@@ -24,7 +24,7 @@ from evenhand.engines.versions import versions_of
 from evenhand.running.batches.collector import BatchCollector
 from evenhand.running.batches.draft import Draft, name_of
 from evenhand.running.batches.sender import BatchSender, Notice, patiently, pause
-from evenhand.running.pace import Limits, Pace, guess_tokens
+from evenhand.running.pace import BudgetError, Limits, Pace, guess_tokens
 from evenhand.running.prices import Price
 from evenhand.running.runner import Totals
 from evenhand.store import BatchItem, BatchRow, Entry, Job, Store
@@ -310,6 +310,9 @@ class BatchRun:
         self._added += 1
         try:
             answer = await self._pace.ask(prompt)
+        except BudgetError as error:
+            self.stopped = error.message
+            return
         except EngineError as error:
             if error.fatal:
                 raise
