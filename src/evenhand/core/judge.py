@@ -142,6 +142,27 @@ def orders_of(pair: Pair, orders: Orders, seed: int = 0) -> tuple[Order, ...]:
     return (orders,)
 
 
+def next_question(setup: Setup, pair: Pair, order: Order, kept: Sequence[Answer]) -> tuple[int, Prompt] | None:
+    """The first question of a conversation that has no answer yet, with its prompt; None where it is at its end.
+
+    >>> from evenhand.engines.scripted import ScriptedEngine
+    >>> setup = Setup(ScriptedEngine(lambda prompt: "A"), Template.load("chained"))
+    >>> next_question(setup, Pair("Hi", "x", "y"), "forward", [Answer("A")])[0]
+    1
+    >>> next_question(setup, Pair("Hi", "x", "y"), "forward", [Answer("no idea")]) is None
+    True
+    """
+    said: list[str] = []
+    for number, question in enumerate(setup.protocol.questions):
+        if number == len(kept):
+            return number, setup.protocol.prompt(pair, order, number, said, raw=setup.raw_markup)
+        read = read_answer(kept[number], question.dimensions, pair.texts, question.form)
+        if any(verdict.label is None for verdict in read):
+            break
+        said.append(", ".join(verdict.word for verdict in read))
+    return None
+
+
 async def hear(
     setup: Setup,
     pair: Pair,

@@ -40,6 +40,7 @@ COMPLETION_TOKENS = 16
 BROKEN = "control_tokens_broken"
 _CUT = "\n[cut off by the token limit]"
 _OWN_FIELDS = ("model", "messages", "prompt", "stream", "n")
+_LEARNT = ("logprobs", "top_logprobs", "max_tokens", "max_completion_tokens")  # fields that lessons may take away
 _REFUSALS = (400, 403, 404, 422)
 _MOST_LESSONS = 8
 
@@ -196,6 +197,49 @@ class EndpointEngine(Engine):
             if client is not None:
                 await client.close()
 
+    # --- for those who send the requests themselves -----------------------------------------------------------
+
+    def request(self, prompt: Prompt) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """The body of a chat request, and what was done to the prompt on its way into it."""
+        shown = _messages(prompt)
+        return {**self._fields(shown, None, 1), shown.field: shown.value}, shown.notes
+
+    def read_reply(self, reply: Reply, fault: Callable[[Reply], EngineError]) -> Answer:
+        """The answer in a reply, or why it is none; a refused parameter is learnt, and its error may be retried."""
+        if reply.status == 200:
+            choice, usage = read_choices(reply.data)[0], read_usage(reply.data)
+            return Answer(choice.text, choice.tokens, usage, choice.finish)
+        error = fault(reply)
+        fields = self._fields(_Shown("messages", [], 1), None, 1)
+        refused = refused_field(reply, {**dict.fromkeys((*self._refused, *_LEARNT)), **fields})
+        if refused is not None:
+            if refused in fields:  # else another request has taught it already
+                self._learn(refused, fields, error, ServerReply.of(reply.data).message)
+            error.retryable = True
+        raise error
+
+    @property
+    def lessons(self) -> dict[str, Any]:
+        """What the server has taught so far, to be remembered by another process."""
+        return {
+            "log_probabilities": self.log_probabilities,
+            "top": self._top,
+            "limit": self._limit,
+            "refused": sorted(self._refused),
+        }
+
+    def remember(self, lessons: Mapping[str, Any]) -> None:
+        """Know what the server has taught another process.
+
+        >>> engine = EndpointEngine(EndpointSettings("http://127.0.0.1:8000/v1", "m"))
+        >>> engine.remember({"refused": ["temperature"]})
+        >>> engine.lessons["refused"], engine.lessons["log_probabilities"]
+        (['temperature'], True)
+        """
+        self.log_probabilities = lessons.get("log_probabilities", self.log_probabilities)
+        self._top, self._limit = lessons.get("top", self._top), lessons.get("limit", self._limit)
+        self._refused |= set(lessons.get("refused", ()))
+
     # --- the prompt -----------------------------------------------------------------------------------------
 
     async def _show(self, prompt: Prompt) -> _Shown:
@@ -210,7 +254,7 @@ class EndpointEngine(Engine):
                 self._tokenises = False
                 self._notice("the server has no /tokenize: control tokens in the pairs are broken up instead")
         spans = render(prompt.turns, self.settings.written_in) if prompt.raw is None else merge(prompt.raw)
-        text, notes = _string(spans)
+        text, notes = string_of(spans)
         return _Shown("prompt", text, prompt.verdicts, notes, prompt.room)
 
     async def _tokens(self, prompt: Prompt) -> list[int]:
@@ -234,7 +278,7 @@ class EndpointEngine(Engine):
                 choices, usage = read_choices(reply.data), read_usage(reply.data)
                 self._heed(fields, choices)
                 return choices, usage
-            refused = _refused(reply, fields)
+            refused = refused_field(reply, fields)
             if refused is None:
                 break
             self._learn(refused, fields, client.fault(reply), ServerReply.of(reply.data).message)
@@ -401,7 +445,7 @@ def _messages(prompt: Prompt) -> _Shown:
     messages: list[Any] = [_ready(prompt.lead)] if prompt.lead else []
     notes: tuple[str, ...] = ()
     for turn in prompt.turns[len(prompt.lead) :]:
-        content, broken = _string(turn.spans)
+        content, broken = string_of(turn.spans)
         messages.append({"role": turn.role, "content": content})
         notes = notes or broken
     return _Shown("messages", messages, prompt.verdicts, notes, prompt.room)
@@ -421,7 +465,7 @@ def _ready(turns: tuple[Turn, ...]) -> orjson.Fragment:
     return known[1]
 
 
-def _string(spans: tuple[Span, ...]) -> tuple[str, tuple[str, ...]]:
+def string_of(spans: tuple[Span, ...]) -> tuple[str, tuple[str, ...]]:
     """Spans as one string in which no control token is whole that is not ours; and a note where one was."""
     if len(spans) == 1 and spans[0].trusted:
         return spans[0].text, ()
@@ -429,7 +473,7 @@ def _string(spans: tuple[Span, ...]) -> tuple[str, tuple[str, ...]]:
     return sent, (BROKEN,) if broken else ()
 
 
-def _refused(reply: Reply, fields: Mapping[str, Any]) -> str | None:
+def refused_field(reply: Reply, fields: Mapping[str, Any]) -> str | None:
     """The field that a server will not take, if that is what it says."""
     if reply.status not in _REFUSALS:
         return None

@@ -139,7 +139,8 @@ _WORDS: tuple[tuple[tuple[int, ...], re.Pattern[str], _Fault], ...] = tuple(
 class JsonClient:
     """Asks one server over kept connections.
 
-    `who` names the server in messages; `key_env` is the variable that its key came from, for hints.
+    `who` names the server in messages; `key_env` is the variable that its key came from, for hints. `headers`
+    stand in the place of the one that carries the key.
     """
 
     def __init__(
@@ -151,8 +152,10 @@ class JsonClient:
         timeout: float | None = None,
         limit: int = 64,
         who: str = "the server",
+        headers: Mapping[str, str] | None = None,
         on_notice: Callable[[str], None] = lambda _: None,
     ) -> None:
+        self._headers = headers  # that carry the key, where it is not a bearer's
         self.url, self.who = url.rstrip("/"), who
         self.reached = False  # whether the server ever answered
         self._key, self._key_env = key, key_env
@@ -214,9 +217,7 @@ class JsonClient:
         return Reply(response.status, data, _retry_after(response.headers))
 
     def _open(self) -> Transport:
-        headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "evenhand"}
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
+        headers = {"Content-Type": "application/json", "Accept": "application/json", **self._identification()}
         headers["Accept-Encoding"] = "gzip, deflate"
         from evenhand.engines.transport import Transport  # with aiohttp, which takes a third of a second
 
@@ -230,6 +231,13 @@ class JsonClient:
             once_only=self._distrusted,
             on_stray=self._distrust,
         )
+
+    def _identification(self) -> dict[str, str]:
+        """The headers that say who asks."""
+        if self._headers is not None:
+            return {"User-Agent": "evenhand", **self._headers}
+        key = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        return {"User-Agent": "evenhand", **key}
 
     def _distrust(self) -> None:
         self._distrusted = True

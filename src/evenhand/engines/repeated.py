@@ -29,6 +29,11 @@ class Repeated(Engine):
         """The engine's own, with the number of the repetition."""
         return {**self._engine.identity, "repeat": str(self._number)}
 
+    @property
+    def inner(self) -> Engine:
+        """The engine that is asked once more."""
+        return self._engine
+
     async def answer(self, prompt: Prompt) -> Answer:
         """Answer one prompt."""
         return await self._engine.answer(prompt)

@@ -80,6 +80,7 @@ class RunSummary(JudgeSummary):
     asked: int = 0
     cost: float | None = None
     stopped: str = ""
+    prices: str = "at the table's prices"  # in words, for people
 
     def plain(self) -> dict[str, object]:
         """The run as JSON has it."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from evenhand.core.engine import Usage
 from evenhand.core.errors import InputError
@@ -22,6 +23,18 @@ class Price:
     output: float
     currency: str
     date: str
+    batch: float = 0.5  # what a token costs in a batch, as a share of this
+
+    def in_batch(self) -> Price:
+        """The price of the same tokens in a batch.
+
+        >>> Price(2e-6, 1e-6, 8e-6, "USD", "2025-06-01").in_batch().output
+        4e-06
+        """
+        share = self.batch
+        return replace(
+            self, input=self.input * share, cached=self.cached * share, output=self.output * share, batch=1.0
+        )
 
     def of(self, usage: Usage) -> float:
         """What these tokens cost.
@@ -53,10 +66,12 @@ def find_price(spec: str, table: Path | None = None) -> Price | None:
         ) from None
 
 
-def _price(row: Mapping[str, float], data: Mapping[str, object]) -> Price:
+def _price(row: Mapping[str, Any], data: Mapping[str, object]) -> Price:
     per = float(str(data.get("per", 1_000_000)))
     full = float(row["input"])
     cached, output = float(row.get("cached", full)), float(row["output"])
     return Price(
-        full / per, cached / per, output / per, str(data.get("currency", "USD")), str(data.get("date", "unknown"))
+        *(full / per, cached / per, output / per, str(data.get("currency", "USD"))),
+        str(row.get("date") or data.get("date", "unknown")),
+        float(row.get("batch", 0.5)),
     )

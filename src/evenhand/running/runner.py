@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Protocol
 
 from evenhand.core.engine import Answer, Usage
-from evenhand.core.errors import EngineError, StoreError
+from evenhand.core.errors import EngineError, InputError, StoreError
 from evenhand.core.judge import Conversation, Judgment, Orders, Setup, hear, orders_of
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Order
@@ -248,7 +248,12 @@ class Run:
         if done:
             self._put(*done)
             self._handed_kept = self._handed
-        self._entered.extend(self.store.enter(self._judge, len(questions), new))
+        jobs = self.store.enter(self._judge, len(questions), new)
+        if any(job.in_batch for job in jobs):
+            for job in jobs:
+                self.store.release(job)
+            raise _in_batch()
+        self._entered.extend(jobs)
         self._kept = 0 if new else len(pairs)
         return bool(pairs)
 
@@ -278,6 +283,14 @@ class Run:
                 self.setup, job.pair, order, number, kept, self._batch_writer, self.pace.ask
             )
         return Judgment.of(job.pair, conversations, time.monotonic() - began)
+
+
+def _in_batch() -> InputError:
+    """Asking now would pay for the same answer twice."""
+    return InputError(
+        "some of these questions are in a batch that is under way",
+        hint="add --batch to wait for it; or evenhand batches cancel, and then --batch once more",
+    )
 
 
 class _BatchWriter:

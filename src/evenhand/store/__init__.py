@@ -14,6 +14,8 @@ runs      when, with which settings, at what cost
 inputs    files that were looked through and found good, by a hash of what is in them
 finished  which of them a judge was asked all about
 calibrations   what brings a judge's probabilities into line with people's labels
+batches, batch_items   batches at a service, and the questions that are in one now
+batch_leases           which process sees to the batches of a judge
 gates     gates that were gone through with --against, with the candidate's score on each instruction
 
 outcomes                          what verdicts come to: one row a pair, judge and dimension
@@ -23,6 +25,7 @@ annotators, tasks                 who labels on the web page, and which pairs ar
 
 from evenhand.store.annotation import AnnotationTask, Annotator, Conflict
 from evenhand.store.archive import RunGroup, Transcript
+from evenhand.store.batches import BatchBook, BatchItem, BatchRow
 from evenhand.store.calibrations import CalibrationBook
 from evenhand.store.database import Entry, JudgeRow, Store
 from evenhand.store.gates import GateRecord
@@ -35,6 +38,9 @@ from evenhand.store.records import Records
 __all__ = [
     "AnnotationTask",
     "Annotator",
+    "BatchBook",
+    "BatchItem",
+    "BatchRow",
     "CalibrationBook",
     "Conflict",
     "Entry",

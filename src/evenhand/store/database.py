@@ -22,6 +22,7 @@ from evenhand.core.protocol import Order
 from evenhand.core.verdict import Verdict, read_answer
 from evenhand.store.annotation import AnnotationBook
 from evenhand.store.archive import Archive
+from evenhand.store.batches import BatchBook
 from evenhand.store.calibrations import CalibrationBook
 from evenhand.store.damage import damage_in
 from evenhand.store.gates import GateBook
@@ -104,6 +105,7 @@ class Store:
         self.labels = LabelBook(self._db, self._writing, self.path, self.outcomes)
         self.calibrations = CalibrationBook(self._db, self._writing)
         self.gates = GateBook(self._db, self._writing)
+        self.batches = BatchBook(self._db, self._writing, self.worker)
         self.judge_book = JudgeBook(self._db, self._writing, self.path, self.outcomes)
         self.pages = PageBook(self._db, self.path)
         self.archive = Archive(self._db, self.path)
@@ -357,9 +359,11 @@ class Store:
 
     def release(self, job: Job) -> None:
         """Let go of a pair's conversations; one that is complete has no claim on it any more."""
-        unfinished = [
-            conversation for conversation in set(job.conversations.values()) if self._held.pop(conversation, 0)
-        ]
+        self.release_conversations(job.conversations.values())
+
+    def release_conversations(self, conversations: Iterable[int]) -> None:
+        """Let go of conversations, those of them that this process holds."""
+        unfinished = [conversation for conversation in set(conversations) if self._held.pop(conversation, 0)]
         if unfinished:
             with self._writing():
                 self._let_go(unfinished)
@@ -418,15 +422,22 @@ class Store:
 
     def fail(self, conversation: int, question: int, error: EngineError) -> None:
         """Keep a failure with its reason."""
+        self.fail_all([(conversation, question, error)])
+
+    def fail_all(self, failures: Sequence[tuple[int, int, EngineError]]) -> None:
+        """Keep failures in one transaction: the conversation, the question, and what went wrong."""
+        now = time.time()
+        rows = [(number, question, error.reason, str(error), now) for number, question, error in failures]
+        conversations = [number for number, _, _ in failures]
         with self._writing():
-            self._db.execute(
+            self._db.executemany(
                 "INSERT INTO failures VALUES (?, ?, ?, ?, 1, ?)"
                 " ON CONFLICT DO UPDATE SET question = excluded.question,"
                 " reason = excluded.reason, detail = excluded.detail, attempts = attempts + 1,"
                 " created = excluded.created",
-                (conversation, question, error.reason, str(error), time.time()),
+                rows,
             )
-            self.outcomes.refresh_conversations([conversation], [conversation])
+            self.outcomes.refresh_conversations(conversations, conversations)
 
     def reread(
         self, judge: JudgeRow, questions: QuestionDimensions, form: AnswerForm | None = None
@@ -539,6 +550,36 @@ class Store:
             (number,),
         ).fetchone()
         return Pair(task, one, two, name, model_1, model_2, json.loads(labels), json.loads(metadata), candidate)
+
+    def texts_shown(self, conversations: Iterable[int]) -> dict[int, tuple[str, ...]]:
+        """The texts of a pair that was put before the judge, by conversation."""
+        with clearly(self.path):
+            rows = self._db.execute(
+                "SELECT conversation, min(pair) FROM queue WHERE conversation IN (SELECT value FROM json_each(?))"
+                " GROUP BY conversation",
+                (json.dumps(list(conversations)),),
+            ).fetchall()
+            return {conversation: tuple(self._pair(number).texts) for conversation, number in rows}
+
+    def judgments_of(self, judge: int, setup: Setup, pairs: Sequence[Pair]) -> list[Judgment | None]:
+        """What a judge has said of these pairs; None for one that it has not brought to an end."""
+        with clearly(self.path):
+            numbers = self._queue.numbers(pairs)
+            found = [
+                conversations_of(
+                    setup.protocol.dimensions,
+                    self._db.execute(f"{SAID_BY_JUDGE} AND d.pair = ?{IN_ORDER}", (judge, number or 0)),
+                )
+                for number in numbers
+            ]
+        return [
+            Judgment.of(pair, conversations) if conversations and ended else None
+            for pair, (conversations, ended) in zip(pairs, found, strict=True)
+        ]
+
+    def holds(self, conversations: Iterable[int]) -> bool:
+        """Whether this process itself is at work on one of these conversations."""
+        return any(conversation in self._held for conversation in conversations)
 
     def usage(self, judge: JudgeRow) -> tuple[Usage, float]:
         """The tokens that a judge's answers took, and the seconds that its runs took."""

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+from evenhand.core.errors import InputError
 from evenhand.store.outcomes import OutcomeTable
 from evenhand.store.schema import clearly
 
@@ -77,8 +78,17 @@ class JudgeBook:
             return int(self._db.execute("SELECT coalesce(max(id), 0) FROM pairs").fetchone()[0])
 
     def remove(self, judge: int) -> None:
-        """Remove a judge and all that is its own, in one transaction; pairs and people's labels stay."""
+        """Remove a judge and all that is its own, in one transaction; pairs and people's labels stay.
+
+        Not while a batch of its questions is under way: it will be paid.
+        """
         with self._writing():
+            under_way = "SELECT 1 FROM batches WHERE judge = ? AND state IN ('submitting', 'open') LIMIT 1"
+            if self._db.execute(under_way, (judge,)).fetchone() is not None:
+                raise InputError(
+                    "a batch of this judge is under way, and will be paid",
+                    hint="evenhand judge … --batch takes it in; evenhand batches cancel, or forget, gives it up",
+                )
             self._remove(judge)
 
     def forget_silent(self, judge: int, run: int, last_pair: int) -> bool:
@@ -108,9 +118,10 @@ class JudgeBook:
             " WHERE own.judge = ? AND other.judge != own.judge",
             (judge,),
         ).fetchall()
-        for table in ("claims", "answers", "verdicts", "failures"):
+        for table in ("claims", "answers", "verdicts", "failures", "batch_items"):
             self._db.execute(f"DELETE FROM {table} WHERE conversation IN {_OF_JUDGE}", (judge,))
-        for table in ("queue", "conversations", "outcomes", "runs", "finished", "calibrations", "gates"):
+        own = ("queue", "conversations", "outcomes", "runs", "finished", "calibrations", "gates")
+        for table in (*own, "batches", "batch_leases"):
             self._db.execute(f"DELETE FROM {table} WHERE judge = ?", (judge,))
         self._db.execute("DELETE FROM judges WHERE id = ?", (judge,))
         # Whether judges differ on a pair is written beside the outcomes of the others.

@@ -39,13 +39,15 @@ QuestionDimensions = Sequence[Sequence[str]]  # the dimensions of each question 
 class Job:
     """A pair that was put in the queue: its conversations by order, and those of them that have answers already.
 
-    It is held where another process, or another pair of this run, is at work on one of its conversations.
+    It is held where another process, or another pair of this run, is at work on one of its conversations; so it is
+    where a question of it is in a batch at a service.
     """
 
     pair: Pair
     conversations: Mapping[Order, int]
     held: bool
     begun: frozenset[int] = frozenset()
+    in_batch: bool = False
 
 
 @dataclass(slots=True)
@@ -57,6 +59,7 @@ class _Entry:
     begun: bool = False
     worker: str | None = None
     since: float = 0.0
+    in_batch: bool = False
 
 
 class Queue:
@@ -99,13 +102,15 @@ class Queue:
             left = [entry for entry in entries.values() if entry.to_come]
             # All of a pair or nothing of it: holding one order while waiting for the other could wait for ever on
             # somebody who does the same.
-            held = any(entry.id in busy or entry.id in claimed or alive(entry) for entry in left)
+            in_batch = any(entry.in_batch for entry in left)
+            held = in_batch or any(entry.id in busy or entry.id in claimed or alive(entry) for entry in left)
             if not left:
                 complete.append((judge, number))
             if not held:
                 claimed |= {entry.id: entry.to_come for entry in left}
             begun = frozenset(entry.id for entry in entries.values() if entry.begun)
-            jobs.append(Job(pair, {order: known[key].id for order, key in by_order.items()}, held, begun))
+            conversations = {order: known[key].id for order, key in by_order.items()}
+            jobs.append(Job(pair, conversations, held, begun, in_batch))
         self._claim(claimed)
         # A pair that came to an end before and is now given another order has outcomes again when that has ended.
         self._outcomes.refresh_if_any(judge, numbers)
@@ -140,6 +145,11 @@ class Queue:
             by_number = {number: _in_role(pair, known) for number, pair in zip(numbers, pairs, strict=True)}
             self._outcomes.enter_pairs([(number, by_number[number]) for number in sorted(written)])
         return numbers
+
+    def numbers(self, pairs: Sequence[Pair]) -> list[int | None]:
+        """The numbers of pairs; None for one that is not here."""
+        known = self._known_pairs(pairs)
+        return [known[pair.id, pair.key][0] if (pair.id, pair.key) in known else None for pair in pairs]
 
     def _known_pairs(self, pairs: Sequence[Pair]) -> dict[tuple[str, str], tuple[int, tuple[str, ...]]]:
         values = ", ".join(["(?, ?)"] * len(pairs))
@@ -187,14 +197,16 @@ class Queue:
         rows = self._db.execute(
             "SELECT h.key, h.id, (SELECT count(*) FROM answers WHERE conversation = h.id),"
             " EXISTS (SELECT 1 FROM verdicts WHERE conversation = h.id AND invalid IS NOT NULL),"
-            " c.worker, c.claimed"
+            " c.worker, c.claimed, EXISTS (SELECT 1 FROM batch_items WHERE conversation = h.id)"
             " FROM conversations h LEFT JOIN claims c ON c.conversation = h.id"
             " WHERE h.key IN (SELECT value FROM json_each(?))",
             (_json(keys),),
         )
         return {
-            key: _Entry(number, 0 if broken else questions - answered, answered > 0, worker, since or 0.0)
-            for key, number, answered, broken, worker, since in rows
+            key: _Entry(
+                *(number, 0 if broken else questions - answered, answered > 0, worker, since or 0.0, bool(in_batch))
+            )
+            for key, number, answered, broken, worker, since, in_batch in rows
         }
 
     def kept(
@@ -317,6 +329,11 @@ class _Alive:
         if worker not in self._runs:
             self._runs[worker] = far or _runs(int(pid), stamp)
         return self._runs[worker]
+
+
+def is_alive(worker: str, since: float, own: str) -> bool:
+    """Whether the process that entered its name then is another one, and still at work."""
+    return _Alive(own)(_Entry(0, 0, worker=worker, since=since))
 
 
 def name_worker() -> str:

@@ -220,6 +220,21 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             reader TEXT NOT NULL, key TEXT NOT NULL, vector BLOB NOT NULL, tokens INTEGER NOT NULL DEFAULT 0,
             PRIMARY KEY (reader, key)) WITHOUT ROWID""",
     ),
+    # Batches at a service, the questions that are in one now, and which process sees to the batches of a judge.
+    (
+        """CREATE TABLE batches (
+            id INTEGER PRIMARY KEY, judge INTEGER NOT NULL REFERENCES judges, service TEXT NOT NULL,
+            token TEXT NOT NULL UNIQUE, requests INTEGER NOT NULL, state TEXT NOT NULL,
+            remote TEXT NOT NULL DEFAULT '', file TEXT NOT NULL DEFAULT '', newest TEXT NOT NULL DEFAULT '',
+            rejected TEXT NOT NULL DEFAULT '[]', lessons TEXT NOT NULL, answered INTEGER NOT NULL DEFAULT 0,
+            failed INTEGER NOT NULL DEFAULT 0, created REAL NOT NULL, submitted REAL, ended REAL)""",
+        """CREATE TABLE batch_items (
+            conversation INTEGER PRIMARY KEY REFERENCES conversations, batch INTEGER NOT NULL REFERENCES batches,
+            question INTEGER NOT NULL, notes TEXT NOT NULL)""",
+        "CREATE INDEX batch_items_by_batch ON batch_items (batch)",
+        """CREATE TABLE batch_leases (
+            judge INTEGER PRIMARY KEY REFERENCES judges, worker TEXT NOT NULL, claimed REAL NOT NULL)""",
+    ),
 )
 
 

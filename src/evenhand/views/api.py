@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from evenhand.core.engine import Engine
 from evenhand.core.errors import SpecError
@@ -28,6 +28,9 @@ from evenhand.running.pace import Limits
 from evenhand.running.prices import Price
 from evenhand.running.runner import Line, Run
 from evenhand.store import Store
+
+if TYPE_CHECKING:
+    from evenhand.running.batches.run import BatchProgress, BatchRun
 
 # How many judgments are brought over from the loop's thread at a time, where so many are ready.
 _AT_ONCE = 256
@@ -140,6 +143,39 @@ class Judge:
                 yield judgment
         finally:
             await judgments.aclose()
+
+    def judge_in_batches(
+        self,
+        pairs: Sequence[Pair] | Callable[[], Iterable[Pair]],
+        *,
+        detach: bool = False,
+        on_notice: Callable[[str], None] = lambda _: None,
+        on_progress: Callable[[BatchProgress], None] = lambda _: None,
+    ) -> BatchRun:
+        """Judge pairs through the service's batches, at half the price, and wait for it: up to a day.
+
+        `pairs` are a list, or a function that gives them anew each time. What comes back has the judgments. With
+        `detach` nothing is waited for; the same call goes on from there, and so it does after an interrupt.
+        """
+        from evenhand.engines.batches.opening import open_batches
+        from evenhand.running.batches.run import BatchRun
+
+        service = open_batches(self.setup.engine)
+        run = BatchRun(
+            self.setup,
+            pairs if callable(pairs) else lambda: pairs,
+            self.store,
+            service,
+            orders=self.orders,
+            seed=self.seed,
+            limits=self.limits,
+            price=self.price,
+            detach=detach,
+            on_notice=on_notice,
+            on_progress=on_progress,
+        )
+        self._loop.run_to_end(_settle(run))
+        return run
 
     def run(
         self,
@@ -292,11 +328,38 @@ class _LoopThread:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.submit(work).result()
 
+    def run_to_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run work; where the caller is interrupted, the work is too, and has ended when this raises."""
+        tasks: list[asyncio.Task[T]] = []
+
+        async def begin() -> T:
+            tasks.append(asyncio.create_task(work))
+            return await tasks[0]
+
+        async def end() -> None:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        future = self.submit(begin())
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            self.run(end())
+            raise
+
     def stop(self) -> None:
         self.run(self._loop.shutdown_default_executor())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def _settle(run: BatchRun) -> None:
+    try:
+        await run.settle()
+    finally:
+        await run.service.close()
 
 
 def _pair(instruction: str | Pair, output_1: str, output_2: str) -> Pair:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evenhand.core.engine import Engine
+from evenhand.core.errors import InputError
 from evenhand.core.judge import Orders, Setup
 from evenhand.core.protocol import Protocol
 from evenhand.engines.endpoint import EndpointSettings
@@ -30,9 +31,11 @@ from evenhand.views.cli.inputs import (
 )
 from evenhand.views.cli.options import (
     DEFAULT_DB,
+    BatchOption,
     ConcurrencyOption,
     ContextOption,
     DbOption,
+    DetachOption,
     GpuOption,
     JsonOption,
     JudgeOption,
@@ -133,6 +136,30 @@ class LimitOptions:
         return Limits(
             *(self.concurrency, self.requests_per_minute, self.tokens_per_minute, self.max_requests, self.max_cost)
         )
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """Whether the judge is asked through its service's batches."""
+
+    batch: BatchOption = False
+    detach: DetachOption = False
+
+    def check(self, limits: LimitOptions, *, until_decided: bool) -> None:
+        """Refuse what has no meaning together."""
+        if self.detach and not self.batch:
+            raise InputError("--detach without --batch", hint="add --batch")
+        paced = {
+            "--until-decided": until_decided,
+            "--concurrency": limits.concurrency,
+            "--requests-per-minute": limits.requests_per_minute,
+            "--tokens-per-minute": limits.tokens_per_minute,
+        }
+        for name, given in paced.items():
+            if self.batch and given:
+                raise InputError(
+                    f"{name} has no meaning with --batch: everything is sent at once", hint="leave one of them out"
+                )
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ PANELS = {
     "Manage": {
         "import": "importing",
         "judges": "judges",
+        "batches": "batches",
         "models": "models",
         "protocols": "protocols",
         "vectors": "learn",
@@ -66,6 +67,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "evenhand judge --candidate new.jsonl --baseline old.jsonl --judge openai:gpt-4o-mini --max-cost 2",
         "evenhand judge pairs.jsonl --dry-run",
         "evenhand judge pairs.jsonl --until-decided",
+        "evenhand judge pairs.jsonl --judge openai:gpt-4o-mini --batch",
     ),
     "arena": (
         "evenhand arena a.jsonl b.jsonl c.jsonl --size 300",
@@ -110,6 +112,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "evenhand import verdicts verdicts.csv --pairs pairs.jsonl --name gpt-4",
     ),
     "judges": ("evenhand judges", "evenhand judges remove 1a2b3c4d"),
+    "batches": ("evenhand batches", "evenhand batches cancel batch_68f0c1"),
     "models": ("evenhand models", "evenhand models pull qwen2.5-coder-1.5b"),
     "protocols": ("evenhand protocols", "evenhand protocols show chained"),
     "reread": ("evenhand reread --db evenhand.db",),

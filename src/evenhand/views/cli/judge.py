@@ -15,8 +15,10 @@ from evenhand.results.judged import judged_pair
 from evenhand.results.plain import to_json
 from evenhand.views import console
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app
+from evenhand.views.cli.batching import check_batch_judge, judge_in_batches
 from evenhand.views.cli.deciding import dimension_from, show_decision
 from evenhand.views.cli.groups import (
+    BatchOptions,
     EngineOptions,
     JudgeOptions,
     JudgeSettings,
@@ -48,6 +50,7 @@ def judge(
     judge: JudgeOptions,
     limits: LimitOptions,
     engine: EngineOptions,
+    batches: BatchOptions,
     output: OutputOptions,
     limit: LimitOption = None,
     until_decided: Annotated[
@@ -65,13 +68,22 @@ def judge(
     """Judge every pair of a file, or the outputs of two models; a run that was stopped goes on where it stopped."""
     if on and not until_decided:
         raise InputError("--on without --until-decided", hint="add --until-decided")
+    batches.check(limits, until_decided=until_decided)
     settings = JudgeSettings.of(judge, engine, limits, seed)
+    if batches.batch:
+        check_batch_judge(settings)
     dimension = dimension_from(on, settings.protocol.dimensions) if until_decided else ""
     given = files.find(reading.reading, output.db)
     given.print()
     if dry_run:
-        show_plan(settings, islice(given.read(), limit), output.db, output.as_json)
+        show_plan(settings, islice(given.read(), limit), output.db, output.as_json, batch=batches.batch)
         return
+    if batches.batch:
+        found = judge_in_batches(settings, given, output, limit=limit, detach=batches.detach)
+        if found is None:
+            return
+        _show(found, None, output)
+        raise typer.Exit(found.exit_code)
     decider = None
     if until_decided:
         decider = Decider(dimension, enough=lambda standing: standing.against(0.5) is not None)

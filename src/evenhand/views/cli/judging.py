@@ -91,10 +91,13 @@ def planned_engine(spec: str) -> Engine | None:
     return ScriptedEngine(lambda _: "", name=spec)
 
 
-def show_plan(settings: JudgeSettings, pairs: Iterable[Pair], db: Path, as_json: bool) -> None:
+def show_plan(
+    settings: JudgeSettings, pairs: Iterable[Pair], db: Path, as_json: bool, *, batch: bool = False
+) -> None:
     """What a run would take: money for an endpoint, time for a model that runs here."""
     stand_in = planned_engine(settings.spec)
-    engine, price = stand_in or settings.engine(), settings.price
+    engine = stand_in or settings.engine()
+    price = settings.price.in_batch() if settings.price and batch else settings.price
     rest = iter(pairs)
     first = list(islice(rest, 2))
     with Store(db if db.exists() else ":memory:", read_only=True) as store:
@@ -108,24 +111,26 @@ def show_plan(settings: JudgeSettings, pairs: Iterable[Pair], db: Path, as_json:
     if as_json:
         fields = {"pairs": found.pairs, "requests": found.requests, "kept": found.kept, "tokens": usage}
         money = {"cost": cost, "currency": price.currency if price else None}
-        print(to_json({**fields, **money, "seconds": seconds}))
+        batched = {"batch": True} if batch else {}
+        print(to_json({**fields, **money, "seconds": seconds, **batched}))
         return
     console.out.print(
         f"{console.count(found.pairs, 'pair')}: {console.count(found.requests, 'request')} to make,"
         f" {console.count(found.kept, 'answer')} kept already.\n"
         f"About {usage.computed:,} tokens to read and {usage.generated:,} to write, by the lengths of the texts.\n"
-        + _what_it_takes(settings, cost, seconds),
+        + _what_it_takes(settings, cost, seconds, batch),
         soft_wrap=True,
     )
 
 
-def _what_it_takes(settings: JudgeSettings, cost: float | None, seconds: float | None) -> str:
+def _what_it_takes(settings: JudgeSettings, cost: float | None, seconds: float | None, batch: bool = False) -> str:
     """The cost or the time of a run in a sentence."""
     if seconds is not None:
         return f"About {console.clock(seconds)} on this machine, by the time of a pair that was judged just now."
     if cost is not None and settings.price:
         price = settings.price
-        return f"About {cost:,.2f} {price.currency} at the prices of {price.date}, with nothing cached."
+        where = f"in batches, at {price.batch:.0%} of the prices" if batch else "at the prices"
+        return f"About {cost:,.2f} {price.currency} {where} of {price.date}, with nothing cached."
     if find_address(settings.spec) is None:
         return "It costs only time; once the model is fetched, --dry-run says how much."
     return "No price is known for this judge; --prices gives one."

@@ -143,6 +143,24 @@ GpuOption = Annotated[
     ),
 ]
 
+BatchOption = Annotated[
+    bool,
+    typer.Option(
+        "--batch",
+        help="Ask through the batches of OpenAI or Anthropic: half the price, within a day. The same command picks"
+        " up what is under way.",
+        rich_help_panel=JUDGE,
+    ),
+]
+DetachOption = Annotated[
+    bool,
+    typer.Option(
+        "--detach",
+        help="With --batch: send, take in what has ended, and do not wait for the rest.",
+        rich_help_panel=JUDGE,
+    ),
+]
+
 ConcurrencyOption = Annotated[
     int | None,
     typer.Option(

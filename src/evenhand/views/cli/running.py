@@ -24,7 +24,7 @@ from evenhand.results.answer import answer_of
 from evenhand.results.run import JudgeSummary, RunSummary
 from evenhand.results.summary import Counter
 from evenhand.running.pace import BudgetError
-from evenhand.running.runner import Line
+from evenhand.running.runner import Line, Totals
 from evenhand.views import console
 from evenhand.views.api import Judge, Judgments, default_protocol
 from evenhand.views.cli.headway import Headway
@@ -171,13 +171,21 @@ def run_with_progress(
                 watch.print(f"stopped after {done}; the same command goes on from here")
             raise
     totals = judgments.totals
+    cost = judge.price.of(totals.usage) if judge.price else None
+    return summary_of_run(judge, counter, totals, cost, time.monotonic() - began, stopped)
+
+
+def summary_of_run(
+    judge: Judge, counter: Counter, totals: Totals, cost: float | None, seconds: float, stopped: str
+) -> RunSummary:
+    """What a run came to."""
     return RunSummary(
         *(judge.setup.engine.identity["model"], judge.setup.protocol.name, judge.setup.fingerprint),
         counter.summary(),
         totals.usage,
-        time.monotonic() - began,
+        seconds,
         asked=totals.asked,
-        cost=judge.price.of(totals.usage) if judge.price else None,
+        cost=cost,
         stopped=stopped,
     )
 
@@ -229,4 +237,4 @@ def show_usage(found: JudgeSummary) -> None:
     asked = found.asked if isinstance(found, RunSummary) else None
     console.out.print(console.usage_line(found.tokens, found.seconds, asked), style="dim", soft_wrap=True)
     if isinstance(found, RunSummary) and found.cost is not None:
-        console.out.print(f"cost: {found.cost:.4f} at the table's prices", style="dim")
+        console.out.print(f"cost: {found.cost:.4f} {found.prices}", style="dim")

@@ -1,0 +1,184 @@
+"""OpenAI's batches: a file of requests, a batch over it, and files of answers and of errors."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from evenhand.core.errors import EngineError
+from evenhand.core.protocol import Prompt
+from evenhand.engines.batches.client import BatchClient, submitting
+from evenhand.engines.batches.service import (
+    CANCELLED,
+    EXPIRED,
+    BatchReply,
+    BatchService,
+    BatchStatus,
+    another_account,
+    ended_by,
+    unknown_batch,
+)
+from evenhand.engines.endpoint import EndpointEngine
+from evenhand.engines.http import Reply, dump
+
+_ROUTE = "/v1/chat/completions"
+_ENDED = ("completed", "expired", "cancelled")
+_PAGE = 100
+_MOST_PAGES = 50
+_MARK = "evenhand"  # the name of our token in a batch's metadata
+
+
+class OpenAIBatches(BatchService):
+    """https://platform.openai.com/docs/api-reference/batch."""
+
+    name = "openai"
+    most_requests = 50_000
+    most_bytes = 200_000_000
+
+    def __init__(self, engine: EndpointEngine) -> None:
+        self.engine = self._endpoint = engine
+        settings = engine.settings
+        self._client = BatchClient(
+            settings.base_url,
+            key=settings.key(),
+            key_env=settings.key_variable,
+            timeout=settings.timeout,
+            who=settings.preset.name,
+        )
+
+    @property
+    def lessons(self) -> Mapping[str, Any]:
+        """What the service has taught."""
+        return self._endpoint.lessons
+
+    def remember(self, lessons: Mapping[str, Any]) -> None:
+        """Know what it has taught another process."""
+        self._endpoint.remember(lessons)
+
+    def line(self, name: str, prompt: Prompt) -> tuple[bytes, tuple[str, ...]]:
+        """One request, as a line of JSON."""
+        body, notes = self._endpoint.request(prompt)
+        return dump({"custom_id": name, "method": "POST", "url": _ROUTE, "body": body}), notes
+
+    async def upload(self, file: Path) -> str:
+        """Give the service the file."""
+        reply = await self._client.send_file("/files", file, {"purpose": "batch"})
+        return str(self._client.checked(reply).get("id") or "")
+
+    async def submit(self, file: Path, uploaded: str, token: str) -> str:
+        """Send the batch."""
+        body = {
+            "input_file_id": uploaded,
+            "endpoint": _ROUTE,
+            "completion_window": "24h",
+            "metadata": {_MARK: token},
+        }
+        async with submitting():
+            return self._client.accepted(await self._client.post("/batches", body))
+
+    async def newest(self) -> str:
+        """The newest batch in its list."""
+        listed = _data(await self._client.get_ok("/batches?limit=1"))
+        return str(listed[0].get("id")) if listed else ""
+
+    async def find(
+        self, token: str, uploaded: str, requests: int, newest: str, known: Collection[str]
+    ) -> list[str]:
+        """The batch whose metadata has our token, or that was made of our file."""
+        after, reached = "", False  # whether the list has come to where it ended before ours was sent
+        for _ in range(_MOST_PAGES):
+            page = await self._client.get_ok(f"/batches?limit={_PAGE}" + (f"&after={after}" if after else ""))
+            listed = _data(page)
+            ours = [batch for batch in listed if _is_ours(batch, token, uploaded) and batch.get("id") not in known]
+            if ours:
+                return [str(batch["id"]) for batch in ours]
+            reached = reached or any(batch.get("id") == newest for batch in listed)
+            if (reached and _newest_first(listed)) or not listed or not page.get("has_more"):
+                break
+            after = str(listed[-1].get("id"))
+        if not reached and (newest or not await self._has_file(uploaded)):
+            raise another_account(self._client.who)
+        return []
+
+    async def _has_file(self, name: str) -> bool:
+        return (await self._client.get(f"/files/{name}")).status != 404
+
+    async def status(self, remote: str) -> BatchStatus:
+        """Look at a batch."""
+        reply = await self._client.get(f"/batches/{remote}")
+        if reply.status == 404:
+            raise unknown_batch(self._client.who, remote)
+        batch = self._client.checked(reply)
+        word, counts = str(batch.get("status")), batch.get("request_counts") or {}
+        done = int(counts.get("completed") or 0) + int(counts.get("failed") or 0)
+        if word == "failed":
+            why, codes = _errors(batch)
+            return BatchStatus(remote, "refused", word, why=why, too_many="token_limit_exceeded" in codes)
+        files = tuple(str(batch[name]) for name in ("output_file_id", "error_file_id") if batch.get(name))
+        phase: Literal["ended", "waiting"] = "ended" if word in _ENDED else "waiting"
+        return BatchStatus(remote, phase, word, done, int(counts.get("total") or 0), files)
+
+    async def replies(self, status: BatchStatus, folder: Path) -> AsyncIterator[BatchReply]:
+        """Fetch what came back, and read it line by line."""
+        for number, name in enumerate(status.results):
+            file = folder / f"{number}.jsonl"
+            await self._client.fetch(f"/files/{name}/content", file)
+            for row in self._client.rows(file):
+                yield self._read(row, status.word)
+            file.unlink()
+
+    async def cancel(self, remote: str) -> None:
+        """Cancel a batch."""
+        self._client.checked(await self._client.post(f"/batches/{remote}/cancel", {}))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    def _read(self, row: Mapping[str, Any], word: str) -> BatchReply:
+        name, response = str(row.get("custom_id")), row.get("response")
+        try:
+            if isinstance(response, dict) and isinstance(response.get("status_code"), int):
+                reply = Reply(response["status_code"], response.get("body"))
+                return BatchReply(name, self._endpoint.read_reply(reply, self._client.fault))
+            return BatchReply(name, error=_error(row.get("error"), word))
+        except EngineError as fault:
+            return BatchReply(name, error=fault)
+
+
+def _data(page: Mapping[str, Any]) -> list[dict[str, Any]]:
+    listed = page.get("data")
+    return [batch for batch in listed if isinstance(batch, dict)] if isinstance(listed, list) else []
+
+
+def _newest_first(listed: list[dict[str, Any]]) -> bool:
+    """Whether a page is in this order, which the service does not promise."""
+    times = [batch.get("created_at") for batch in listed]
+    known = [time for time in times if isinstance(time, int | float)]
+    return len(known) == len(times) > 1 and known == sorted(known, reverse=True) and known[0] > known[-1]
+
+
+def _is_ours(batch: Mapping[str, Any], token: str, uploaded: str) -> bool:
+    metadata = batch.get("metadata")
+    marked = isinstance(metadata, dict) and metadata.get(_MARK) == token
+    return marked or bool(uploaded and batch.get("input_file_id") == uploaded)
+
+
+def _errors(batch: Mapping[str, Any]) -> tuple[str, set[str]]:
+    """What is wrong with a batch, in the service's words and in its codes."""
+    errors = batch.get("errors")
+    listed = _data(errors) if isinstance(errors, dict) else []
+    said = "; ".join(dict.fromkeys(str(error.get("message"))[:300] for error in listed[:3]))
+    return said or "no reason given", {str(error.get("code")) for error in listed}
+
+
+def _error(error: Any, word: str) -> EngineError:
+    """Why a request has no response."""
+    code = str(error.get("code") if isinstance(error, dict) else "")
+    message = str(error.get("message") if isinstance(error, dict) else "") or "no reason given"
+    if code == EXPIRED or (word == "expired" and not code):
+        return ended_by(EXPIRED, "the batch ended before this request was computed")
+    if code == CANCELLED or word == "cancelled":
+        return ended_by(CANCELLED, "the batch was cancelled before this request was computed")
+    return EngineError(message[:500], reason="server_error", retryable=True)

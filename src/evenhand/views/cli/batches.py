@@ -1,0 +1,125 @@
+"""evenhand batches: what is at a service, and how it is given up."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from evenhand.core.errors import InputError
+from evenhand.engines.batches.opening import open_batches
+from evenhand.engines.endpoint import EndpointSettings, open_endpoint
+from evenhand.engines.presets import PRESETS, Address
+from evenhand.store import BatchRow, JudgeRow, Store
+from evenhand.store.batches import UNSETTLED
+from evenhand.views import console
+from evenhand.views.cli.app import app
+from evenhand.views.cli.opening import open_store
+from evenhand.views.cli.options import DEFAULT_DB, DbOption, JsonOption
+
+batches_app = typer.Typer(help="The batches of a database.", invoke_without_command=True)
+app.add_typer(batches_app, name="batches")
+
+NameArgument = Annotated[
+    str,
+    typer.Argument(metavar="[ID]", help="One batch, by its name at the service. Default: all that are under way."),
+]
+KeyOption = Annotated[
+    str,
+    typer.Option("--key-env", metavar="NAME", help="The variable with the key, if not the service's usual one."),
+]
+
+
+@batches_app.callback()
+def batches(context: typer.Context, db: DbOption = DEFAULT_DB, as_json: JsonOption = False) -> None:
+    """List the batches that judge --batch has sent, and what came of them."""
+    if context.invoked_subcommand:
+        return
+    with open_store(db, read_only=True) as store:
+        rows, judges = store.batches.rows(), {judge.id: judge for judge in store.judges(counted=False)}
+    if as_json:
+        print(console.json_text({"batches": [_plain(row, judges[row.judge]) for row in rows]}))
+    elif rows:
+        console.out.print(_table(rows, judges))
+    else:
+        console.out.print("no batches here; evenhand judge PAIRS --batch sends one")
+
+
+@batches_app.command("cancel")
+def batches_cancel(name: NameArgument = "", db: DbOption = DEFAULT_DB, key_env: KeyOption = "") -> None:
+    """Cancel batches at the service; what is computed by then is paid, and judge --batch takes it in."""
+    with open_store(db) as store:
+        judges = {judge.id: judge for judge in store.judges(counted=False)}
+        for row in _chosen(store, name):
+            if row.state == "open":
+                asyncio.run(_cancel(judges[row.judge], row, key_env))
+                console.out.print(
+                    f"cancelled: {row.remote}; judge --batch takes in what was computed", soft_wrap=True
+                )
+
+
+@batches_app.command("forget")
+def batches_forget(
+    name: NameArgument = "",
+    db: DbOption = DEFAULT_DB,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Forget without asking.")] = False,
+) -> None:
+    """Give up batches that cannot be reached any more; their questions are asked, and paid, again."""
+    with open_store(db) as store:
+        for row in _chosen(store, name):
+            if not yes:
+                typer.confirm(
+                    f"Forget {row.remote or 'a batch'} with {row.requests:,} requests?", abort=True, err=True
+                )
+            store.batches.close(row.id, "forgotten")
+            console.out.print(f"forgotten: {row.remote or row.token}", soft_wrap=True)
+
+
+def _chosen(store: Store, name: str) -> list[BatchRow]:
+    rows = store.batches.rows(states=UNSETTLED)
+    found = [row for row in rows if not name or name in (row.remote, row.token)]
+    if not found:
+        known = ", ".join(row.remote or row.token for row in rows) or "none"
+        raise InputError(
+            f"no batch {name} is under way" if name else "no batch is under way", hint=f"there: {known}"
+        )
+    return found
+
+
+async def _cancel(judge: JudgeRow, row: BatchRow, key_env: str) -> None:
+    identity = judge.identity
+    address = Address(PRESETS[row.service], identity["base_url"], identity["model"])
+    service = open_batches(open_endpoint(address, EndpointSettings(key_env=key_env)))
+    try:
+        await service.cancel(row.remote)
+    finally:
+        await service.close()
+
+
+def _plain(row: BatchRow, judge: JudgeRow) -> dict[str, object]:
+    names = ("service", "state", "requests", "answered", "failed", "created", "submitted", "ended")
+    found = {"id": row.remote, "judge": judge.model, "protocol": judge.protocol}
+    return {**found, **{name: getattr(row, name) for name in names}}
+
+
+def _table(rows: list[BatchRow], judges: dict[int, JudgeRow]) -> Table:
+    table = console.plain_table("Batches")
+    for name in ("sent", "judge", "batch", "state"):
+        table.add_column(name, no_wrap=name == "sent")
+    for name in ("requests", "answered", "failed"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        judge = judges[row.judge]
+        table.add_row(
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(row.submitted)) if row.submitted else "not yet",
+            *(
+                Text(console.visible(text))
+                for text in (f"{judge.model} under {judge.protocol}", row.remote, row.state)
+            ),
+            *(f"{number:,}" for number in (row.requests, row.answered, row.failed)),
+        )
+    return table
