@@ -25,6 +25,7 @@ LAYERS = (
     "core.outcome",
     "core.shuffle",
     "core.judge",
+    "core.reasons",
     "core.votes",
     "core.columns",
     "io.files",

@@ -266,10 +266,10 @@ def built_in_names() -> list[str]:
 
 
 def form_names() -> list[str]:
-    """The names of built-in protocols whose answers are in the form of another tool.
+    """The names of built-in protocols whose answers have a form of their own, most of them that of another tool.
 
     >>> form_names()
-    ['alpaca-eval', 'arena-hard', 'judgebench', 'mt-bench', 'prometheus-2']
+    ['alpaca-eval', 'arena-hard', 'explained', 'judgebench', 'mt-bench', 'prometheus-2']
     """
     return sorted(path.stem for path in FORMS.glob("*.txt"))
 

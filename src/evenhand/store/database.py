@@ -19,6 +19,7 @@ from evenhand.core.errors import EngineError, EvenhandError, StoreError
 from evenhand.core.judge import Conversation, Judgment, Setup
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Order
+from evenhand.core.reasons import questions_of, with_words
 from evenhand.core.verdict import Verdict, read_answer
 from evenhand.store.annotation import AnnotationBook
 from evenhand.store.archive import Archive
@@ -483,17 +484,20 @@ class Store:
                 (judge.id,),
             ).fetchall()
 
-    def judgments(self, judge: JudgeRow) -> Iterator[Judgment]:
+    def judgments(self, judge: JudgeRow, *, words: bool = False) -> Iterator[Judgment]:
         """Every pair that a judge has brought to an end, with its verdicts, one after the other.
 
-        The queue is kept in this order, so that nothing has to be sorted and nothing is held in memory.
+        The queue is kept in this order, so that nothing has to be sorted and nothing is held in memory. With
+        `words`, each verdict comes with the text that it was read off, which takes another look for each pair.
         """
+        questions = questions_of(judge.template) if words else ()
         with clearly(self.path):
             rows = self._db.execute(SAID_BY_JUDGE + IN_ORDER, (judge.id,))
             for number, judged in groupby(rows, key=itemgetter(0)):
                 conversations, ended = conversations_of(judge.dimensions, judged)
                 if ended:
-                    yield Judgment.of(self._pair(number), conversations)
+                    found = Judgment.of(self._pair(number), conversations)
+                    yield with_words(found, self.archive.said(judge.id, number), questions) if words else found
 
     def judgment(self, judge: JudgeRow, number: int, pair: Pair) -> Judgment | None:
         """One pair, by its number, with the outcomes of a judge; None, if that judge has not judged it."""
