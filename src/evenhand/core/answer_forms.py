@@ -84,7 +84,7 @@ class AnswerForm:
             found = self.find(text)
             if not found:
                 return text.strip()
-            text = "\n".join(_around(text, found))
+            text = "\n".join(filter(None, map(str.strip, _around(text, found))))
         return ""
 
 

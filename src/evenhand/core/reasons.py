@@ -39,7 +39,7 @@ _NOUN = (
 )
 _MARKS = r"[*_\"'‘“`]*"
 _BOTH = re.compile(rf"(?i:\b{_NOUN}s)\s+([AB])\s+(and|or|&)\s+([AB])\b")
-_NAMED = re.compile(rf"(?i:\b{_NOUN})\s+{_MARKS}(?:\(([ABab])\)|([AB])\b)")
+_NAMED = re.compile(rf"(?i:\b{_NOUN})\s+(?P<marks>{_MARKS})(?:\((?P<small>[ABab])\)|(?P<letter>[AB])\b(?P=marks))")
 _ORDINAL = re.compile(rf"(?i:\bthe (first|second) {_NOUN}\b)")
 _BARE = re.compile(
     r"(?<!itamin )(?<!lan )(?<!ype )(?<!rade )(?<!lass )(?<!oint )(?<!ection )(?<!roup )"
@@ -47,8 +47,8 @@ _BARE = re.compile(
 )
 _WORD_BEHIND = re.compile(r"(?:['’]s\b)?[*_\"'’”`]*\s+([\w'’]+)")
 _VERB_WORDS = (
-    "is was has had does did can could will would should may might must only also simply correctly fully never even wins"
-    " loses and or didn't doesn't isn't wasn't hasn't can't couldn't"
+    "is was has had does did can could will would should may might must only also simply correctly fully never"
+    " even wins loses and or didn't doesn't isn't wasn't hasn't can't couldn't"
 )
 _VERBS = frozenset(_VERB_WORDS.split())
 _NOUNS_ON_S = frozenset(("series", "species", "always", "thus", "yes", "gas", "lens", "news", "this"))
@@ -169,7 +169,7 @@ def in_sides(text: str, order: Order) -> str:
     """
     side: Mapping[str, Side] = {**SIDE_OF[order], "a": SIDE_OF[order]["A"], "b": SIDE_OF[order]["B"]}  # type: ignore[dict-item]
     text = _BOTH.sub(lambda m: f"Responses {side[m[1]]} {m[2]} {side[m[3]]}", text)
-    text = _NAMED.sub(lambda m: f"Response {side[m[1] or m[2]]}", text)
+    text = _NAMED.sub(lambda m: f"Response {side[m['small'] or m['letter']]}", text)
     text = _ORDINAL.sub(lambda m: f"Response {side['A' if m[1].lower() == 'first' else 'B']}", text)
     return _BARE.sub(lambda m: f"Response {side[m[1]]}" if _is_letter(text, m) else m[0], text)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from evenhand.core.judge import Judgment
 from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import Order
-from evenhand.core.reasons import Reason, ReasonReader
+from evenhand.core.reasons import Reason, ReasonReader, may_reason
 from evenhand.core.stats.contrast import log_odds_z
 from evenhand.core.verdict import headline
 from evenhand.results.clauses import Phrase, clauses, phrases, stems_of
@@ -79,7 +79,7 @@ class FoundReason:
 
 
 @dataclass(slots=True)
-class _Count:
+class _PhraseCount:
     """How often a phrase was said of losers (0) and of winners (1), how it was written, and where."""
 
     pairs: list[int] = field(default_factory=lambda: [0, 0])
@@ -99,7 +99,7 @@ class ReasonCounter:
     def __init__(self, reader: ReasonReader, dimension: str, *, loser: str = "", examples: int = EXAMPLES) -> None:
         self.dimension = dimension
         self._reader, self._loser, self._examples = reader, loser, examples
-        self._counts: dict[tuple[str, ...], _Count] = {}
+        self._counts: dict[tuple[str, ...], _PhraseCount] = {}
         self._seen: set[tuple[str, str, str]] = set()
         self._pairs = self._reasons = self._decided = 0
         self._pruned = False
@@ -128,7 +128,7 @@ class ReasonCounter:
         )
 
     def _note(self, stems: tuple[str, ...], is_winner: bool, phrase: Phrase, place: ReasonPlace) -> None:
-        count = self._counts.setdefault(stems, _Count())
+        count = self._counts.setdefault(stems, _PhraseCount())
         count.pairs[is_winner] += 1
         count.texts[phrase.text] += 1
         count.models[is_winner][place.model] += 1
@@ -163,11 +163,11 @@ class ReasonCounter:
         return tuple(self._phrase(often[stems], which, z) for z, stems in chosen)
 
     @staticmethod
-    def _z(count: _Count, which: int, totals: list[int]) -> float:
+    def _z(count: _PhraseCount, which: int, totals: list[int]) -> float:
         return log_odds_z(count.pairs[which], count.pairs[1 - which], totals[which], totals[1 - which])
 
     @staticmethod
-    def _phrase(count: _Count, which: int, z: float) -> ReasonPhrase:
+    def _phrase(count: _PhraseCount, which: int, z: float) -> ReasonPhrase:
         text = max(count.texts, key=lambda text: (count.texts[text], text))
         models = dict(count.models[which].most_common())
         numbers = (count.pairs[which], count.pairs[1 - which], round(z, 3))
@@ -227,6 +227,17 @@ def summarise_reasons(
     for judgment in store.judgments(judge, words=True):
         counter.add(judgment)
     return counter.summary(top=top, least=least)
+
+
+def reasons_on(store: Records, judge: JudgeRow, dimension: str) -> ReasonSummary | None:
+    """The reasons for a view that shows all of a judge; None where it was not asked for any, or gave none.
+
+    Nothing is read of a judge that answers with labels alone.
+    """
+    if not may_reason(judge):
+        return None
+    found = summarise_reasons(store, judge, dimension if dimension in judge.dimensions else "")
+    return found if found.reasons else None
 
 
 def asked_headline(judge: JudgeRow) -> str:
