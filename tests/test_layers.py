@@ -15,6 +15,7 @@ LAYERS = (
     "core.stats",
     "core.faults",
     "core.pair",
+    "core.conversations",
     "core.markup",
     "core.answer_forms",
     "core.protocol",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -428,7 +428,11 @@ class Store:
             self.outcomes.refresh_conversations([conversation], [conversation])
 
     def reread(
-        self, judge: JudgeRow, questions: QuestionDimensions, form: AnswerForm | None = None
+        self,
+        judge: JudgeRow,
+        questions: QuestionDimensions,
+        form: AnswerForm | None = None,
+        shown_texts: Callable[[Pair], Sequence[str]] = lambda pair: pair.texts,
     ) -> tuple[int, int]:
         """Read every answer of a judge again with the present reader; how many verdicts, and how many changed.
 
@@ -439,7 +443,7 @@ class Store:
             self._db.execute("DELETE FROM finished WHERE judge = ?", (judge.id,))
         conversations = dict(self._db.execute("SELECT conversation, pair FROM queue WHERE judge = ?", (judge.id,)))
         for conversation, number in conversations.items():
-            shown = self._pair(number).texts
+            shown = shown_texts(self._pair(number))
             with self._writing():  # a run may add an answer at any moment before this one
                 fresh = [
                     verdict_row(conversation, verdict)
