@@ -21,6 +21,7 @@ from evenhand.io.pairs import read_pairs
 from evenhand.store.vectors import FileVectors
 from evenhand.views import console
 from evenhand.views.cli.app import app
+from evenhand.views.cli.inputs import ColumnsOption, columns_from
 from evenhand.views.cli.options import ContextOption, GpuOption, JsonOption, ThreadsOption
 from evenhand.views.cli.running import open_judge
 
@@ -43,6 +44,7 @@ def learn(
         Path | None,
         typer.Option("--vectors", metavar="FILE", help="Where states are kept. Default: beside the head."),
     ] = None,
+    columns: ColumnsOption = None,
     context: ContextOption = None,
     threads: ThreadsOption = None,
     gpu_layers: GpuOption = None,
@@ -52,7 +54,11 @@ def learn(
 
     Use it with --judge head:FILE. Every figure is of instructions that took no part in the training.
     """
-    sources = [TrainingSource(file.stem, [pair for pair in read_pairs(file) if pair.labels]) for file in files]
+    named = columns_from(columns)
+    sources = [
+        TrainingSource(file.stem, [pair for pair in read_pairs(file, columns=named) if pair.labels])
+        for file in files
+    ]
     check(sources)  # before a model is fetched and anything read
     if out.suffix != ".json":
         raise InputError(f"--out {out}", hint="let the name end on .json")
