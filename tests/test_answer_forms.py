@@ -148,7 +148,12 @@ def test_without_a_form_nothing_has_changed() -> None:
     assert protocol.prompt(Pair("Hi", "x", "y"), "forward").room == 0
 
 
-SAID = {"mt-bench": "[[{}]]", "prometheus-2": "So. [RESULT] {}", "arena-hard": "[[{}]]"}
+SAID = {
+    "mt-bench": "[[{}]]",
+    "explained": "B is poor.\nVerdict: {}",
+    "prometheus-2": "So. [RESULT] {}",
+    "arena-hard": "[[{}]]",
+}
 WORDS = {
     "arena-hard": ("A>>B", "B>>A"),
     "alpaca-eval": ("m", "M"),

@@ -20,7 +20,7 @@ import typer.main
 
 import warm
 from evenhand import __version__
-from evenhand.core.protocol import built_in_names, form_names
+from evenhand.core.protocol import built_in_names, form_names, variant_names
 from evenhand.engines.catalog import ModelFile
 from evenhand.views.cli import load_all, main
 
@@ -119,7 +119,7 @@ def test_protocols_are_listed() -> None:
     said = evenhand("protocols").stdout
     assert all(name in said for name in built_in_names())
     listed = fields_of(evenhand("protocols", "--json"))["protocols"]
-    assert [protocol["name"] for protocol in listed] == [*built_in_names(), *form_names()]
+    assert [protocol["name"] for protocol in listed] == [*built_in_names(), *form_names(), *variant_names()]
     assert {"questions", "dialect", "fingerprint"} <= listed[0].keys()
 
 

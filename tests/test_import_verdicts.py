@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -379,7 +380,14 @@ def test_who_wants_to_judge_a_file_of_verdicts_is_told_the_command(tmp_path: Pat
 @pytest.mark.skipif(not DATA.is_dir(), reason="no shared data folder beside the checkout")
 @pytest.mark.parametrize(
     ("judge", "strategy", "accuracy", "same"),
-    [("GPT-4", "Vanilla", 95.5, 95.0), ("GPT-4", "Swap", 94.5, 97.0), ("ChatGPT", "Vanilla", 81.5, 71.0)],
+    [
+        ("GPT-4", "Vanilla_NoRules", 93.5, 97.0),
+        ("GPT-4", "Vanilla", 95.5, 95.0),
+        ("GPT-4", "Metrics_Reference", 96.0, 96.0),
+        ("GPT-4", "Swap", 94.5, 97.0),
+        ("ChatGPT", "Vanilla", 81.5, 71.0),
+        ("ChatGPT", "Swap", 77.5, 89.0),
+    ],
 )
 def test_llmbars_published_verdicts_come_to_its_published_accuracies(
     tmp_path: Path, judge: str, strategy: str, accuracy: float, same: float
@@ -403,3 +411,75 @@ def test_llmbars_published_verdicts_come_to_its_published_accuracies(
     right = sum((one == label) + (two == label) for (one, two), label in zip(said, labels, strict=True))
     assert right / 2 == accuracy
     assert sum(one == two for one, two in said) == same
+
+
+@pytest.mark.shared
+@pytest.mark.skipif(not DATA.is_dir(), reason="no shared data folder beside the checkout")
+@pytest.mark.parametrize(("judge", "share"), [("gpt-3.5-turbo", 0.698), ("pandalm-7b", 0.668)])
+def test_pandalms_published_judges_come_to_their_published_shares(tmp_path: Path, judge: str, share: float) -> None:
+    """Wang et al. (2024), "PandaLM": three-way agreement with the majority; what could not be read is wrong."""
+    db = tmp_path / "e.db"
+    with Store(db) as store:
+        options = ReadOptions(judge=judge, columns={"verdict": judge})
+        import_verdicts(store, DATA / "pandalm_published_judges.jsonl", options, pairs=DATA / "pandalm.jsonl")
+    done = CliRunner().invoke(load_all(), ["results", "--db", str(db), "--json"])
+    found = json.loads(done.stdout)["dimensions"]["overall"]
+    assert found["n"] + found["invalid"] == 999
+    assert round(found["agreement"]["three_way"] * found["agreement"]["n"] / 999, 3) == share
+
+
+def naive_leaderboard(rows: Iterable[Mapping[str, Any]]) -> tuple[float, float]:
+    """AlpacaEval's: the mean of preferences less one, and the standard error of that mean, both in percent."""
+    values = [row["preference"] - 1 for row in rows if row["preference"] is not None]
+    mean = sum(values) / len(values)
+    spread = sum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    return 100 * mean, 100 * (spread / len(values)) ** 0.5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_alpaca_evals_win_rates_and_standard_errors_are_those_of_its_formula(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    rows = [
+        {
+            **{key: value for key, value in ALPACA[0].items() if not key.startswith("output")},
+            "instruction": f"Question {number}",
+            "output_1": f"The baseline says {number}.",
+            "output_2": f"{model} says {number}.",
+            "generator_2": model,
+            "preference": rng.choice((1.0, 1.5, 2.0, None, 1 + rng.random(), 1 + rng.random(), 1 + rng.random())),
+        }
+        for model in ("new", "newer")
+        for number in range(60)
+    ]
+    db, out = tmp_path / "e.db", tmp_path / "board.json"
+    with Store(db) as store:
+        imported(store, tmp_path, rows)
+    CliRunner().invoke(load_all(), ["export", "leaderboard", "--db", str(db), "--out", str(out)])
+    board = {row["model"]: row for row in json.loads(out.read_text())}
+    assert set(board) == {"new", "newer"}
+    for model, row in board.items():
+        rate, error = naive_leaderboard(each for each in rows if each["generator_2"] == model)
+        assert row["win_rate"] == pytest.approx(rate, abs=1e-6)
+        assert row["standard_error"] == pytest.approx(error, abs=1e-6)
+
+
+def test_judge_benchs_accuracy_is_that_of_its_own_rule(tmp_path: Path) -> None:
+    """A pair is right where both orders together speak for the label: +1 for it, -1 against it, 0 for a tie."""
+    said = ["A>B", "B>A", "A=B", None]
+    decisions = [(one, two) for one in said for two in said]
+    counted = [
+        sum(
+            {"A>B": sign, "B>A": -sign}.get(decision or "", 0) for decision, sign in zip(pair, (1, -1), strict=True)
+        )
+        for pair in decisions
+    ]
+    with Store(":memory:") as store:
+        imported(store, tmp_path, judge_bench(decisions))
+        judgments = list(store.judgments(store.judges()[0]))
+    worth = {"1": 1, "2": -1}  # every label is for side 1
+    ours = [
+        sum(worth.get(each["overall"].side_in(order) or "", 0) for order in ("forward", "swapped"))
+        for each in judgments
+    ]
+    assert ours == counted
+    assert sum(score > 0 for score in ours) / len(ours) == 5 / 16

@@ -23,6 +23,7 @@ PAIRS = [
 ]
 KEYS = {pair.key for pair in PAIRS}
 SIDES = {"p1": "1", "p2": "2", "p3": "tie"}
+NOBODY = ("--judge", "http://127.0.0.1:9/v1#nobody")  # a dry run loads a model that runs here, to time it
 FORMS = (".jsonl", ".json", ".csv", ".parquet", ".jsonl.gz")
 
 
@@ -67,7 +68,7 @@ def test_verdicts_with_texts_are_the_pairs_again(db: Path, tmp_path: Path, kind:
     assert [(pair.texts, pair.id, pair.model_1, pair.model_2) for pair in found] == [
         (pair.texts, pair.id, pair.model_1, pair.model_2) for pair in PAIRS
     ]
-    assert evenhand("judge", file, "--dry-run", "--db", tmp_path / "new.db").stdout.startswith("3 pairs")
+    assert evenhand("judge", file, "--dry-run", *NOBODY, "--db", tmp_path / "new.db").stdout.startswith("3 pairs")
 
 
 def test_all_dimensions_of_a_pair_come_back_as_its_labels(many: Path, tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ def test_both_orders_are_kept_apart(db: Path, tmp_path: Path) -> None:
 
 def test_verdicts_without_texts_say_what_is_missing(db: Path, tmp_path: Path) -> None:
     file = export(db, "judgments", tmp_path / "a.jsonl")
-    done = evenhand("judge", file, "--dry-run", "--db", tmp_path / "new.db", code=2)
+    done = evenhand("judge", file, "--dry-run", *NOBODY, "--db", tmp_path / "new.db", code=2)
     assert "these are verdicts without texts" in done.stderr
     assert "--texts" in done.stderr
 
@@ -106,7 +107,7 @@ def test_verdicts_of_several_judges_are_refused(tmp_path: Path) -> None:
     with Judge(ScriptedEngine(script, name="other"), "overall", db=db) as judge:
         list(judge.judge(PAIRS))
     file = export(db, "judgments", tmp_path / "a.jsonl", "--texts")
-    done = evenhand("judge", file, "--dry-run", "--db", tmp_path / "new.db", code=2)
+    done = evenhand("judge", file, "--dry-run", *NOBODY, "--db", tmp_path / "new.db", code=2)
     assert "the verdicts of several judges" in done.stderr
 
 
@@ -153,6 +154,6 @@ def test_what_holds_no_pairs_is_refused_with_what_was_found(
     db: Path, tmp_path: Path, form: str, found: str
 ) -> None:
     file = export(db, form, tmp_path / "a.jsonl")
-    done = evenhand("judge", file, "--dry-run", "--db", tmp_path / "new.db", code=2)
+    done = evenhand("judge", file, "--dry-run", *NOBODY, "--db", tmp_path / "new.db", code=2)
     assert found in done.stderr
     evenhand("labels", "import", file, "--db", tmp_path / "new.db", code=2)

@@ -8,7 +8,8 @@
     <verdict>A</verdict>
     m                  nothing but m for A, M for B
 
-A text is read strictly: it says one thing in its form, however often, or it is invalid.
+A text is read strictly: it says one thing in its form, however often, or it is invalid. What stands around the
+verdict is the judge's reason (`evenhand.core.reasons`).
 """
 
 from __future__ import annotations
@@ -24,16 +25,23 @@ Word = Literal["A", "B", "tie"]
 FREE_TOKENS = 2048  # of an answer that may reason before its verdict
 _LETTERS: Mapping[str, Word] = {"a": "A", "b": "B", "tie": "tie"}
 _BRACKETS: Mapping[str, Word] = {**_LETTERS, "c": "tie"}
+_MOST_CUTS = 20  # of verdicts that come together only when another is cut out
 _COMPARISON = r"[AB]\s*(?:>{1,2}|<{1,2}|=)\s*[AB]"
 
 
 class FormMatch(NamedTuple):
-    """A verdict in its form: the label, where it stands, and how strong it is (0 for a tie, 2 for >>)."""
+    """A verdict in its form: the label, where it stands, and how strong it is (0 for a tie, 2 for >>).
+
+    `begin` is where the form begins, with its brackets or its name; `instead` is what an object that holds the
+    verdict says besides it.
+    """
 
     label: Word
     start: int
     end: int
     strength: int = 1
+    begin: int = 0
+    instead: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,7 @@ class AnswerForm:
     find: Callable[[str], list[FormMatch] | None]
     tokens: Mapping[str, Word] | None = None
     free: bool = True  # a judge may write before it
+    graded: bool = False  # it says how strong a verdict is
 
     def read(self, text: str, shown: Sequence[str] = ()) -> FormMatch | Literal["unreadable", "echo"]:
         """What an answer says; the last place where it says so.
@@ -62,6 +71,31 @@ class AnswerForm:
         if not own:
             return "echo"
         return own[-1] if len({(match.label, match.strength) for match in own}) == 1 else "unreadable"
+
+    def without_verdict(self, text: str) -> str:
+        """What an answer says besides its verdict; nothing that is left can be read as one.
+
+        >>> form_of("[[A]]").without_verdict("B is wrong. [[A]]")
+        'B is wrong.'
+        >>> form_of('{"verdict": "A"}').without_verdict('{"reason": "B is wrong.", "verdict": "A"}')
+        'B is wrong.'
+        """
+        for _ in range(_MOST_CUTS):
+            found = self.find(text)
+            if not found:
+                return text.strip()
+            text = "\n".join(filter(None, map(str.strip, _around(text, found))))
+        return ""
+
+
+def _around(text: str, found: Sequence[FormMatch]) -> Iterator[str]:
+    """The text before, between and behind verdicts."""
+    done = 0
+    for match in found:
+        yield text[done : match.begin]
+        yield match.instead
+        done = match.end
+    yield text[done:]
 
 
 def _is_quoted(text: str, match: FormMatch, shown: Sequence[str]) -> bool:
@@ -110,7 +144,7 @@ def _by_pattern(
             label = words.get(match[1].strip().lower())
             if label is None:
                 return None
-            found.append(FormMatch(label, match.start(1), match.end(), int(label != "tie")))
+            found.append(FormMatch(label, match.start(1), match.end(), int(label != "tie"), match.start()))
         return found
 
     return AnswerForm(example, find, tokens)
@@ -133,10 +167,11 @@ def _comparison(example: str, _: re.Match[str]) -> AnswerForm:
             sign = said[1:-1]
             first = (said[0] == "A") == (sign[0] == ">")
             label: Word = "tie" if sign == "=" else "A" if first else "B"
-            found.append(FormMatch(label, match.start(1), match.end(), 0 if sign == "=" else len(sign)))
+            strength = 0 if sign == "=" else len(sign)
+            found.append(FormMatch(label, match.start(1), match.end(), strength, match.start()))
         return found
 
-    return AnswerForm(example, find)
+    return AnswerForm(example, find, graded=True)
 
 
 def _result(example: str, _: re.Match[str]) -> AnswerForm:
@@ -173,7 +208,9 @@ def _field(example: str, match: re.Match[str]) -> AnswerForm:
                 if label is None:
                     return None
                 place = re.search(rf'"{re.escape(name)}"\s*:\s*"\s*', text[start:end])
-                found.append(FormMatch(label, start + (place.end() if place else 0), end, int(label != "tie")))
+                told = start + (place.end() if place else 0)
+                rest = "\n".join(str(text) for key, text in value.items() if key != name and isinstance(text, str))
+                found.append(FormMatch(label, told, end, int(label != "tie"), start, rest))
         return found
 
     return AnswerForm(example, find, {"A": "A", "B": "B", "tie": "tie"})
@@ -197,7 +234,10 @@ def _letter_case(example: str, _: re.Match[str]) -> AnswerForm:
 
     def find(text: str) -> list[FormMatch] | None:
         said = text.strip(" \t\r\n*_`\"'.")
-        return [FormMatch(words[said], text.index(said), text.index(said) + 1)] if said in words else None
+        if said not in words:
+            return None
+        place = text.index(said)
+        return [FormMatch(words[said], place, place + 1, begin=place)]
 
     return AnswerForm(example, find, words, free=False)
 

@@ -196,7 +196,7 @@ async def hear(
             read = invalid(question.dimensions, error.reason, str(error))
             why_unasked = error.reason  # a failure speaks for all that it kept from being asked
         else:
-            read = read_answer(answer, question.dimensions, pair.texts, question.form)
+            read = read_answer(answer, question.dimensions, setup.protocol.shown_texts(pair), question.form)
             notes.update(answer.notes)
             if number >= len(kept):
                 await ledger.record(conversation, number, answer, read)

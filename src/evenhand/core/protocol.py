@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evenhand.core.answer_forms import EXAMPLES, FREE_TOKENS, AnswerForm, form_of
+from evenhand.core.conversations import FIELDS, conversation_of
 from evenhand.core.errors import InputError, SpecError, TemplateError
 from evenhand.core.markup import CHATML, DIALECTS, ROLES, Dialect, Role, Span, Turn, merge
 from evenhand.core.pair import COMBINED, DIMENSIONS, GOOD_1, GOOD_2, POINTWISE_DIMENSIONS, Pair, digest
@@ -34,9 +35,11 @@ MORE_SLOTS = {
     "system": ("system", "system_prompt"),
     "reference": ("reference", "reference_answer", "orig_reference_answer", "target"),
     "rubric": ("rubric", "criteria", "orig_criteria"),
+    "conversation": FIELDS,  # and the instruction: `conversation_of`
 }
 BUILT_IN = Path(__file__).parent / "protocols"
 FORMS = BUILT_IN / "forms"
+VARIANTS = BUILT_IN / "variants"
 
 _MARKER = re.compile(r"<\|[A-Za-z0-9_]+\|>")
 _RECALL = re.compile(r"<\|judgement_(\d+)\|>")
@@ -44,7 +47,7 @@ _RECALL = re.compile(r"<\|judgement_(\d+)\|>")
 # that was misspelt if it stands by itself: not ${x}, \frac{a}, f{x} or a single letter.
 _SLOT = re.compile(
     r"\{\{[\w.]+\}\}|\{(instruction|output_1|output_2)\}"
-    r"|(?<![\w$\\{}])\{(system|reference|rubric|meta(?:\.\w+)+)\}(?!\})"
+    r"|(?<![\w$\\{}])\{(system|reference|rubric|conversation|meta(?:\.\w+)+)\}(?!\})"
     r"|(?<![\w$\\{}])\{([A-Za-z_][A-Za-z0-9_]+)\}(?!\})"
 )
 _QUESTION = re.compile(r"\bA\b.*\bB\b.*\btie\b.*\?", re.IGNORECASE)
@@ -140,6 +143,8 @@ class Protocol:
             path = BUILT_IN / f"{name}.txt"
         elif str(name) in form_names():
             path = FORMS / f"{name}.txt"
+        elif str(name) in variant_names():
+            path = VARIANTS / f"{name}.txt"
         elif not path.is_file():
             raise _unknown(str(name))
         try:
@@ -242,6 +247,13 @@ class Protocol:
         """What fills those slots; InputError where a pair has nothing for one of them."""
         return {name: _slot_text(pair, name, self.name) for name in self.more}
 
+    def shown_texts(self, pair: Pair) -> tuple[str, ...]:
+        """Every text of a pair that the judge is shown: what it repeats of them is no word of its own."""
+        try:
+            return (*pair.texts, *self.more_texts(pair).values()) if self.more else pair.texts
+        except InputError:  # a field that the pair had when it was judged
+            return pair.texts
+
     def _filled(self, texts: dict[str, str], question: int, answers: Sequence[str], *, raw: bool) -> Prompt:
         place = self.questions[question]
         lead = self._leads[place.start]
@@ -266,16 +278,27 @@ def built_in_names() -> list[str]:
 
 
 def form_names() -> list[str]:
-    """The names of built-in protocols whose answers are in the form of another tool.
+    """The names of built-in protocols whose answers have a form of their own, most of them that of another tool.
 
     >>> form_names()
-    ['alpaca-eval', 'arena-hard', 'judgebench', 'mt-bench', 'prometheus-2']
+    ['alpaca-eval', 'arena-hard', 'explained', 'judgebench', 'mt-bench', 'prometheus-2']
     """
     return sorted(path.stem for path in FORMS.glob("*.txt"))
 
 
+def variant_names() -> list[str]:
+    """The names of built-in protocols that show the judge more of a pair than its three texts.
+
+    >>> variant_names()
+    ['reference', 'turns']
+    """
+    return sorted(path.stem for path in VARIANTS.glob("*.txt"))
+
+
 def _slot_text(pair: Pair, slot: str, protocol: str) -> str:
     """The text of a slot out of a pair's other fields."""
+    if slot == "conversation":
+        return conversation_of(pair)
     names = MORE_SLOTS.get(slot) or (slot.removeprefix("meta."),)
     for name in names:
         value: Any = pair.metadata
@@ -290,7 +313,7 @@ def _slot_text(pair: Pair, slot: str, protocol: str) -> str:
 
 
 def _unknown(name: str) -> SpecError:
-    near = difflib.get_close_matches(name, [*built_in_names(), *form_names()], 1)
+    near = difflib.get_close_matches(name, [*built_in_names(), *form_names(), *variant_names()], 1)
     hint = f"did you mean '{near[0]}'?" if near else f"built in: {', '.join(built_in_names())}; or give a file"
     return SpecError(f"no protocol and no file is called '{name}'", hint=hint)
 
@@ -525,7 +548,9 @@ class _Reader:
     def _ask(self) -> None:
         if not self.turns or self.turns[-1].role != "user":
             raise self._error(found="no question before the judge is asked", expected="a user's turn")
-        shown = [s for s in SLOTS if any(Slot(s) in turn.pieces for turn in self.turns[self.start :])]
+        names = {p.name for turn in self.turns[self.start :] for p in turn.pieces if isinstance(p, Slot)}
+        # A conversation ends on the instruction.
+        shown = [s for s in SLOTS if s in names or (s == "instruction" and "conversation" in names)]
         asked_of = None if self.form else _about_one(_closing(self.turns[-1]), shown)
         wanted = ("instruction", _SHOWN_IN[asked_of]) if asked_of else SLOTS
         missing = [s for s in wanted if s not in shown]

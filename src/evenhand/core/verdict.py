@@ -39,6 +39,7 @@ _UNASKED_TIE = 1 / 3
 # Marks that people and models put around a label without meaning anything by them.
 _DRESS = " \t\r\n*_`\"'.()[]"
 _TINY = 1e-9
+SAMPLE_BREAK = "\n---\n"  # between several answers to one question, where they are kept as one text
 _Found = TypeVar("_Found")
 _Choice = TypeVar("_Choice", bound=str)
 
@@ -154,7 +155,10 @@ def _read_form(
     [dimension] = dimensions
     if answer.samples:
         found = [form.read(sample, shown) for sample in answer.samples]
-        raw, said = "\n---\n".join(answer.samples), [match.label for match in found if isinstance(match, FormMatch)]
+        raw, said = (
+            SAMPLE_BREAK.join(answer.samples),
+            [match.label for match in found if isinstance(match, FormMatch)],
+        )
         if not said:
             return invalid(dimensions, "unreadable", raw)
         shares: dict[Label, float] = {label: said.count(label) / len(said) for label in LABELS}
@@ -174,7 +178,7 @@ def _read_samples(samples: Sequence[str], dimensions: Sequence[str], shown: Sequ
     """Shares of the samples that can be read stand for probabilities; the share of those is the label mass."""
     places = ((sample, _find_labels(sample, dimensions)) for sample in samples)
     read = [found for text, found in places if found and not _echoes(text, found, dimensions, shown)]
-    raw = "\n---\n".join(samples)
+    raw = SAMPLE_BREAK.join(samples)
     if not read:
         return invalid(dimensions, "unreadable", raw)
     verdicts = []
@@ -365,13 +369,29 @@ def _find_labels(text: str, dimensions: Sequence[str]) -> list[tuple[Label, int]
     ):  # as most judges answer
         return [(text, 0)]
     body = text.rstrip()
-    last_line = body.rfind("\n") + 1
-    said = [match.end() for match in re.finditer(r"verdicts?\W{0,3}:", body, re.IGNORECASE)]
-    for start in sorted({0, last_line, *said[-1:]}):
+    for start in _readings(body):
         found = _only_labels(body, start, dimensions)
         if found:
             return found
     return None
+
+
+def text_before_labels(text: str, dimensions: Sequence[str]) -> str:
+    """What an answer says before its labels; empty where it is labels alone, or has none.
+
+    >>> text_before_labels("B is wrong.\\nVerdict: A", ["overall"]), text_before_labels("A", ["overall"])
+    ('B is wrong.', '')
+    """
+    body = text.rstrip()
+    starts = _readings(body) if len(body) > len("tie") else []
+    start = next((start for start in starts if _only_labels(body, start, dimensions)), 0)
+    return re.sub(r"[^\n.!?]{0,40}\bverdicts?\W*$", "", body[:start], flags=re.IGNORECASE).strip()
+
+
+def _readings(body: str) -> list[int]:
+    """Where the labels of an answer may begin: at its beginning, in its last line, behind a last "verdict:"."""
+    said = [match.end() for match in re.finditer(r"verdicts?\W{0,3}:", body, re.IGNORECASE)]
+    return sorted({0, body.rfind("\n") + 1, *said[-1:]})
 
 
 def _echoes(

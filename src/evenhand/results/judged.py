@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from evenhand.core.engine import Usage
 from evenhand.core.judge import Judgment
 from evenhand.core.pair import Side
 from evenhand.core.protocol import Order
+from evenhand.core.reasons import ReasonReader
 from evenhand.core.verdict import Label, Outcome
 
 Shares = Mapping[Side, float]
+_WHERE_KNOWN = {"json": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class JudgedOrder:
     shown: Label | None
     invalid_reason: str | None
     raw: str
+    reason: str | None = field(default=None, metadata=_WHERE_KNOWN)  # why, in words of sides
+    strength: int | None = field(default=None, metadata=_WHERE_KNOWN)  # 2 for A>>B, 1 for A>B, 0 for A=B
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +52,21 @@ class JudgedPair:
     seconds: float
 
 
-def judged_pair(judgment: Judgment) -> JudgedPair:
-    """A judgment as a result."""
-    dimensions = {name: _dimension(outcome) for name, outcome in judgment.outcomes.items()}
+def judged_pair(judgment: Judgment, reader: ReasonReader) -> JudgedPair:
+    """A judgment as a result; the reader knows how to tell a reason from a verdict in the judge's words."""
+    dimensions = {name: _dimension(outcome, reader) for name, outcome in judgment.outcomes.items()}
     notes = tuple(sorted(judgment.notes))
     return JudgedPair(judgment.pair.id, dimensions, notes, judgment.usage, round(judgment.seconds, 3))
 
 
-def _dimension(outcome: Outcome) -> JudgedDimension:
+def _dimension(outcome: Outcome, reader: ReasonReader) -> JudgedDimension:
     orders = {
         order: JudgedOrder(
             outcome.side_in(order) or "invalid",
             outcome.p_in(order),
             *(verdict.mass, verdict.label, verdict.invalid, verdict.raw),
+            reason=reader.reason(verdict, order) or None,
+            strength=reader.strength(verdict),
         )
         for order, verdict in outcome.orders.items()
     }

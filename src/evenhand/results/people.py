@@ -125,7 +125,7 @@ def read_votes(row: Mapping[str, Any], annotator: str = FILE) -> list[NamedVote]
             return found
     raise RowFault(
         "no votes in this row: neither 'label' nor 'labels', 'human' or 'dims'",
-        hint="give each row one of them; docs/labels.md lists the forms that are read",
+        hint="give each row one of them, or --columns label=FIELD names it; docs/labels.md lists the forms",
     )
 
 

@@ -23,6 +23,7 @@ from evenhand.core.protocol import Prompt
 from evenhand.io import files
 from evenhand.io.files import Row, Table, find_tables
 from evenhand.io.pairs.instructions import EXPECTED, read_asked
+from evenhand.io.pairs.recognition import check_columns, rename_columns
 from evenhand.running.pace import Limits, Pace
 from evenhand.running.prices import Price
 from evenhand.store import Store
@@ -110,26 +111,28 @@ class GenerationProgress:
         return self.asked + self.kept + self.failed
 
 
-def read_instructions(path: str | Path) -> Iterator[Instruction]:
+def read_instructions(path: str | Path, columns: Mapping[str, str] | None = None) -> Iterator[Instruction]:
     """Stream instructions: rows of any format that is recognised, with all their turns, or lines of a .txt.
 
-    A broken row raises PairError with its place.
+    `columns` names the fields of another format: {"instruction": "frage"}. A broken row raises PairError with its
+    place.
     """
+    named = check_columns(columns or {})
     if Path(path).suffix.lower() == ".txt":
         yield from _lines(Path(path))
         return
     for table in find_tables(path, "instructions"):
         for where, row in files.read_rows(table):
             try:
-                yield _ask(row)
+                yield _ask(row, named)
             except ValueError as fault:
                 message, hint = message_and_hint(fault)
                 raise table.error(where, message, hint=hint) from None
 
 
-def check_instructions(path: str | Path) -> int:
+def check_instructions(path: str | Path, columns: Mapping[str, str] | None = None) -> int:
     """Read all of it once; how many there are."""
-    count = sum(1 for _ in read_instructions(path))
+    count = sum(1 for _ in read_instructions(path, columns))
     if not count:
         raise PairError(str(path), None, "no instructions in this file", hint=EXPECTED)
     return count
@@ -255,9 +258,10 @@ def _said(question: Instruction, said: Sequence[str | None], conversation: bool)
     return {"messages": [*first, *turns]}
 
 
-def _ask(row: Row | RowFault) -> Instruction:
-    if isinstance(row, ValueError):
-        raise row
+def _ask(given: Row | RowFault, columns: Mapping[str, str]) -> Instruction:
+    if isinstance(given, ValueError):
+        raise given
+    row = rename_columns(given, columns) if columns else given
     asked = read_asked(row)
     about = {name: item for name, item in row.items() if name not in (*asked.fields, *_ANSWERS)}
     return Instruction(asked.turns[0], about, asked.turns[1:], asked.system)

@@ -10,6 +10,7 @@ from typing import Any
 
 from evenhand.core.engine import Answer
 from evenhand.core.protocol import Order
+from evenhand.core.verdict import SAMPLE_BREAK
 from evenhand.store.rows import answer_from
 from evenhand.store.schema import clearly
 
@@ -89,16 +90,20 @@ class Archive:
                 yield Transcript(pair, order, key, answers, failure, ended, bool(shared))
 
     def said(self, judge: int, pair: int) -> dict[Order, tuple[str, ...]]:
-        """What a judge answered about one pair, word for word: by order, one answer for each question."""
+        """What a judge answered about one pair, word for word: by order, one answer for each question.
+
+        Where it was asked several times, all of that stands in one text.
+        """
         with clearly(self._path):
             rows = self._db.execute(
-                'SELECT d."order", a.text FROM queue d JOIN answers a ON a.conversation = d.conversation'
+                'SELECT d."order", a.text, a.samples FROM queue d JOIN answers a ON a.conversation = d.conversation'
                 ' WHERE d.judge = ? AND d.pair = ? ORDER BY d."order", a.question',
                 (judge, pair),
             ).fetchall()
         found: dict[Order, tuple[str, ...]] = {}
-        for order, text in rows:
-            found[order] = (*found.get(order, ()), text)
+        for order, text, samples in rows:
+            words = text if samples == "[]" else SAMPLE_BREAK.join(json.loads(samples))
+            found[order] = (*found.get(order, ()), words)
         return found
 
     def pairs_judged(self, judges: Sequence[int]) -> int:

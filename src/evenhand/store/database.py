@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -19,6 +19,7 @@ from evenhand.core.errors import EngineError, EvenhandError, StoreError
 from evenhand.core.judge import Conversation, Judgment, Setup
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Order
+from evenhand.core.reasons import questions_of, with_words
 from evenhand.core.verdict import Verdict, read_answer
 from evenhand.store.annotation import AnnotationBook
 from evenhand.store.archive import Archive
@@ -440,7 +441,11 @@ class Store:
             self.outcomes.refresh_conversations(conversations, conversations)
 
     def reread(
-        self, judge: JudgeRow, questions: QuestionDimensions, form: AnswerForm | None = None
+        self,
+        judge: JudgeRow,
+        questions: QuestionDimensions,
+        form: AnswerForm | None = None,
+        shown_texts: Callable[[Pair], Sequence[str]] = lambda pair: pair.texts,
     ) -> tuple[int, int]:
         """Read every answer of a judge again with the present reader; how many verdicts, and how many changed.
 
@@ -451,7 +456,7 @@ class Store:
             self._db.execute("DELETE FROM finished WHERE judge = ?", (judge.id,))
         conversations = dict(self._db.execute("SELECT conversation, pair FROM queue WHERE judge = ?", (judge.id,)))
         for conversation, number in conversations.items():
-            shown = self._pair(number).texts
+            shown = shown_texts(self._pair(number))
             with self._writing():  # a run may add an answer at any moment before this one
                 fresh = [
                     verdict_row(conversation, verdict)
@@ -496,17 +501,20 @@ class Store:
                 (judge.id,),
             ).fetchall()
 
-    def judgments(self, judge: JudgeRow) -> Iterator[Judgment]:
+    def judgments(self, judge: JudgeRow, *, words: bool = False) -> Iterator[Judgment]:
         """Every pair that a judge has brought to an end, with its verdicts, one after the other.
 
-        The queue is kept in this order, so that nothing has to be sorted and nothing is held in memory.
+        The queue is kept in this order, so that nothing has to be sorted and nothing is held in memory. With
+        `words`, each verdict comes with the text that it was read off, which takes another look for each pair.
         """
+        questions = questions_of(judge.template) if words else ()
         with clearly(self.path):
             rows = self._db.execute(SAID_BY_JUDGE + IN_ORDER, (judge.id,))
             for number, judged in groupby(rows, key=itemgetter(0)):
                 conversations, ended = conversations_of(judge.dimensions, judged)
                 if ended:
-                    yield Judgment.of(self._pair(number), conversations)
+                    found = Judgment.of(self._pair(number), conversations)
+                    yield with_words(found, self.archive.said(judge.id, number), questions) if words else found
 
     def judgment(self, judge: JudgeRow, number: int, pair: Pair) -> Judgment | None:
         """One pair, by its number, with the outcomes of a judge; None, if that judge has not judged it."""

@@ -60,6 +60,7 @@ class View:
     gap: int = 0  # at least so many characters between the outputs
     fields: tuple[tuple[str, str], ...] = ()
     sort: Sort = "uncertain"
+    reason: str = ""  # words in an answer of the judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,11 +358,17 @@ def _where(view: View) -> tuple[str, Sequence[Any]]:
         parts.append((f"abs({_GAP}) >= ?", (view.gap,)))
     if view.text:
         parts.append((_TEXT_SQL, ()))
+    if view.reason:
+        parts.append((_REASON_SQL, (view.judge, _like(view.reason))))
     return " AND ".join(sql for sql, _ in parts), [value for _, values in parts for value in values]
 
 
 _FIELD_SQL = "f.pair IN (SELECT x.pair FROM facets x WHERE x.field = ? AND x.value = ?)"
 _TEXT_SQL = "f.pair IN (SELECT pair FROM temp.sought)"
+_REASON_SQL = (
+    "EXISTS (SELECT 1 FROM queue d JOIN answers a ON a.conversation = d.conversation WHERE d.judge = ?"
+    " AND d.pair = f.pair AND a.text LIKE ? ESCAPE '\\')"
+)
 _SEEK_SQL = "INSERT INTO temp.sought SELECT id FROM pairs WHERE id > ? AND id <= ? AND ({})".format(
     " OR ".join(f"{column} LIKE ? ESCAPE '\\'" for column in ("name", "instruction", "output_1", "output_2"))
 )

@@ -21,7 +21,7 @@ import orjson
 from evenhand.core.judge import Conversation
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Order
-from evenhand.core.verdict import Verdict
+from evenhand.core.verdict import SAMPLE_BREAK, Verdict
 from evenhand.store.outcomes import OutcomeTable
 from evenhand.store.rows import absent, pair_about, verdict_from
 
@@ -305,7 +305,7 @@ def _conversation(
 
 def _words(said: tuple[Any, ...]) -> str:
     """What was said to one question, out of its row."""
-    return str(said[1]) if said[2] == "[]" else "\n---\n".join(orjson.loads(said[2]))
+    return str(said[1]) if said[2] == "[]" else SAMPLE_BREAK.join(orjson.loads(said[2]))
 
 
 class _Alive:

@@ -88,8 +88,8 @@ class Records(Protocol):
     def judges(self, *, counted: bool = True) -> list[JudgeRow]:
         """Every judge that has judged a pair."""
 
-    def judgments(self, judge: JudgeRow) -> Iterator[Judgment]:
-        """Every pair that a judge has brought to an end, with its verdicts, one after the other."""
+    def judgments(self, judge: JudgeRow, *, words: bool = False) -> Iterator[Judgment]:
+        """Every pair that a judge has brought to an end, with its verdicts, and its words if wanted."""
 
     def blocks(self, judge: JudgeRow, *, metadata: bool = False) -> Iterator[Block]:
         """The same as columns, some thousand pairs at a time, without a text; what everything that counts reads."""

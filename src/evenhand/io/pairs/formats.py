@@ -279,7 +279,8 @@ PAIR_FORMATS: tuple[Format, ...] = (
         _judgments,
         uses=(
             *("judge", "protocol", "model_1", "model_2", "p_1", "p_2", "p_tie", "mass", "order", "shown"),
-            *("inconsistent", "invalid", "label"),
+            *("inconsistent", "invalid", "label", "reason", "reason_forward", "reason_swapped"),
+            *("strength", "strength_forward", "strength_swapped"),
         ),
         together="key",
     ),

@@ -108,8 +108,11 @@ def _arena_hard(row: Row, context: Context) -> Row:
     }
 
 
-def _judge_bench(row: Row, _: Context) -> Row:
-    """JudgeBench: the second judgment saw the responses the other way round, and decides as it saw them."""
+def _judge_bench(row: Row, context: Context) -> Row:
+    """JudgeBench: the second judgment saw the responses the other way round, and decides as it saw them.
+
+    A row in which both failed does not name its judge: it is that of the rows before it.
+    """
     orders: tuple[Order, ...] = ("forward", "swapped")
     said, names = {}, []
     for order, each in zip(orders, row["judgments"], strict=False):
@@ -121,13 +124,15 @@ def _judge_bench(row: Row, _: Context) -> Row:
             raise RowFault(f"a decision is {decision!r}", hint=f"expected A>B, A=B or B>A; {SKIP}")
         raw = _words(inner.get("response")) or _words(decision)
         said[order] = SaidVerdict(side if order == "forward" else _turn(side), None, raw)
+    judge = next((name for name in names if name), context.memory.get("judge"))
+    context.memory["judge"] = judge
     return {
         "id": row.get("pair_id"),
         "instruction": row["question"],
         "output_1": row["response_A"],
         "output_2": row["response_B"],
         "label": row.get("label"),
-        "judge": next((name for name in names if name), None),
+        "judge": judge,
         "protocol": row.get("judge_name"),
         "said": said,
     }

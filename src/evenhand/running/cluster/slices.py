@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice, pairwise
 from math import ceil
 from pathlib import Path
@@ -37,7 +38,7 @@ _PIECES = 16
 _BATCH = 256
 _FOOTERS = 16  # read at once
 Task = Mapping[str, Any]
-_RECOGNISER = Recogniser("pairs")
+Columns = tuple[tuple[str, str], ...]  # what --columns says, as a value that can be sent and looked up
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Slice:
     skip: int  # rows of the row group before these
     rows: int
     most: int | None = None  # pairs to take, where a limit falls into it
+    columns: Columns = ()
 
     @property
     def table(self) -> Table:
@@ -64,7 +66,7 @@ class Slice:
         for batch in self._batches():
             for row in listed(batch):
                 number += 1
-                yield number, _pair(self.table, number, row)
+                yield number, _pair(self.table, number, row, self.columns)
 
     def pairs(self, *, skip_bad: bool) -> Iterator[Pair]:
         """The pairs; a broken row is passed over or raised."""
@@ -112,11 +114,16 @@ class Work:
     bad: Sequence[PairError] = ()
 
 
-def _pair(table: Table, number: int, row: Mapping[str, Any] | RowFault) -> Pair | PairError:
+@lru_cache(maxsize=8)
+def _recogniser(columns: Columns) -> Recogniser:
+    return Recogniser("pairs", dict(columns))
+
+
+def _pair(table: Table, number: int, row: Mapping[str, Any] | RowFault, columns: Columns = ()) -> Pair | PairError:
     try:
         if isinstance(row, RowFault):
             raise row
-        return pair_from(_RECOGNISER.read(dict(row)))
+        return pair_from(_recogniser(columns).read(dict(row)))
     except (ValueError, InputError) as fault:
         message, hint = message_and_hint(fault)
         return table.error(number, message, hint=hint)
@@ -125,8 +132,10 @@ def _pair(table: Table, number: int, row: Mapping[str, Any] | RowFault) -> Pair 
 # -- outcome -----------------------------------------------------------------------------------------------------
 
 
-def find_parquet(names: Sequence[str]) -> list[Slice] | None:
+def find_parquet(names: Sequence[str], columns: Mapping[str, str] | None = None) -> list[Slice] | None:
     """Every row group of the Parquet files that the names stand for; None where they are other files.
+
+    `columns` says which of their columns are what, as `--columns` does.
 
     A name may be an address such as s3://bucket/pairs.parquet or s3://bucket/folder.
     """
@@ -139,7 +148,9 @@ def find_parquet(names: Sequence[str]) -> list[Slice] | None:
             return None
         files += found
     with ThreadPoolExecutor(_FOOTERS) as pool:
-        return [group for groups in pool.map(lambda file: _groups(*file), files) for group in groups]
+        found = [group for groups in pool.map(lambda file: _groups(*file), files) for group in groups]
+    named = tuple(sorted((columns or {}).items()))
+    return [replace(group, columns=named) for group in found] if named else found
 
 
 def _at_address(name: str) -> list[tuple[Any, str, str]]:
@@ -282,7 +293,7 @@ def local_work(
 
 
 def _packed(pair: Pair) -> list[str]:
-    return [*pair.texts, pair.id, *pair_about(pair)]
+    return [*pair.texts, pair.id, *pair_about(pair), pair.candidate]
 
 
 def pairs_of(task: Task, *, skip_bad: bool) -> Iterator[Pair]:
@@ -292,6 +303,6 @@ def pairs_of(task: Task, *, skip_bad: bool) -> Iterator[Pair]:
         yield from piece.pairs(skip_bad=skip_bad)
         return
     for one in orjson.loads(task["pairs"]):
-        instruction, output_1, output_2, name, model_1, model_2, labels, metadata = one
-        about = orjson.loads(labels), orjson.loads(metadata)
+        instruction, output_1, output_2, name, model_1, model_2, labels, metadata, candidate = one
+        about = orjson.loads(labels), orjson.loads(metadata), candidate
         yield Pair(instruction, output_1, output_2, name, model_1, model_2, *about)

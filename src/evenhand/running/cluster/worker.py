@@ -253,9 +253,9 @@ class Notebook(Store):
         return [Job(job.pair, job.conversations, job.held, job.begun | begun) for job in entered]
 
     def _brought(self, pair: Pair, conversation: int, answers: Sequence[Answer]) -> list[Entry]:
-        questions = self._setup.protocol.questions
+        questions, shown = self._setup.protocol.questions, self._setup.protocol.shown_texts(pair)
         return [
-            Entry(conversation, number, answer, read_answer(answer, question.dimensions, pair.texts, question.form))
+            Entry(conversation, number, answer, read_answer(answer, question.dimensions, shown, question.form))
             for number, (answer, question) in enumerate(zip(answers, questions, strict=False))
         ]
 

@@ -18,6 +18,7 @@ from evenhand.core.errors import InputError
 from evenhand.core.judge import Judgment
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Order
+from evenhand.core.reasons import questions_of, with_words
 from evenhand.core.votes import known_labels
 from evenhand.io.files.arrow import pyarrow
 from evenhand.io.spill_file import HELD, SpillFile
@@ -279,10 +280,14 @@ class Shards:
         about = (f["fingerprint"], f["model"], f["identity"], f["protocol"], f["template"])
         return [JudgeRow(1, *about, tuple(f["dimensions"]), bool(f["raw_markup"]), pairs)]
 
-    def judgments(self, judge: JudgeRow) -> Iterator[Judgment]:
+    def judgments(self, judge: JudgeRow, *, words: bool = False) -> Iterator[Judgment]:
         """Every pair that counts and has come to an end, with its outcomes, one after the other."""
-        for batch in self.batches([*_TEXTS, *_ABOUT, "verdicts", _ENDED]):
-            yield from (judgment_of(fields) for fields in batch.to_pylist() if has_ended(fields))
+        questions = questions_of(judge.template) if words else ()
+        for batch in self.batches([*_TEXTS, *_ABOUT, "verdicts", _ENDED, *(_WORDS if words else ())]):
+            for fields in batch.to_pylist():
+                if has_ended(fields):
+                    found = judgment_of(fields)
+                    yield with_words(found, _said(fields), questions) if words else found
 
     def blocks(self, judge: JudgeRow, *, metadata: bool = False) -> Iterator[Block]:
         """The same as columns, without a text; what everything that counts reads."""
@@ -364,9 +369,7 @@ class Shards:
 
     def said(self, judge: int, pair: int) -> dict[Order, tuple[str, ...]]:
         """What the judge answered about one pair, word for word; the tokens beside the words are not read."""
-        conversations = conversations_in(self._fields(pair))
-        found = {h["order"]: tuple(answer["text"] for answer in h["answers"]) for h in conversations}
-        return {order: answers for order, answers in found.items() if answers}
+        return _said(self._fields(pair))
 
     def pairs_judged(self, judges: Sequence[int]) -> int:
         """How many pairs count."""
@@ -437,6 +440,12 @@ def _alike(part: Mapping[str, Any]) -> NDArray[np.int64]:
     order = np.argsort(keys, kind="stable")
     same = keys[order[1:]] == keys[order[:-1]]
     return np.unique(np.concatenate([numbers[order[1:][same]], numbers[order[:-1][same]]]))
+
+
+def _said(fields: Mapping[str, Any]) -> dict[Order, tuple[str, ...]]:
+    """What the judge answered in a row, by order; nothing of an order without an answer."""
+    found = {h["order"]: tuple(answer["text"] for answer in h["answers"]) for h in conversations_in(fields)}
+    return {order: answers for order, answers in found.items() if answers}
 
 
 def _present(columns: Sequence[str], part: ShardPart) -> list[str]:

@@ -137,7 +137,7 @@ def stored_rows(store: Records, judges: list[JudgeRow], wish: ExportOptions, db:
             "verdicts": (forms.verdict_rows, forms.VERDICTS),
         }[wish.form]
         chosen = {**columns, **forms.TEXTS} if wish.texts else columns
-        every = (row for judge in judges for row in make(judge, store.judgments(judge)))
+        every = (row for judge in judges for row in make(judge, store.judgments(judge, words=True)))
         return ({name: row[name] for name in chosen} for row in every), chosen
     judge = only(judges)
     dimension = dimension_of(judge, wish.dimension)

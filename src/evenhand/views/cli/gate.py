@@ -36,7 +36,7 @@ from evenhand.views.cli.app import app
 from evenhand.views.cli.deciding import dimension_from
 from evenhand.views.cli.gate_files import GateFileOptions
 from evenhand.views.cli.groups import EngineOptions, JudgeOptions, JudgeSettings, LimitOptions, OutputOptions
-from evenhand.views.cli.inputs import BaselineOption, Input, JoinOnOption, find_input
+from evenhand.views.cli.inputs import BaselineOption, ColumnsOption, Input, JoinOnOption, columns_from, find_input
 from evenhand.views.cli.option_groups import flat_options
 from evenhand.views.cli.options import ADVANCED, INPUT, JUDGE, LIMITS, OnOption
 from evenhand.views.cli.running import run_with_progress
@@ -77,6 +77,7 @@ class TrialOptions:
     ] = None
     baseline: BaselineOption = None
     join_on: JoinOnOption = "instruction"
+    columns: ColumnsOption = None
 
     def __bool__(self) -> bool:
         return bool(self.pairs or self.candidate or self.baseline)
@@ -85,7 +86,7 @@ class TrialOptions:
         """The pairs, all of them read once; where outputs are joined, those of the model on trial are output_2."""
         if not self.pairs and not (self.candidate and self.baseline):
             raise InputError("--candidate NEW --baseline OLD are given together")
-        reading = JoinOptions(join_on=self.join_on)
+        reading = JoinOptions(join_on=self.join_on, columns=columns_from(self.columns))
         given = find_input(self.pairs, self.candidate, self.baseline, reading, candidate_side="2")
         given.print()
         return given

@@ -36,6 +36,7 @@ from evenhand.store import Store
 from evenhand.views import console
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app
 from evenhand.views.cli.groups import HardwareOptions, LimitOptions, OutputOptions
+from evenhand.views.cli.inputs import ColumnsOption, columns_from
 from evenhand.views.cli.option_groups import flat_options
 from evenhand.views.cli.options import LIMITS, OUTPUT, SetOption
 from evenhand.views.cli.running import endpoint_settings, open_judge
@@ -117,12 +118,14 @@ def generate(
     writing: WritingOptions,
     limits: LimitOptions,
     settings: SetOption = None,
+    columns: ColumnsOption = None,
     hardware: HardwareOptions = HardwareOptions(),  # noqa: B008  # it is frozen
     output: OutputOptions = OutputOptions(),  # noqa: B008
 ) -> None:
     """Let a model answer instructions; a run that was stopped goes on where it stopped."""
     _check_out(out)
-    total = check_instructions(instructions)
+    named = columns_from(columns)
+    total = check_instructions(instructions, named)
     total = min(total, writing.limit or total)
     words = _read_system(writing.system) if writing.system else ""
     price = find_price(spec, limits.prices)
@@ -132,7 +135,7 @@ def generate(
     with Store(output.db) as store:
 
         def given() -> Iterator[Instruction]:
-            return islice(read_instructions(instructions), writing.limit)
+            return islice(read_instructions(instructions, named), writing.limit)
 
         progress, stopped = run(task, given, store, limits.limits, total, price)
         talks = are_conversations(given())

@@ -23,6 +23,7 @@ PANELS = {
         "results": "results",
         "rank": "rank",
         "card": "card",
+        "reasons": "reasons",
         "attack": "attack",
         "report": "report",
         "export": "export",
@@ -90,6 +91,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "rank": ("evenhand rank", "evenhand rank --scale elo --anchor gpt-4o --plot ranking.svg"),
     "card": ("evenhand card", "evenhand card qwen2.5-coder-1.5b --json"),
+    "reasons": ("evenhand reasons", 'evenhand reasons --search "misses the point"', "evenhand reasons --loser new"),
     "attack": (
         "evenhand attack --list",
         "evenhand attack --judge openai:gpt-4o-mini --max-cost 1",

@@ -10,6 +10,7 @@ import typer
 
 from evenhand.core.errors import InputError
 from evenhand.core.judge import Judgment
+from evenhand.core.reasons import ReasonReader
 from evenhand.results.decision import Decider, Decision, decision_of
 from evenhand.results.judged import judged_pair
 from evenhand.results.plain import to_json
@@ -122,16 +123,21 @@ def compare(
     settings = JudgeSettings.of(judge, engine)  # before a model is fetched
     with settings.judge(db) as opened:
         judgment = opened.compare(instruction, a, b)
+        reader = ReasonReader(opened.setup.protocol.questions)
     if as_json:
-        print(to_json(judged_pair(judgment)))
+        print(to_json(judged_pair(judgment, reader)))
     else:
-        _show_one(judgment)
+        _show_one(judgment, reader)
     bad = any(outcome.side is None for outcome in judgment.outcomes.values())
     raise typer.Exit(WITH_FAILURES if bad else DONE)
 
 
-def _show_one(judgment: Judgment) -> None:
+def _show_one(judgment: Judgment, reader: ReasonReader) -> None:
     console.out.print(console.comparison(judgment))
+    for reason in reader.reasons(judgment):
+        shown = "1 shown first" if reason.order == "forward" else "2 shown first"
+        said = f"{reason.dimension}, {shown}: {console.visible(reason.text)}"
+        console.out.print(said, soft_wrap=True, markup=False)
     for note in sorted(judgment.notes):
         console.out.print(f"note: {note.replace('_', ' ')}", style="yellow")
     console.out.print(

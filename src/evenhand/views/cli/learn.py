@@ -33,6 +33,7 @@ from evenhand.store import Store
 from evenhand.store.vectors import FileVectors
 from evenhand.views import console
 from evenhand.views.cli.app import app
+from evenhand.views.cli.inputs import ColumnsOption, columns_from
 from evenhand.views.cli.opening import bring_up_to_date, open_store
 from evenhand.views.cli.options import ContextOption, DbOption, GpuOption, JsonOption, ThreadsOption
 from evenhand.views.cli.running import open_judge
@@ -83,6 +84,7 @@ def learn(
             "--vectors", metavar="FILE", help="Where states are kept. Default: the database, or beside the head."
         ),
     ] = None,
+    columns: ColumnsOption = None,
     context: ContextOption = None,
     threads: ThreadsOption = None,
     gpu_layers: GpuOption = None,
@@ -96,7 +98,7 @@ def learn(
         raise InputError("nothing to learn from", hint="name files of pairs with labels, or --db FILE")
     if out.suffix != ".json":
         raise InputError(f"--out {out}", hint="let the name end on .json")
-    labels = _labels(files or [], db)
+    labels = _labels(files or [], db, columns_from(columns))
     check(labels.sources, labels.votes)  # before a model is fetched and anything read
     engine = open_judge(model, Hardware(context, threads, gpu_layers))
     trained = asyncio.run(_train(engine, labels, out, blocks or _blocks(engine), _Kept(db, vectors, out)))
@@ -107,8 +109,9 @@ def learn(
     _show(trained, out, labels)
 
 
-def _labels(files: Sequence[Path], db: Path | None) -> LabelSet:
-    sources = [TrainingSource(file.stem, [pair for pair in read_pairs(file) if pair.labels]) for file in files]
+def _labels(files: Sequence[Path], db: Path | None, columns: Mapping[str, str] | None) -> LabelSet:
+    each = [(file.stem, read_pairs(file, columns=columns)) for file in files]
+    sources = [TrainingSource(name, [pair for pair in pairs if pair.labels]) for name, pairs in each]
     if db is None:
         return LabelSet(sources)
     with open_store(db, read_only=True) as store:

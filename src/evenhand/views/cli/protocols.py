@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from evenhand.core.markup import render
-from evenhand.core.protocol import Protocol, built_in_names, form_names
+from evenhand.core.protocol import Protocol, built_in_names, form_names, variant_names
 from evenhand.core.verdict import Verdict
 from evenhand.io.pairs import sample_pairs
 from evenhand.views import console
@@ -25,7 +25,7 @@ def protocols(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the built-in protocols."""
     if context.invoked_subcommand:
         return
-    every = [Protocol.load(name) for name in (*built_in_names(), *form_names())]
+    every = [Protocol.load(name) for name in (*built_in_names(), *form_names(), *variant_names())]
     if as_json:
         print(console.json_text({"protocols": [_protocol_fields(protocol) for protocol in every]}))
     else:

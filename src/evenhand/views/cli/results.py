@@ -159,7 +159,10 @@ def reread(db: DbOption = DEFAULT_DB, as_json: JsonOption = False) -> None:
                 continue
             protocol = Protocol.parse(row.template, name=row.protocol)
             seen, other = store.reread(
-                row, [question.dimensions for question in protocol.questions], protocol.questions[0].form
+                row,
+                [question.dimensions for question in protocol.questions],
+                protocol.questions[0].form,
+                protocol.shown_texts,
             )
             read, changed = read + seen, changed + other
     if as_json:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from math import inf
@@ -93,6 +93,7 @@ class ClusterJob:
     skip_bad: bool
     settings: JudgeSettings
     limit: int | None
+    columns: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,8 @@ def judge_on_ray(
     """Judge pairs on a Ray cluster, or on Ray on this machine; the same command goes on where it was stopped."""
     settings = JudgeSettings.of(judge, engine, limits, seed)
     names = [] if files.candidate or files.baseline else list(files.pairs or [])
-    job = ClusterJob(names, partial(files.find, reading.reading), reading.skip_bad, settings, limit)
+    found = reading.reading
+    job = ClusterJob(names, partial(files.find, found), reading.skip_bad, settings, limit, found.columns)
     _judge(job, address, out, workers, as_json=as_json)
 
 
@@ -247,7 +249,7 @@ def _work(job: ClusterJob, cluster: Any, workers: int, at_once: int) -> tuple[An
     from evenhand.running.cluster.driver import check_all
     from evenhand.running.cluster.slices import find_parquet, local_work, parquet_work, refuse_twins
 
-    groups = find_parquet(job.names) if job.names else None
+    groups = find_parquet(job.names, job.columns) if job.names else None
     if groups is None:
         given = job.given()
         given.print()

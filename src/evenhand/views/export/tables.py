@@ -7,13 +7,17 @@ from typing import Any
 
 from evenhand.core.judge import Judgment
 from evenhand.core.pair import Pair
-from evenhand.core.verdict import known_label
+from evenhand.core.protocol import ORDERS, Order
+from evenhand.core.reasons import ReasonReader
+from evenhand.core.verdict import Verdict, known_label
 from evenhand.store import JudgeRow
 
 Row = dict[str, Any]
 _WHO = {"judge": "text", "protocol": "text", "fingerprint": "text"}
 _PAIR = {"pair": "text", "key": "text", "model_1": "text", "model_2": "text"}
 _P = {"p_1": "number", "p_2": "number", "p_tie": "number"}
+# Why, in words of sides, and how strong a verdict is where its form says so: 2 for A>>B, 1 for A>B, 0 for A=B.
+_SAID = {"reason": "text", "strength": "number"}
 TEXTS = {"instruction": "text", "output_1": "text", "output_2": "text"}
 JUDGMENTS = {
     **_WHO,
@@ -24,6 +28,7 @@ JUDGMENTS = {
     "inconsistent": "truth",
     "invalid": "text",
     "label": "text",
+    **{f"{name}_{order}": kind for name, kind in _SAID.items() for order in ORDERS},
 }
 VERDICTS = {
     **_WHO,
@@ -35,11 +40,13 @@ VERDICTS = {
     **_P,
     "mass": "number",
     "invalid": "text",
+    **_SAID,
 }
 
 
 def judgment_rows(judge: JudgeRow, judgments: Iterable[Judgment]) -> Iterator[Row]:
-    """One row for each pair and dimension: what the orders come to together."""
+    """One row for each pair and dimension: what the orders come to together, and the reason of each."""
+    reader = ReasonReader.of(judge)
     for judgment in judgments:
         about = _about(judge, judgment.pair)
         for dimension, outcome in judgment.outcomes.items():
@@ -51,11 +58,17 @@ def judgment_rows(judge: JudgeRow, judgments: Iterable[Judgment]) -> Iterator[Ro
                 "inconsistent": outcome.inconsistent,
                 "invalid": outcome.invalid,
                 "label": known_label(judgment.pair.labels, dimension),
+                **{
+                    f"{name}_{order}": value
+                    for order in ORDERS
+                    for name, value in _said(reader, outcome.orders.get(order), order).items()
+                },
             }
 
 
 def verdict_rows(judge: JudgeRow, judgments: Iterable[Judgment]) -> Iterator[Row]:
     """One row for each pair, dimension and order: what the judge said when it was shown so."""
+    reader = ReasonReader.of(judge)
     for judgment in judgments:
         about = _about(judge, judgment.pair)
         for dimension, outcome in judgment.outcomes.items():
@@ -69,7 +82,15 @@ def verdict_rows(judge: JudgeRow, judgments: Iterable[Judgment]) -> Iterator[Row
                     **_sides(outcome.p_in(order)),
                     "mass": verdict.mass,
                     "invalid": verdict.invalid,
+                    **_said(reader, verdict, order),
                 }
+
+
+def _said(reader: ReasonReader, verdict: Verdict | None, order: Order) -> Row:
+    """What there is of a verdict besides it, in the judge's own words; "combined" has none."""
+    if verdict is None or not verdict.raw:
+        return dict.fromkeys(_SAID)
+    return {"reason": reader.reason(verdict, order) or None, "strength": reader.strength(verdict)}
 
 
 def _about(judge: JudgeRow, pair: Pair) -> Row:

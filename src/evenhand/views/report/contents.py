@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # with numpy and scipy, which --help needs not
     from evenhand.results.examples import ExampleKind, LowestRanks
     from evenhand.results.noise import NoiseSummary
     from evenhand.results.ranking import Matches, RankingSummary
+    from evenhand.results.reasons import ReasonSummary
     from evenhand.results.summary import DimensionSummary
     from evenhand.views.report.draws import ExampleLine
 
@@ -77,6 +78,7 @@ class JudgeReport:
     row: JudgeRow = field(metadata=_OF_THE_PAGE)
     name: str = field(metadata=_OF_THE_PAGE)
     why_unranked: str = field(metadata=_OF_THE_PAGE)
+    reasons: ReasonSummary | None = None  # of a judge that is asked for reasons, on the dimension that decides
     repeats: int = 0  # exact repeats of other pairs, which are in no number
     notes: tuple[str, ...] = ()  # how it was counted
 
@@ -172,6 +174,7 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
     from evenhand.results.examples import Examples
     from evenhand.results.noise import noise_of
     from evenhand.results.ranking import Matches
+    from evenhand.results.reasons import reasons_on
     from evenhand.results.summary import Counter
     from evenhand.views.report.draws import example_lines
 
@@ -204,6 +207,7 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
         row,
         name_of(row, rows),
         why,
+        reasons_on(store, row, on),
         summary.repeats,
         tuple(summary.notes()),
     )

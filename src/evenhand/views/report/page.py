@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import IO
@@ -18,8 +18,10 @@ from typing import IO
 from markupsafe import Markup
 
 from evenhand.core.errors import TemplateError
+from evenhand.core.judge import Judgment
 from evenhand.core.pair import Pair, Side
-from evenhand.core.protocol import ORDERS, Protocol
+from evenhand.core.protocol import ORDERS, Order, Protocol
+from evenhand.core.reasons import Reason, ReasonReader, questions_of, with_words
 from evenhand.core.verdict import SIDES
 from evenhand.core.votes import label_of
 from evenhand.results.examples import KINDS
@@ -93,6 +95,7 @@ class JudgedPairReport:
     judge: JudgeReport
     outcomes: tuple[OutcomeView, ...]
     answers: list[tuple[str, list[str]]]
+    reasons: list[Reason]
 
     @property
     def decided(self) -> PairOutcome | None:
@@ -129,6 +132,7 @@ def _pairs(report: Report, store: Records) -> Iterator[PairReport]:
                 judge,
                 outcome_views(judgment, stored[judge.row.id].get(number, {})),
                 _answers(judge, number, store),
+                _reasons(judge, judgment, store.archive.said(judge.row.id, number)),
             )
             for judge in report.judges
             if (judgment := store.judgment(judge.row, number, pair)) is not None
@@ -191,6 +195,12 @@ def _answers(judge: JudgeReport, number: int, store: Records) -> list[tuple[str,
         )
         for question in range(most)
     ]
+
+
+def _reasons(judge: JudgeReport, judgment: Judgment, said: Mapping[Order, tuple[str, ...]]) -> list[Reason]:
+    """Why the judge said what it said, in words of sides."""
+    found = ReasonReader.of(judge.row).reasons(with_words(judgment, said, questions_of(judge.template)))
+    return [replace(reason, text=_short(reason.text)) for reason in found]
 
 
 @cache

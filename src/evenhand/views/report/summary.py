@@ -46,6 +46,7 @@ def _paragraphs(report: Report, store: Records) -> Iterator[str]:
         yield from _invalid(judge)
         yield from _people(judge)
         yield from _models(judge)
+        yield from _reasons(judge)
         yield from _examples(judge)
     yield from _pairs(report, store)
     yield "## Provenance"
@@ -163,6 +164,17 @@ def _between(low: float | None, high: float | None) -> str:
     if low is not None:
         return f"at least {low:.2f}"
     return "–" if high is None else f"at most {high:.2f}"
+
+
+def _reasons(judge: JudgeReport) -> Iterator[str]:
+    if judge.reasons is None or not judge.reasons.blamed:
+        return
+    head = [f"what the losing side is blamed for, by {code(judge.reasons.dimension)}", "pairs", "for example"]
+    rows = [
+        [code(each.phrase), f"{each.pairs:,}", f"{code(each.examples[0].id, 60)}: {code(each.examples[0].quote)}"]
+        for each in judge.reasons.blamed
+    ]
+    yield table(head, rows, right=[1])
 
 
 def _examples(judge: JudgeReport) -> Iterator[str]:

@@ -34,6 +34,7 @@ def read_view(query: Sequence[tuple[str, str]], judges: Sequence[JudgeRow]) -> V
         side=cast("Side", verdict) if verdict else None,
         only=tuple(name for name in ONLY if name in only),
         text=asked.get("q", "")[:MOST_TEXT],
+        reason=asked.get("reason", "")[:MOST_TEXT],
         longer=cast(
             "Literal['', '1', '2', 'winner', 'loser']", _one_of("longer", asked.get("longer", ""), ("", *_LONGER))
         ),
@@ -62,6 +63,7 @@ def write_view(view: View, **more: Any) -> str:
         ("verdict", view.side or ""),
         *(("only", only) for only in view.only),
         ("q", view.text),
+        ("reason", view.reason),
         ("longer", view.longer),
         ("gap", view.gap or ""),
         *((FIELD + name, value) for name, value in view.fields),

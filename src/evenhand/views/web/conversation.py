@@ -59,7 +59,8 @@ def conversation_view(
     ['Hi', 'Hello.', 'Yo.']
     """
     asked = zip(answers, protocol.questions, strict=False)
-    read = [read_answer(answer, question.dimensions, pair.texts, question.form) for answer, question in asked]
+    shown = protocol.shown_texts(pair)
+    read = [read_answer(answer, question.dimensions, shown, question.form) for answer, question in asked]
     said = [_OPEN + ", ".join(v.word for v in verdicts) + _CLOSE for verdicts in read]
     turns: list[ShownTurn] = []
     for last in protocol.last_questions(len(answers)):

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 from evenhand.core.engine import measured_length
 from evenhand.core.errors import InputError
-from evenhand.core.verdict import found_on
+from evenhand.core.verdict import found_on, headline
 from evenhand.results.answer import AnswerSentence, answer_of
 from evenhand.results.bias import BiasSummary, biases_of
 from evenhand.results.noise import NoiseSummary, noise_of
 from evenhand.results.ranking import RankingSummary, matches_of
+from evenhand.results.reasons import ReasonSummary, reasons_on
 from evenhand.results.summary import Summary, summarise
 from evenhand.store import JudgeRow, Records
 
@@ -24,6 +25,7 @@ class JudgeOverview:
     summary: Summary
     biases: Mapping[str, BiasSummary]
     noise: Mapping[str, NoiseSummary]
+    reasons: ReasonSummary | None = None
 
     @property
     def answer(self) -> AnswerSentence:
@@ -58,7 +60,8 @@ def judge_overview(store: Records, judge: JudgeRow) -> JudgeOverview:
     biases = {name: biases_of(found) for name, found in summary.dimensions.items()}
     kept = {name: replace(found, rows=None) for name, found in summary.dimensions.items()}
     counted = replace(summary, dimensions=kept, unfinished=store.unfinished(judge))
-    return JudgeOverview(judge, counted, biases, noise_of(store, judge))
+    reasons = reasons_on(store, judge, headline(judge.dimensions))
+    return JudgeOverview(judge, counted, biases, noise_of(store, judge), reasons)
 
 
 def models_overview(store: Records, judge: JudgeRow, dimension: str) -> ModelsOverview:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 from urllib.parse import urlencode
 
@@ -12,8 +12,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from evenhand.core.errors import InputError
+from evenhand.core.judge import Judgment
 from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import ORDERS, Order, Protocol
+from evenhand.core.reasons import Reason, ReasonReader, questions_of, with_words
 from evenhand.core.suspicion import suspicions
 from evenhand.engines.imported import is_imported
 from evenhand.results.pair_outcome import outcomes_from
@@ -30,13 +32,14 @@ from evenhand.views.web.address import (
     write_view,
 )
 from evenhand.views.web.agreeing import cards
-from evenhand.views.web.conversation import ConversationView, conversation_view
+from evenhand.views.web.conversation import PIECE_LIMIT, ConversationView, conversation_view
 from evenhand.views.web.differences import mark_differences
 from evenhand.views.web.guard import Refusal
 from evenhand.views.web.markdown import How, render
 from evenhand.views.web.outcome_view import OutcomeView, outcome_views
 from evenhand.views.web.overview import JudgeOverview, ModelsOverview, models_overview, overview
 from evenhand.views.web.site import Site
+from evenhand.views.web.text import cut
 
 SHOWS = ("markdown", "text", "differences")
 _MOST_PLACES = 10  # that are listed of text that seems to speak to the judge
@@ -247,16 +250,28 @@ class JudgedPairView:
 
     judge: JudgeRow
     outcomes: tuple[OutcomeView, ...]
+    reasons: tuple[Reason, ...] = ()
 
 
 def _judged(store: Store, judges: list[JudgeRow], first: int, number: int, pair: Pair) -> list[JudgedPairView]:
     """What each judge said of a pair; the judge of the list stands first, then the newest."""
     found = [
-        JudgedPairView(judge, outcome_views(judgment, outcomes_from(store.pages.outcomes(judge.id, number))))
+        JudgedPairView(
+            judge,
+            outcome_views(judgment, outcomes_from(store.pages.outcomes(judge.id, number))),
+            _reasons(store, judge, number, judgment),
+        )
         for judge in reversed(judges)
         if (judgment := store.judgment(judge, number, pair))
     ]
     return sorted(found, key=lambda item: item.judge.id != first)
+
+
+def _reasons(store: Store, judge: JudgeRow, number: int, judgment: Judgment) -> tuple[Reason, ...]:
+    """Why a judge said what it said, in words of sides, cut to what a page can hold."""
+    spoken = with_words(judgment, store.archive.said(judge.id, number), questions_of(judge.template))
+    found = ReasonReader.of(judge).reasons(spoken)
+    return tuple(replace(reason, text=cut(reason.text, PIECE_LIMIT)[0]) for reason in found)
 
 
 @dataclass(frozen=True, slots=True)

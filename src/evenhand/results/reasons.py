@@ -1,0 +1,265 @@
+"""What judges give as their reasons: found again by their words, and grouped over a run.
+
+    summarise_reasons(store, judge)      what the losing side is blamed for, and the winning side praised for
+    search_reasons(store, judge, text)   every reason that says this
+
+A phrase counts once for each pair, whichever order said it. The loser is the side that the reason's own order
+decided against; a tie has none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from evenhand.core.judge import Judgment
+from evenhand.core.pair import Pair, Side
+from evenhand.core.protocol import Order
+from evenhand.core.reasons import Reason, ReasonReader, may_reason
+from evenhand.core.stats.contrast import log_odds_z
+from evenhand.core.verdict import headline
+from evenhand.results.clauses import Phrase, clauses, phrases, stems_of
+from evenhand.store import JudgeRow, Records
+
+TOP, LEAST, EXAMPLES = 10, 2, 5
+_MOST_PHRASES = 200_000  # that are held at once; beyond it the rarest are let go of
+_SAME = 0.7  # of the pairs of a phrase say a longer one that holds it: the longer one is shown
+_OTHER: Mapping[Side, Side] = {"1": "2", "2": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonPlace:
+    """A pair whose reason says a phrase: of which model, and the piece of the reason that says it."""
+
+    id: str
+    key: str
+    side: Side
+    model: str
+    quote: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonPhrase:
+    """A phrase that reasons share."""
+
+    phrase: str
+    pairs: int  # in which it is said of the side that this list is about
+    of_the_other: int  # pairs in which it is said of the other side
+    z: float  # how far it is said of the one more than of the other, in standard errors
+    models: Mapping[str, int]  # of whom it is said, in how many pairs
+    examples: tuple[ReasonPlace, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonSummary:
+    """The reasons of one judge on one dimension. The fields, and their names, are those of `--json`."""
+
+    dimension: str
+    pairs: int  # with a reason
+    reasons: int
+    decided: int  # reasons that stand with a verdict other than a tie
+    blamed: tuple[ReasonPhrase, ...]  # what the losing side is blamed for
+    praised: tuple[ReasonPhrase, ...]  # what the winning side is praised for
+    pruned: bool = False  # there were so many phrases that some rare ones were let go of
+
+
+@dataclass(frozen=True, slots=True)
+class FoundReason:
+    """A reason with its pair."""
+
+    id: str
+    key: str
+    model_1: str
+    model_2: str
+    dimension: str
+    order: Order
+    side: Side
+    text: str
+
+
+@dataclass(slots=True)
+class _PhraseCount:
+    """How often a phrase was said of losers (0) and of winners (1), how it was written, and where."""
+
+    pairs: list[int] = field(default_factory=lambda: [0, 0])
+    texts: Counter[str] = field(default_factory=Counter)
+    models: tuple[Counter[str], Counter[str]] = field(default_factory=lambda: (Counter(), Counter()))
+    places: tuple[list[ReasonPlace], list[ReasonPlace]] = field(default_factory=lambda: ([], []))
+
+
+class ReasonCounter:
+    """Takes judgments with their words, and counts the phrases of their reasons.
+
+    >>> from evenhand.core.protocol import Protocol
+    >>> ReasonCounter(ReasonReader(Protocol.load("explained").questions), "overall").summary().reasons
+    0
+    """
+
+    def __init__(self, reader: ReasonReader, dimension: str, *, loser: str = "", examples: int = EXAMPLES) -> None:
+        self.dimension = dimension
+        self._reader, self._loser, self._examples = reader, loser, examples
+        self._counts: dict[tuple[str, ...], _PhraseCount] = {}
+        self._seen: set[tuple[str, str, str]] = set()
+        self._pairs = self._reasons = self._decided = 0
+        self._pruned = False
+
+    def add(self, judgment: Judgment) -> None:
+        """One more judgment; an exact repeat of an earlier pair is passed over."""
+        pair = judgment.pair
+        identity = (pair.key, pair.model_1, pair.model_2)
+        found = [reason for reason in self._reader.reasons(judgment) if self._is_wanted(reason, pair)]
+        if not found or identity in self._seen:
+            return
+        self._seen.add(identity)
+        self._pairs += 1
+        self._reasons += len(found)
+        self._decided += sum(reason.side != "tie" for reason in found)
+        for (stems, is_winner), (phrase, place) in _said(found, pair).items():
+            self._note(stems, is_winner, phrase, place)
+        if len(self._counts) > _MOST_PHRASES:
+            self._prune()
+
+    def _is_wanted(self, reason: Reason, pair: Pair) -> bool:
+        if reason.dimension != self.dimension:
+            return False
+        return not self._loser or (
+            reason.side != "tie" and self._loser in (_OTHER[reason.side], model_of(pair, _OTHER[reason.side]))
+        )
+
+    def _note(self, stems: tuple[str, ...], is_winner: bool, phrase: Phrase, place: ReasonPlace) -> None:
+        count = self._counts.setdefault(stems, _PhraseCount())
+        count.pairs[is_winner] += 1
+        count.texts[phrase.text] += 1
+        count.models[is_winner][place.model] += 1
+        if len(count.places[is_winner]) < self._examples:
+            count.places[is_winner].append(place)
+
+    def _prune(self) -> None:
+        """Let go of the rarest phrases until half of the room is free."""
+        self._pruned, least = True, 1
+        while len(self._counts) > _MOST_PHRASES // 2:
+            self._counts = {stems: count for stems, count in self._counts.items() if sum(count.pairs) > least}
+            least += 1
+
+    def summary(self, *, top: int = TOP, least: int = LEAST) -> ReasonSummary:
+        """What the reasons come to."""
+        totals = [sum(count.pairs[which] for count in self._counts.values()) for which in (0, 1)]
+        lists = [self._list(which, totals, top, least) for which in (0, 1)]
+        counts = (self._pairs, self._reasons, self._decided)
+        return ReasonSummary(self.dimension, *counts, *lists, self._pruned)
+
+    def _list(self, which: int, totals: list[int], top: int, least: int) -> tuple[ReasonPhrase, ...]:
+        often = {stems: count for stems, count in self._counts.items() if count.pairs[which] >= least}
+        told = within_longer({stems: count.pairs[which] for stems, count in often.items()})
+        ranked = sorted(
+            ((self._z(count, which, totals), stems) for stems, count in often.items() if stems not in told),
+            key=lambda item: (-item[0], -often[item[1]].pairs[which], -len(item[1]), item[1]),
+        )
+        chosen: list[tuple[float, tuple[str, ...]]] = []
+        for z, stems in ranked:
+            if z > 0 and len(chosen) < top and not any(_holds(stems, other) for _, other in chosen):
+                chosen.append((z, stems))
+        return tuple(self._phrase(often[stems], which, z) for z, stems in chosen)
+
+    @staticmethod
+    def _z(count: _PhraseCount, which: int, totals: list[int]) -> float:
+        return log_odds_z(count.pairs[which], count.pairs[1 - which], totals[which], totals[1 - which])
+
+    @staticmethod
+    def _phrase(count: _PhraseCount, which: int, z: float) -> ReasonPhrase:
+        text = max(count.texts, key=lambda text: (count.texts[text], text))
+        models = dict(count.models[which].most_common())
+        numbers = (count.pairs[which], count.pairs[1 - which], round(z, 3))
+        return ReasonPhrase(text, *numbers, models, tuple(count.places[which]))
+
+
+def _said(reasons: Iterable[Reason], pair: Pair) -> dict[tuple[tuple[str, ...], bool], tuple[Phrase, ReasonPlace]]:
+    """The phrases of a pair's reasons, each once, by their stems and whether they are about the winner."""
+    found: dict[tuple[tuple[str, ...], bool], tuple[Phrase, ReasonPlace]] = {}
+    for reason in reasons:
+        for clause in clauses(reason.text) if reason.side != "tie" else ():
+            place = ReasonPlace(pair.id, pair.key, clause.side, model_of(pair, clause.side), clause.text)
+            for phrase in phrases(clause.text):
+                found.setdefault((phrase.stems, clause.side == reason.side), (phrase, place))
+    return found
+
+
+def model_of(pair: Pair, side: Side) -> str:
+    """The model of a side, or the side itself where it has no name.
+
+    >>> model_of(Pair("Hi", "x", "y", model_2="new"), "2"), model_of(Pair("Hi", "x", "y"), "1")
+    ('new', '1')
+    """
+    return (pair.model_1 if side == "1" else pair.model_2) or side
+
+
+def within_longer(counts: Mapping[tuple[str, ...], int]) -> set[tuple[str, ...]]:
+    """Phrases that most of the time are said as part of a longer one.
+
+    >>> within_longer({("too", "long"): 9, ("long",): 10, ("much", "too", "long"): 2})
+    {('long',)}
+    """
+    found = set()
+    for stems, count in counts.items():
+        for length in range(1, len(stems)):
+            for begin in range(len(stems) - length + 1):
+                part = stems[begin : begin + length]
+                if part in counts and count >= _SAME * counts[part]:
+                    found.add(part)
+    return found
+
+
+def _holds(longer: tuple[str, ...], shorter: tuple[str, ...]) -> bool:
+    """Whether a phrase stands in another, word for word."""
+    size = len(shorter)
+    return any(longer[begin : begin + size] == shorter for begin in range(len(longer) - size + 1))
+
+
+def summarise_reasons(
+    store: Records, judge: JudgeRow, dimension: str = "", *, loser: str = "", top: int = TOP, least: int = LEAST
+) -> ReasonSummary:
+    """What a judge's reasons come to on one dimension; on the headline, if none is named.
+
+    `loser` keeps reasons against one side alone: a model's name, or 1 or 2.
+    """
+    counter = ReasonCounter(ReasonReader.of(judge), dimension or asked_headline(judge), loser=loser)
+    for judgment in store.judgments(judge, words=True):
+        counter.add(judgment)
+    return counter.summary(top=top, least=least)
+
+
+def reasons_on(store: Records, judge: JudgeRow, dimension: str) -> ReasonSummary | None:
+    """The reasons for a view that shows all of a judge; None where it was not asked for any, or gave none.
+
+    Nothing is read of a judge that answers with labels alone.
+    """
+    if not may_reason(judge):
+        return None
+    found = summarise_reasons(store, judge, dimension if dimension in judge.dimensions else "")
+    return found if found.reasons else None
+
+
+def asked_headline(judge: JudgeRow) -> str:
+    """The dimension to look at: the headline, of what was asked; "combined" is asked of nobody.
+
+    >>> asked_headline(JudgeRow(1, "", "", {}, "", "", ("format", "overall"), False, 0))
+    'overall'
+    """
+    found = headline(judge.dimensions)
+    return found if found in judge.dimensions else judge.dimensions[-1]
+
+
+def search_reasons(store: Records, judge: JudgeRow, text: str = "", dimension: str = "") -> Iterator[FoundReason]:
+    """Every reason of a judge that says a text: as it is written, or in other forms of the same words."""
+    reader, wanted, letters = ReasonReader.of(judge), stems_of(text), " ".join(text.lower().split())
+    for judgment in store.judgments(judge, words=True):
+        pair = judgment.pair
+        for reason in reader.reasons(judgment):
+            if dimension not in ("", reason.dimension):
+                continue
+            if letters in " ".join(reason.text.lower().split()) or (
+                wanted and _holds(stems_of(reason.text), wanted)
+            ):
+                about = (pair.id, pair.key, pair.model_1, pair.model_2)
+                yield FoundReason(*about, reason.dimension, reason.order, reason.side, reason.text)

@@ -1,0 +1,160 @@
+"""evenhand reasons: why the judges said what they said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from evenhand.core.errors import InputError
+from evenhand.results.judges import judges_named
+from evenhand.results.plain import to_json
+from evenhand.results.reasons import (
+    LEAST,
+    TOP,
+    FoundReason,
+    ReasonPhrase,
+    ReasonSummary,
+    search_reasons,
+    summarise_reasons,
+)
+from evenhand.store import JudgeRow, Records
+from evenhand.views import console
+from evenhand.views.cli.app import app
+from evenhand.views.cli.opening import open_records
+from evenhand.views.cli.option_groups import flat_options
+from evenhand.views.cli.options import DEFAULT_DB, JsonOption, JudgeFilter, RecordsOption
+from evenhand.views.tables import FittedTable
+
+_SHOWN_MODELS = 3
+
+
+@dataclass(frozen=True)
+class ReasonOptions:
+    """Which reasons are meant, and how many phrases are shown."""
+
+    search: Annotated[
+        str,
+        typer.Option("--search", "-s", metavar="TEXT", help="List the reasons that say this, with their pairs."),
+    ] = ""
+    dimension: Annotated[str, typer.Option("--dimension", "-d", metavar="NAME", help="Default: the headline.")] = ""
+    loser: Annotated[
+        str, typer.Option("--loser", metavar="MODEL|1|2", help="Only reasons against this model or side.")
+    ] = ""
+    top: Annotated[int, typer.Option("--top", min=1, help="How many phrases or reasons to show.")] = TOP
+    least: Annotated[int, typer.Option("--least", min=1, help="Leave out what fewer pairs say.")] = LEAST
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeReasons:
+    """The reasons of one judge. The fields, and their names, are those of `--json`."""
+
+    judge: str
+    protocol: str
+    fingerprint: str
+    reasons: ReasonSummary | tuple[FoundReason, ...]
+
+
+@app.command()
+@flat_options
+def reasons(
+    judges: JudgeFilter,
+    wanted: ReasonOptions,
+    db: RecordsOption = DEFAULT_DB,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what the losing side is blamed for, phrase by phrase with its pairs; or search the judges' reasons."""
+    with open_records(db) as store:
+        rows = judges_named(store.judges(counted=False), judges.spec, judges.protocol)
+        if not rows:
+            raise InputError(f"{db} holds no verdicts of that kind", hint="evenhand results shows what it holds")
+        found = [found for row in rows if (found := _reasons(store, row, wanted)) is not None]
+    if as_json:
+        print(to_json({"search": wanted.search, "judges": found} if wanted.search else {"judges": found}))
+    elif not found:
+        console.out.print(_nothing(wanted.search), soft_wrap=True, markup=False)
+    for each in found if not as_json else ():
+        _show(each, wanted.top)
+
+
+def _reasons(store: Records, row: JudgeRow, wanted: ReasonOptions) -> JudgeReasons | None:
+    """What there is of one judge; None where it gave no such reason."""
+    if wanted.dimension and wanted.dimension not in row.dimensions:
+        return None
+    about = (row.model, row.protocol, row.fingerprint)
+    if wanted.search:
+        hits = tuple(search_reasons(store, row, wanted.search, wanted.dimension))
+        return JudgeReasons(*about, hits) if hits else None
+    found = summarise_reasons(store, row, wanted.dimension, loser=wanted.loser, top=wanted.top, least=wanted.least)
+    return JudgeReasons(*about, found) if found.reasons else None
+
+
+def _nothing(search: str) -> str:
+    if search:
+        return f"no reason says {console.visible(search)!r}"
+    return "no judge gave a reason here; --protocol explained asks for one"
+
+
+def _show(found: JudgeReasons, top: int) -> None:
+    title = f"{found.judge} under {found.protocol}"
+    if isinstance(found.reasons, ReasonSummary):
+        _show_summary(found.reasons, title)
+    else:
+        _show_found(found.reasons, title, top)
+
+
+def _show_summary(summary: ReasonSummary, title: str) -> None:
+    counted = f"{console.count(summary.reasons, 'reason')} on {console.count(summary.pairs, 'pair')}"
+    console.out.print(
+        Text(console.visible(f"{title}, {summary.dimension}: {counted}"), style="bold"), soft_wrap=True
+    )
+    for heading, phrases in (
+        ("what the losing side is blamed for", summary.blamed),
+        ("what the winning side is praised for", summary.praised),
+    ):
+        if phrases:
+            console.out.print(phrase_table(heading, phrases))
+    if not summary.blamed and not summary.praised:
+        console.out.print("no phrase is in the reasons of several pairs", soft_wrap=True)
+    else:
+        console.out.print("[dim]the pairs of a phrase:[/] evenhand reasons --search PHRASE", soft_wrap=True)
+
+
+def phrase_table(heading: str, phrases: tuple[ReasonPhrase, ...]) -> FittedTable:
+    """Phrases with how many pairs say them, of whom, and one that does."""
+    table = FittedTable(None)
+    table.add_column(heading)
+    table.add_column("pairs", justify="right")
+    table.add_column("said of the other", justify="right")
+    table.add_column("of whom")
+    table.add_column("for example")
+    table.optional = ((3,), (2,))
+    for each in phrases:
+        table.add_row(
+            Text(console.visible(each.phrase)),
+            f"{each.pairs:,}",
+            f"{each.of_the_other:,}",
+            Text(console.visible(_models(each))),
+            Text(console.visible(f"{each.examples[0].id}: {each.examples[0].quote}")),
+        )
+    return table
+
+
+def _models(phrase: ReasonPhrase) -> str:
+    named = [f"{model} {count:,}" for model, count in phrase.models.items()]
+    more = f", {len(named) - _SHOWN_MODELS} more" if len(named) > _SHOWN_MODELS else ""
+    return ", ".join(named[:_SHOWN_MODELS]) + more
+
+
+def _show_found(found: tuple[FoundReason, ...], title: str, top: int) -> None:
+    pairs = len({each.key for each in found})
+    said = f"{title}: {console.count(len(found), 'reason')} on {console.count(pairs, 'pair')}"
+    console.out.print(Text(console.visible(said), style="bold"), soft_wrap=True)
+    for each in found[:top]:
+        shown = "1 shown first" if each.order == "forward" else "2 shown first"
+        console.out.print(f"\n{console.visible(each.id)}: {each.side} ({shown})", markup=False, soft_wrap=True)
+        console.out.print(f"  {console.visible(each.text)}", style="dim", markup=False, soft_wrap=True)
+    if len(found) > top:
+        console.out.print(f"\nand {len(found) - top:,} more: --top {len(found)}, or --json", style="dim")
