@@ -17,6 +17,8 @@ LAYERS = (
     "core.pair",
     "core.markup",
     "core.answer_forms",
+    "core.pieces",
+    "core.fence",
     "core.protocol",
     "core.engine",
     "core.verdict",

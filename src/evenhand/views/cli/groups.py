@@ -34,6 +34,7 @@ from evenhand.views.cli.options import (
     ConcurrencyOption,
     ContextOption,
     DbOption,
+    FenceOption,
     GpuOption,
     JsonOption,
     JudgeOption,
@@ -49,6 +50,7 @@ from evenhand.views.cli.options import (
     SetOption,
     ThreadsOption,
     TokensPerMinuteOption,
+    fence_from,
     orders_from,
 )
 from evenhand.views.cli.running import endpoint_settings, load_protocol, open_judge
@@ -111,6 +113,7 @@ class EngineOptions:
     """How the judge is asked, here or at an endpoint."""
 
     raw_markup: RawOption = False
+    fence: FenceOption = None
     settings: SetOption = None
     samples: SamplesOption = 1
     repeat: RepeatOption = 1
@@ -167,7 +170,7 @@ class JudgeSettings:
         limits = limits or LimitOptions()
         return cls(
             judge.spec,
-            load_protocol(judge.protocol, judge.spec),
+            load_protocol(judge.protocol, judge.spec, fence_from(engine.fence)),
             orders_from(judge.orders),
             engine.hardware.hardware,
             endpoint_settings(engine.settings, engine.samples, limits.concurrency),
