@@ -414,6 +414,15 @@ class Store:
             self.outcomes.refresh_conversations(conversations, {h for h in conversations if not left.get(h)})
         self._held |= left
 
+    def take_back(self, judge: int, conversations: Iterable[int]) -> None:
+        """Forget all that was answered in conversations, and what rests on it, as if nobody had been asked."""
+        gone = [(conversation,) for conversation in conversations]
+        with self._writing():
+            for table in ("answers", "verdicts", "failures"):
+                self._db.executemany(f"DELETE FROM {table} WHERE conversation = ?", gone)
+            self._db.execute("DELETE FROM finished WHERE judge = ?", (judge,))
+            self.outcomes.forget_conversations(judge, [conversation for (conversation,) in gone])
+
     def fail(self, conversation: int, question: int, error: EngineError) -> None:
         """Keep a failure with its reason."""
         with self._writing():
