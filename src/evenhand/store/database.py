@@ -22,6 +22,7 @@ from evenhand.core.protocol import Order
 from evenhand.core.verdict import Verdict, read_answer
 from evenhand.store.annotation import AnnotationBook
 from evenhand.store.archive import Archive
+from evenhand.store.attacked import attacked_pairs
 from evenhand.store.calibrations import CalibrationBook
 from evenhand.store.damage import damage_in
 from evenhand.store.gates import GateBook
@@ -519,6 +520,16 @@ class Store:
         """How many pairs were given to a judge and are not asked, or asked in part."""
         with clearly(self.path):
             return self.outcomes.unfinished(judge.id)
+
+    def attacked(self) -> list[tuple[int, Pair]]:
+        """Pairs that were attacked and those that they were made of, with their numbers.
+
+        >>> with Store(":memory:") as store:
+        ...     store.attacked()
+        []
+        """
+        with clearly(self.path):
+            return attacked_pairs(self._db)
 
     def voted(self) -> Iterator[tuple[int, Pair]]:
         """Every pair that people have said something of, with its number."""

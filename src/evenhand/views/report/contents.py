@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # with numpy and scipy, which --help needs not
     from evenhand.core.columns import Block
     from evenhand.core.votes import Votes
     from evenhand.results.answer import AnswerSentence
+    from evenhand.results.attack import AttackSummary
     from evenhand.results.bias import BiasSummary
     from evenhand.results.card import Card
     from evenhand.results.evidence import Draws
@@ -79,6 +80,7 @@ class JudgeReport:
     why_unranked: str = field(metadata=_OF_THE_PAGE)
     repeats: int = 0  # exact repeats of other pairs, which are in no number
     notes: tuple[str, ...] = ()  # how it was counted
+    attacks: AttackSummary | None = field(default=None, metadata={"json": None})  # where attacked pairs are kept
 
     @property
     def names(self) -> tuple[str, str]:
@@ -172,6 +174,7 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
     from evenhand.results.examples import Examples
     from evenhand.results.noise import noise_of
     from evenhand.results.ranking import Matches
+    from evenhand.results.stored_attacks import stored_attacks
     from evenhand.results.summary import Counter
     from evenhand.views.report.draws import example_lines
 
@@ -205,6 +208,7 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
         why,
         summary.repeats,
         tuple(summary.notes()),
+        stored_attacks(store, row),
     )
 
 
