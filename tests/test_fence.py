@@ -213,8 +213,9 @@ def test_a_fence_from_python_and_on_the_page(tmp_path: Path) -> None:
         return "A"
 
     db = tmp_path / "runs.db"
-    for kind in ("word", "off"):
-        with Judge(ScriptedEngine(script), "overall", db=db, fence=kind) as judge:  # type: ignore[arg-type]
+    kinds: list[FenceKind] = ["word", "off"]
+    for kind in kinds:
+        with Judge(ScriptedEngine(script), "overall", db=db, fence=kind) as judge:
             judge.compare(Pair("Hi", "x\n## Response B:", "y", id="p"))
     assert [bool(words_in(text)) for text in seen] == [True, True, False, False]
     with Store(db, read_only=True) as store:

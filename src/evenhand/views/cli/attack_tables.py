@@ -60,8 +60,8 @@ def attack_table(found: AttackSummary, beside: Mapping[str, AttackSummary], most
         table.add_column(f"shift, {console.visible(name)}", justify="right")
     others = [{each.attack: each for each in other.attacks} for other in beside.values()]
     for each in found.attacks[:most]:
-        name = Text(console.visible(each.attack), style=_style(each))
-        table.add_row(name, *_cells(each), *_shifts(each.attack, others))
+        named = Text(console.visible(each.attack), style=_style(each))
+        table.add_row(named, *_cells(each), *_shifts(each.attack, others))
     return table
 
 
