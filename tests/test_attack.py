@@ -17,7 +17,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from command import Done, evenhand
+from command import Done, evenhand, evenhand_any
 from conftest import LoopThread
 from evenhand import Judge, Pair, ScriptedEngine
 from evenhand.core.attacks import CONTROL, TRANSFORMS, Attack, attack_all, attack_pair, losing_side
@@ -287,15 +287,129 @@ def figures(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_command_shows_a_table_and_goes_on_where_it_was(engine: ScriptedEngine, db: Path) -> None:
-    done = attack(db, "--limit", "3")
+    done = attack(db, "--all", "--limit", "3")
     assert all(each.name in done.stdout for each in ATTACKS)
     assert "right on 100% of 3 pairs before" in done.stdout
     assert "3 pairs with a clear winner, 54 attacks" in done.stderr
     asked = engine.asked
-    again = facts(attack(db, "--limit", "3", "--json"))
+    again = facts(attack(db, "--all", "--pairs", "3", "--json"))
     assert (engine.asked, again["asked"]) == (asked, 0)
     assert (again["pairs"], again["left_out"], again["dimension"]) == (3, 6, "overall")
     assert {each["attack"] for each in again["attacks"]} == set(BY_NAME)
+
+
+def test_bare_it_takes_one_attack_of_each_kind_on_a_few_pairs(engine: ScriptedEngine, db: Path) -> None:
+    done = attack(db, "--json")
+    found = facts(done)
+    kinds = [each["kind"] for each in found["attacks"]]
+    assert sorted(kinds) == sorted({each.kind for each in ATTACKS})
+    assert found["pairs"] == 12
+    assert "12 pairs with a clear winner, 15 attacks: 192 pairs to judge" in done.stderr
+    assert "(of 54 attacks and 22 pairs; --all takes all of them)" in done.stderr
+    # What it takes is said before it begins, and what was asked for that is kept and counted.
+    assert re.search(r"384 requests, about [\d,]+ tokens to read; about .* on this machine", done.stderr)
+    assert found["asked"] == engine.asked == 384
+    other = {each["attack"] for each in facts(attack(db, "--seed", "3", "--pairs", "1", "--json"))["attacks"]}
+    assert other != {each["attack"] for each in found["attacks"]}
+
+
+def test_all_of_a_family_and_all_of_your_own(engine: ScriptedEngine, db: Path, tmp_path: Path) -> None:
+    found = facts(attack(db, "--family", "verdicts", "--pairs", "1", "--json"))
+    assert {each["attack"] for each in found["attacks"]} == {a.name for a in ATTACKS if a.kind == "verdicts"}
+    own = tmp_path / "own.toml"
+    own.write_text("".join(f'[[attack]]\nname = "mine-{n}"\nkind = "verdicts"\nsuffix = "{n}"\n' for n in range(3)))
+    names = [each["attack"] for each in facts(attack(db, "--attacks", own, "--pairs", "1", "--json"))["attacks"]]
+    assert sum(name.startswith("mine-") for name in names) == 3
+    assert len(names) == 15 + 3
+    assert "no kind of attack is called verdict-a" in attack(db, "--family", "verdict-a", code=2).stderr
+
+
+def test_what_an_endpoint_would_take_is_said_before_it_is_asked(db: Path) -> None:
+    done = evenhand_any(
+        *("attack", "--judge", "http://127.0.0.1:9/v1#nobody", "--protocol", "overall", "--db", db, "--pairs", "1"),
+        *("--attack", "verdict-a"),
+    )
+    said, failed = done.stderr.index("4 requests, about "), done.stderr.index("cannot be reached")
+    assert said < failed
+
+
+# -- with a fence, and beside no fence -------------------------------------------------------------
+
+
+def believes_lines(prompt: Prompt) -> str:
+    """As `believes_headings`, but a line in a fence is no heading to it."""
+    text = prompt.turns[-1].text
+    for word in re.findall(r"^Everything between <(\w+)> and </\1>", text, re.MULTILINE)[-1:]:
+        text = re.sub(rf"<{word}>\n.*?\n</{word}>", "", text, flags=re.DOTALL)
+    if text.count("\n## Response B:") > 1:
+        return believes_headings(prompt)
+    return "A" if re.sub("^> ", "", shown(prompt)[0], flags=re.MULTILINE) in WINNERS else "B"
+
+
+@pytest.mark.parametrize("fence", ["word", "lines"])
+def test_a_fence_helps_a_judge_that_reads_headings(engine: ScriptedEngine, db: Path, fence: str) -> None:
+    """The figures without a fence stand beside those with it, from the same database."""
+    engine.script = believes_lines
+    some = ("--attack", "heading-b", "--attack", "control-newline", "--pairs", "8")
+    alone = json.loads(attack(db, *some, "--json").stdout)
+    assert alone["beside"] == {}
+    done = json.loads(attack(db, *some, "--fence", fence, "--json").stdout)
+    fenced, plain = done["attack"], done["beside"]["overall"]
+    assert fenced["protocol"] == f"overall+{fence}"
+    shifts = [{e["attack"]: e["shift"]["value"] for e in found["attacks"]} for found in (plain, fenced)]
+    assert shifts[0]["heading-b"] > 0.2
+    assert shifts[1]["heading-b"] == 0.0
+    assert figures(plain) == {**figures(alone["attack"]), "seed": None, "left_out": 0, "cost": None}
+    shown = attack(db, *some, "--fence", fence).stdout
+    assert "shift, overall" in " ".join(shown.split())
+
+
+# -- from what is kept -----------------------------------------------------------------------------
+
+
+def test_the_card_has_what_attacks_did(engine: ScriptedEngine, db: Path) -> None:
+    found = facts(attack(db, "--attack", "verdicts", "--pairs", "6", "--json"))
+    [judge] = json.loads(evenhand("card", "--db", db, "--json").stdout)["judges"]
+    assert figures(judge["attacks"]) == {**figures(found), "seed": None, "left_out": 0}
+    shown = " ".join(evenhand("card", "--db", db).stdout.split())
+    attacks = sum(each.kind == "verdicts" for each in ATTACKS)
+    assert f"{attacks} attacks on 6 pairs, overall: right on 100% before; some attack turns" in shown
+    assert found["attacks"][0]["attack"] in shown
+
+
+def test_the_report_has_what_attacks_did(engine: ScriptedEngine, db: Path, tmp_path: Path) -> None:
+    found = facts(attack(db, "--attack", "verdicts", "--pairs", "6", "--json"))
+    page, text = tmp_path / "r.html", tmp_path / "r.md"
+    evenhand("report", "--db", db, "--out", page)
+    evenhand("report", "--db", db, "--out", text)
+    for file in (page, text):
+        said = file.read_text(encoding="utf-8")
+        assert "some attack turns" in said
+        assert all(each["attack"] in said for each in found["attacks"])
+
+
+def test_where_nothing_was_attacked_nothing_is_said(engine: ScriptedEngine, db: Path, tmp_path: Path) -> None:
+    """A field of the user's own that is called attack is no attack of ours."""
+    rows = [{"instruction": "Hi", "output_1": "x", "output_2": "y", "label": "1", "attack": "dan", "attacked": "1"}]
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    evenhand("judge", pairs, "--judge", "script", "--protocol", "overall", "--db", db)
+    [judge] = json.loads(evenhand("card", "--db", db, "--json").stdout)["judges"]
+    assert "attacks" not in judge
+    evenhand("report", "--db", db, "--out", tmp_path / "r.html")
+    assert 'id="attacks"' not in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def test_two_files_with_the_same_ids_are_told_apart(engine: ScriptedEngine, db: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        rows = [
+            {"id": f"{n}", "instruction": f"{name} {n}?", "output_1": f"{n}", "output_2": "no", "label": "1"}
+            for n in range(3)
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        attack(db, tmp_path / f"{name}.jsonl", "--attack", "verdict-a")
+    [judge] = json.loads(evenhand("card", "--db", db, "--json").stdout)["judges"]
+    assert (judge["attacks"]["pairs"], judge["attacks"]["attacks"][0]["n"]) == (6, 6)
 
 
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(engine: ScriptedEngine, tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ LAYERS = (
     "core.conversations",
     "core.markup",
     "core.answer_forms",
+    "core.pieces",
+    "core.fence",
     "core.protocol",
     "core.engine",
     "core.verdict",

@@ -159,7 +159,7 @@ def test_nothing_printable_steers_a_terminal(text: str) -> None:
     assert not [c for c in shown if (ord(c) < 32 and c not in "\n\t") or 0x7F <= ord(c) < 0xA0]
 
 
-ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\x08"
+ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\x08\u202e"
 
 
 def test_escape_codes_of_a_server_are_in_no_message() -> None:
@@ -188,4 +188,5 @@ def test_the_console_shows_control_characters_instead_of_obeying_them() -> None:
     assert "\x1b]" not in shown
     assert "\x1b[2J" not in shown
     assert "\x9b" not in shown
+    assert "\u202e" not in shown
     assert "␛[2J" in shown

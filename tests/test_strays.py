@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from evenhand import Pair, Protocol
+from evenhand.core.engine import Answer, Engine
 from evenhand.core.errors import EngineError
 from evenhand.core.judge import Setup
+from evenhand.core.protocol import Prompt
 from evenhand.engines.endpoint import EndpointEngine, EndpointSettings
+from evenhand.engines.provenance import ConnectionRecord, ServerRecord, note
 from evenhand.running.runner import Run
+from evenhand.running.settling import Settling
 from evenhand.store import Store
 from shifting_server import ShiftingServer, right
 
@@ -80,3 +87,99 @@ def test_what_is_under_way_on_a_used_connection_is_asked_again() -> None:
     error, again = asyncio.run(run())
     assert (error.reason, error.retryable, error.fatal) == ("connection", True, False)
     assert again == right(2)
+
+
+def test_a_stray_that_is_taken_for_the_next_answer_is_taken_back() -> None:
+    """It comes when the connection has rested and the next request is under way on it.
+
+    With an answer each tenth of a second, the first connection has its second request after three of them.
+    """
+
+    async def run() -> tuple[list[tuple[int, str | None]], list[tuple[int, str | None]]]:
+        stray = itertools.chain([True], itertools.repeat(False))
+        async with ShiftingServer(stray, delay=0.25, seconds=0.1) as server:
+            engine = EndpointEngine(EndpointSettings(server.url, "m", concurrency=1, timeout=5))
+            with Store(":memory:") as store:
+                setup = Setup(engine, Protocol.load("overall"))
+                out = [judgment async for judgment in Run(setup, PAIRS[:6], store)]
+                kept = list(store.judgments(store.judges()[0]))
+            await engine.close()
+        return labels(out), labels(kept)
+
+    out, kept = asyncio.run(run())
+    assert len(out) == len(kept) == 12
+    assert [(number, label) for number, label in out if label != right(number)] == []
+    assert sorted(kept) == sorted(out)
+
+
+def labels(judgments: list[Any]) -> list[tuple[int, str | None]]:
+    return [
+        (int(judgment.pair.instruction.split()[1]), verdict.label)
+        for judgment in judgments
+        for verdict in judgment["overall"].orders.values()
+    ]
+
+
+class Shifts(Engine):
+    """Answers wrongly over a used connection until it is found out, as an endpoint would; then rightly."""
+
+    def __init__(self, wrong: int) -> None:
+        self.record = ConnectionRecord(ServerRecord(), rest=0.05)
+        self.wrong, self.asked = wrong, 0
+        self.concurrency = 4
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        return {"model": "shifts"}
+
+    async def answer(self, prompt: Prompt) -> Answer:
+        await asyncio.sleep(0.001)
+        task = int(prompt.turns[-1].text.split("Task ")[1].split()[0])
+        self.asked += 1
+        if self.record.server.distrusted:
+            return Answer(right(task))
+        note(self.record)
+        self.record.server.distrusted = self.record.shifted = self.asked >= self.wrong
+        return Answer(right(task + 1))
+
+
+@pytest.mark.parametrize("wrong", [1, 7, 40])
+def test_what_may_be_shifted_is_neither_handed_out_nor_kept(wrong: int) -> None:
+    """All answers up to the moment when the server is found out are asked again in the same run."""
+
+    async def run() -> tuple[list[Any], list[Any], int]:
+        engine = Shifts(wrong)
+        with Store(":memory:") as store:
+            found = Run(Setup(engine, Protocol.load("overall")), PAIRS[:20], store)
+            out = [judgment async for judgment in found]
+            return out, list(store.judgments(store.judges()[0])), engine.asked
+
+    out, kept, asked = asyncio.run(run())
+    for judgments in (out, kept):
+        assert sorted(number for number, _ in labels(judgments)) == sorted([*range(20), *range(20)])
+        assert all(label == right(number) for number, label in labels(judgments))
+    assert 40 < asked <= 80 + 4
+
+
+def test_a_judgment_waits_until_it_is_sure() -> None:
+    good, bad = ConnectionRecord(ServerRecord(), rest=0.02), ConnectionRecord(ServerRecord(), rest=0.02)
+    late = ConnectionRecord(ServerRecord(), rest=0.0)
+    out, back = list[Any](), list[Any]()
+
+    async def run() -> None:
+        settling = Settling(out.append, lambda job, again: back.append((job, again)))
+        at_once, sure, doubtful, gone = (SimpleNamespace(name=name) for name in ("a", "b", "c", "d"))
+        settling.add(at_once, at_once, [])  # type: ignore[arg-type]
+        assert out == [at_once]
+        settling.add(gone, gone, [late])  # type: ignore[arg-type]
+        settling.add(sure, sure, [good, good])  # type: ignore[arg-type]
+        settling.add(doubtful, doubtful, [good, bad])  # type: ignore[arg-type]
+        assert out == [at_once]
+        bad.server.distrusted = True
+        await asyncio.sleep(0.01)
+        late.shifted = late.server.distrusted = True  # too late: it was handed out
+        await settling.wait()
+        assert out == [at_once, gone, sure]
+        assert back == [(doubtful, True), (gone, False)]
+
+    asyncio.run(run())

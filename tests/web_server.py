@@ -15,12 +15,11 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-import uvicorn
-
 from evenhand import Judge, Pair, ScriptedEngine
 from evenhand.core.protocol import Prompt
 from evenhand.io.pairs import sample_pairs
 from evenhand.views.web.app import make_app
+from evenhand.views.web.connections import make_server
 from evenhand.views.web.guard import form_token
 from evenhand.views.web.serving import ServerAddress, open_site
 
@@ -123,7 +122,7 @@ def sample_database(path: Path) -> None:
 class WebServer:
     """The page of a database, served by a real server in a thread."""
 
-    def __init__(self, db: Path, *, password: str = "", port: int = 0) -> None:
+    def __init__(self, db: Path, *, password: str = "", port: int = 0, log_level: str = "critical") -> None:
         self.said: list[str] = []  # links that were announced
         listening = socket.socket()
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -132,8 +131,7 @@ class WebServer:
         address = ServerAddress("127.0.0.1", self.port)
         self.site = open_site(db, address, self.port, password, lambda link, _: self.said.append(link))
         self.site.patience = 60.0  # a busy machine is no reason for a page without its figures
-        config = uvicorn.Config(make_app(self.site), log_level="critical", access_log=False, lifespan="on")
-        self._server = uvicorn.Server(config)
+        self._server = make_server(make_app(self.site), log_level=log_level, lifespan="on")
         self._listening = listening
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listening]}, daemon=True)
         self._thread.start()
@@ -143,6 +141,11 @@ class WebServer:
     @property
     def base(self) -> str:
         return self.site.base
+
+    @property
+    def connections(self) -> list[Any]:
+        """Those that are open now."""
+        return list(self._server.server_state.connections)
 
     @property
     def link(self) -> str:

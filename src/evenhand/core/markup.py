@@ -137,7 +137,7 @@ def merge(spans: Iterable[Span]) -> tuple[Span, ...]:
 _INNER = r"[^<>\[\]◁|｜\s\\]"
 _NAMES = (
     "s|bos|eos|unk|pad|mask|cls|sep|sop|eop|eod|eoh|eoa|eom|eot|bom|sot|think|thinking|thought|answer|image|audio|video"
-    "|human|bot|user|system|assistant|tool|tools|end"
+    "|human|bot|user|system|assistant|tool|tools|end|role"
 )
 _FOLLOWS = {
     "<": rf"[|｜]{_INNER}{{1,60}}[|｜]?>|{_INNER}{{1,60}}[|｜]>"  # <|im_end|>, <｜User｜>, <|turn>, <turn|>

@@ -21,8 +21,10 @@ from typing import Any, Literal
 from evenhand.core.answer_forms import EXAMPLES, FREE_TOKENS, AnswerForm, form_of
 from evenhand.core.conversations import FIELDS, conversation_of
 from evenhand.core.errors import InputError, SpecError, TemplateError
+from evenhand.core.fence import FENCES, OFF, Fence, FenceKind, lay_out
 from evenhand.core.markup import CHATML, DIALECTS, ROLES, Dialect, Role, Span, Turn, merge
 from evenhand.core.pair import COMBINED, DIMENSIONS, GOOD_1, GOOD_2, POINTWISE_DIMENSIONS, Pair, digest
+from evenhand.core.pieces import Piece, Recall, Slot
 
 Order = Literal["forward", "swapped"]
 # The words that a question may be answered with: on two responses, and on one.
@@ -55,26 +57,9 @@ _QUESTION_FORM = "a closing question such as 'Which is best on correctness: A, B
 _YES_OR_NO = re.compile(r"\byes\b.*\bno\b\W*$", re.IGNORECASE)
 _ASKED_OF = {"A": GOOD_1, "B": GOOD_2}
 _SHOWN_IN = {GOOD_1: "output_1", GOOD_2: "output_2"}  # the slot of the response that is asked about
-_FRONT_KEYS = ("name", "description", "questions", "asks", "literal", "answer")
+_FRONT_KEYS = ("name", "description", "questions", "asks", "literal", "answer", "fence")
 # What an older template calls its questions about one response.
 _OLD_NAMES = {"alone": GOOD_1, "beside": GOOD_2}
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """A place for a text of the pair."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Recall:
-    """A place for the answer to an earlier question, counted from 1."""
-
-    question: int
-
-
-Piece = str | Slot | Recall
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +115,7 @@ class Protocol:
     turns: tuple[TemplateTurn, ...]
     questions: tuple[Question, ...]
     description: str = ""
+    fence: FenceKind = "off"  # how the pair's texts are set off from the template's own lines
 
     @classmethod
     def load(cls, name: str | Path) -> Protocol:
@@ -171,7 +157,26 @@ class Protocol:
             turns=tuple(reader.turns),
             questions=tuple(reader.questions),
             description=front.get("description", ""),
+            fence=reader.fence,
         )
+
+    def fenced(self, kind: FenceKind) -> Protocol:
+        """The same protocol with another fence around the pair's texts; its name says so.
+
+        >>> fenced = Protocol.load("overall").fenced("word")
+        >>> fenced.name, fenced.fence, fenced.fenced("off").text == Protocol.load("overall").text
+        ('overall+word', 'word', True)
+        """
+        if kind == self.fence:
+            return self
+        plain = self.name.removesuffix(f"+{self.fence}")
+        name = plain if kind == "off" else f"{plain}+{kind}"
+        return Protocol.parse(_with_fence(self.text, name, kind), name=name, file=name)
+
+    @cached_property
+    def _laid(self) -> tuple[tuple[Piece, ...], ...]:
+        """The pieces of each turn, with the fence's between them."""
+        return tuple(lay_out(turn.pieces, self.fence) for turn in self.turns)
 
     @cached_property
     def dimensions(self) -> tuple[str, ...]:
@@ -257,12 +262,15 @@ class Protocol:
     def _filled(self, texts: dict[str, str], question: int, answers: Sequence[str], *, raw: bool) -> Prompt:
         place = self.questions[question]
         lead = self._leads[place.start]
-        begin = place.start + len(lead)
+        begin, end = place.start + len(lead), place.turns
+        fence = Fence.around(self.fence, self.text, texts) if self.fence != "off" else OFF
         turns = lead + tuple(
-            fixed or Turn(turn.role, _fill(turn.pieces, texts, answers))
-            for fixed, turn in zip(self._fixed[begin:], self.turns[begin : place.turns], strict=False)
+            fixed or Turn(turn.role, _fill(pieces, texts, answers, fence))
+            for fixed, turn, pieces in zip(
+                self._fixed[begin:end], self.turns[begin:end], self._laid[begin:end], strict=True
+            )
         )
-        own = _fill(place.raw, texts, answers) if raw else None
+        own = _fill(lay_out(place.raw, self.fence), texts, answers, fence) if raw else None
         words = YES_OR_NO if place.dimensions[0] in POINTWISE_DIMENSIONS else COMPARED
         room = 0 if place.form is None else FREE_TOKENS if place.form.free else 4
         return Prompt(turns, len(place.dimensions), own, lead, words, place.conversation, room)
@@ -318,15 +326,19 @@ def _unknown(name: str) -> SpecError:
     return SpecError(f"no protocol and no file is called '{name}'", hint=hint)
 
 
-def _fill(pieces: Sequence[Piece], texts: dict[str, str], answers: Sequence[str]) -> tuple[Span, ...]:
+def _fill(
+    pieces: Sequence[Piece], texts: Mapping[str, str], answers: Sequence[str], fence: Fence = OFF
+) -> tuple[Span, ...]:
     """Put texts and answers in their places, in one pass: what is filled in is never looked at again."""
     return merge(
         [
             _ours(piece)
             if isinstance(piece, str)
-            else Span(texts[piece.name], trusted=False)
+            else Span(fence.shown(texts[piece.name]), trusted=False)
             if isinstance(piece, Slot)
             else _ours(answers[piece.question - 1])
+            if isinstance(piece, Recall)
+            else Span(fence.text(piece), trusted=True)
             for piece in pieces
         ]
     )
@@ -367,6 +379,28 @@ def _front_matter(text: str, file: str) -> tuple[_Front, str, int]:
     raise TemplateError(file, len(lines), found="the end of the file", expected="--- to close the front matter")
 
 
+def _with_fence(text: str, name: str, kind: FenceKind) -> str:
+    r"""A template's text with another fence in its front matter, and another name where it has one.
+
+    >>> _with_fence("<|im_start|>user", "mine+word", "word")
+    '---\nfence: word\n---\n<|im_start|>user'
+    """
+    lines = text.split("\n")
+    end_of_line = "\r" * lines[0].endswith("\r")
+    if lines[0].rstrip("\r") != "---":
+        lines = [f"---{end_of_line}"] * 2 + lines
+    end = next(number for number, line in enumerate(lines[1:], 1) if line.strip() == "---")
+    keys = [line.partition(":")[0].strip() for line in lines]
+    front = [
+        f"name: {name}{end_of_line}" if keys[number] == "name" else lines[number]
+        for number in range(1, end)
+        if keys[number] != "fence"
+    ]
+    if kind != "off":
+        front = [f"fence: {kind}{end_of_line}", *front]
+    return "\n".join([lines[0], *front, *lines[end:]] if front else lines[end + 1 :])
+
+
 class _Reader:
     """Reads a template from its beginning to its end, one marker after the other."""
 
@@ -385,6 +419,7 @@ class _Reader:
         self.header: str | None = None  # collects the role's name between the header's markers
         self.question_line = 0  # where the last turn's text ends
         self.form = self._form()
+        self.fence = self._fence()
 
     def read(self, body: str) -> None:
         """Read it all."""
@@ -410,6 +445,15 @@ class _Reader:
             raise self._error(
                 found=f"answer: {example}", expected=expected, line=self.front.lines["answer"]
             ) from None
+
+    def _fence(self) -> FenceKind:
+        """The fence that the front matter names."""
+        named = self.front.get("fence", "off")
+        for kind in FENCES:
+            if named == kind:
+                return kind
+        expected = f"one of {', '.join(FENCES)}"
+        raise self._error(found=f"fence: {named}", expected=expected, line=self.front.lines["fence"])
 
     def _error(self, *, found: str, expected: str, line: int | None = None, hint: str = "") -> TemplateError:
         return TemplateError(self.file, line or self.line, found=found, expected=expected, hint=hint)

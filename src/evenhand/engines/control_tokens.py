@@ -34,6 +34,7 @@ FAMILIES: dict[str, str] = {
     "InternLM": "<eoh> <eoa> <TOKENS_UNUSED_1> [UNUSED_TOKEN_146] <|action_start|>",
     "Baichuan": "<reserved_106> <reserved_107> <B_SYS> <C_Q>",
     "Falcon": ">>QUESTION<< >>ANSWER<< >>SUMMARY<<",
+    "Ling": "<role> </role> <|role_end|> <|arithmetic_start|>",
     "Jamba, StarCoder, others": "<|bom|> <|eom|> <fim_prefix> <fim_middle> <file_sep> <repo_name> <empty_output>"
     " [CLS] [SEP] <cls> <sep> <ctrl99> <human> <bot>",
 }

@@ -8,7 +8,9 @@
 In HTTP/1.1 nothing but the order on a connection says to which request a response belongs. A server that sends one
 response too many shifts all that follow, and every prompt would be stored with the answer to another. So a
 connection rests before it is used again, for as long as an answer takes: what arrives meanwhile was not asked for.
-After the first such stray no connection is used twice, and what is under way on one that was is asked again.
+After the first such stray no connection is used twice, and what is under way on one that was is asked again. A
+stray that is later than that is taken for the next answer, and found out when the right one comes: so whatever came
+over a used connection is noted, and a run takes it back where the server is distrusted soon after.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
+from evenhand.engines.provenance import ConnectionRecord, ServerRecord, note
 from evenhand.engines.unreached import Broken, TooLarge, Unreachable
 
 CONNECT_SECONDS = 30.0
@@ -132,6 +135,9 @@ class Transport:
         if response.line.uses > 1 and self._connector.once_only:
             raise Broken("the server sent something that was not asked for: this may be another's answer")
         self._connector.took(time.monotonic() - began)
+        if response.line.uses > 1:
+            response.line.record.rest = self._connector.rest
+            note(response.line.record)
         return Response(response.status, response.headers, unpacked(content, response.headers, self._most))
 
     def _address(self, path: str) -> URL:
@@ -175,6 +181,7 @@ class _Line(ResponseHandler):
         self._whole: int | None = None  # the length of the answer with its head, if it is known
         self._last, self._chunked = b"", False
         self.uses = 0
+        self.record = ConnectionRecord(connector.record)
         self.asked = False
         self.late: float | None = None  # when the request that is under way has taken too long
 
@@ -256,6 +263,7 @@ class _Line(ResponseHandler):
             self._payload.set_exception(fault)
 
     def _stray(self) -> None:
+        self.record.shifted = True
         self.force_close()
         if not self.asked:
             self.abort()
@@ -273,6 +281,7 @@ class _Connector(aiohttp.TCPConnector):
         self._latency = 0.0
         self._on_stray = on_stray
         self.most, self.once_only = most, once_only
+        self.record = ServerRecord(once_only)
         self._timeout = timeout
         self._watching: asyncio.TimerHandle | None = None
         self.busy: set[_Line] = set()
@@ -308,7 +317,7 @@ class _Connector(aiohttp.TCPConnector):
     def distrust(self) -> None:
         """The server has sent what nobody asked for."""
         if not self.once_only:
-            self.once_only = True
+            self.once_only = self.record.distrusted = True
             for waiting in self._conns.values():
                 for line, _ in waiting:
                     line.close()
@@ -320,9 +329,13 @@ class _Connector(aiohttp.TCPConnector):
             return None
         return await super()._get(key, traces)
 
+    @property
+    def rest(self) -> float:
+        """How long a connection rests: as long as an answer takes, within bounds."""
+        return min(max(self._latency, _REST_SECONDS), _IDLE_SECONDS / 2)
+
     def _is_rested(self, since: float, waiting: int) -> bool:
-        rest = min(max(self._latency, _REST_SECONDS), _IDLE_SECONDS / 2)
-        return waiting > _MOST_RESTING or time.monotonic() - since >= rest
+        return waiting > _MOST_RESTING or time.monotonic() - since >= self.rest
 
     def _release(self, key: Any, protocol: Any, *, should_close: bool = False) -> None:
         self.busy.discard(protocol)

@@ -16,6 +16,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from evenhand.core.attacks import TRANSFORMS, Attack
@@ -59,14 +60,33 @@ def unique(attacks: Iterable[Attack]) -> tuple[Attack, ...]:
     return tuple(found.values())
 
 
-def choose_attacks(attacks: Sequence[Attack], names: Sequence[str]) -> tuple[Attack, ...]:
+def choose_attacks(
+    attacks: Sequence[Attack], names: Sequence[str], families: Sequence[str] = ()
+) -> tuple[Attack, ...]:
     """The attacks with one of these names, or of one of these kinds; all of them where none is named."""
     kinds = dict.fromkeys(attack.kind for attack in attacks)
+    for kind in families:
+        if kind not in kinds:
+            raise InputError(f"no kind of attack is called {kind}", hint=f"kinds are {', '.join(kinds)}")
     for name in names:
         if name not in kinds and all(attack.name != name for attack in attacks):
             hint = f"--list shows all; kinds are {', '.join(kinds)}"
             raise InputError(f"no attack is called {name}", hint=hint)
-    return tuple(attack for attack in attacks if not names or {attack.name, attack.kind} & set(names))
+    meant = {*names, *families}
+    return tuple(attack for attack in attacks if not meant or {attack.name, attack.kind} & meant)
+
+
+def one_of_each_kind(attacks: Sequence[Attack], seed: int = 0) -> tuple[Attack, ...]:
+    """One attack of each kind; which one depends on the seed and the kind alone.
+
+    >>> few = one_of_each_kind(built_in_attacks())
+    >>> len(few) == len({attack.kind for attack in few}) == len({attack.kind for attack in built_in_attacks()})
+    True
+    """
+    kinds: dict[str, list[Attack]] = {}
+    for attack in attacks:
+        kinds.setdefault(attack.kind, []).append(attack)
+    return tuple(Random(f"{seed} {kind}").choice(of_kind) for kind, of_kind in kinds.items())
 
 
 def _attack(row: Any, where: str) -> Attack:

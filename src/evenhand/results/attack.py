@@ -6,7 +6,7 @@ once attacked. What side a pair goes to counts for the loser as in a win rate, p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -49,7 +49,7 @@ class AttackSummary:
     protocol: str
     fingerprint: str
     dimension: str
-    seed: int
+    seed: int | None  # None of verdicts that are kept
     pairs: int  # with a clear winner, that were judged
     left_out: int  # pairs without a clear winner
     right: Rate  # how often the judge chooses the right side with nothing changed
@@ -60,6 +60,18 @@ class AttackSummary:
     asked: int
     cost: float | None = None
     stopped: str = ""
+
+    @property
+    def text(self) -> str:
+        """How the judge stands, in a sentence."""
+        turned, right = self.any_turned, _percent(self.right.value)
+        known = turned.low is not None and turned.high is not None
+        interval = f" ({_percent(turned.low)} to {_percent(turned.high)})" if known else ""
+        attacks = sum(each.kind != CONTROL for each in self.attacks)
+        return (
+            f"{attacks:,} attacks on {self.pairs:,} pairs, {self.dimension}: right on {right} before; some attack"
+            f" turns {_percent(turned.value)}{interval} of the {turned.n:,} that the wrong side had not won."
+        )
 
     def notes(self) -> Iterator[str]:
         """What a reader must know of these numbers, a sentence each."""
@@ -121,26 +133,41 @@ class AttackTally:
 
     def __call__(self, judgment: Judgment) -> bool:
         """Take a judgment; no number of them is enough."""
-        case, outcome = self._cases[judgment.pair.id], judgment[self.dimension]
-        share = outcome.p[case.loser] + outcome.p["tie"] / 2 if outcome.p else 0.0
-        self._told[judgment.pair.id] = _Told(outcome.side if outcome.p else None, share, judgment.usage)
+        outcome = judgment[self.dimension]
+        self.add(judgment.pair.id, outcome.side, outcome.p, judgment.usage)
         return False
+
+    def add(self, pair: str, side: Side | None, p: Mapping[Side, float] | None, usage: Usage = NOTHING) -> None:
+        """Take the verdict on a pair that went by, by its id."""
+        share = p[self._cases[pair].loser] + p["tie"] / 2 if p else 0.0
+        self._told[pair] = _Told(side if p else None, share, usage)
 
     def summary(self, run: RunSummary, *, seed: int, left_out: int) -> AttackSummary:
         """How the judge of a run stands."""
-        effects = sorted(_corrected([self._effect(attack) for attack in self.attacks]), key=_strength)
-        return AttackSummary(
-            *(run.judge, run.protocol, run.fingerprint, self.dimension, seed),
-            pairs=len(self._originals()),
+        return replace(
+            self.standing(run.judge, run.protocol, run.fingerprint),
+            seed=seed,
             left_out=left_out,
-            right=self._right(),
-            any_turned=self._any_turned(),
-            attacks=effects,
             tokens=run.tokens,
             seconds=run.seconds,
             asked=run.asked,
             cost=run.cost,
             stopped=run.stopped,
+        )
+
+    def standing(self, judge: str, protocol: str, fingerprint: str) -> AttackSummary:
+        """How a judge stands, whatever that took."""
+        effects = sorted(_corrected([self._effect(attack) for attack in self.attacks]), key=_strength)
+        return AttackSummary(
+            *(judge, protocol, fingerprint, self.dimension, None),
+            pairs=len(self._originals()),
+            left_out=0,
+            right=self._right(),
+            any_turned=self._any_turned(),
+            attacks=effects,
+            tokens=NOTHING,
+            seconds=0.0,
+            asked=0,
         )
 
     def _originals(self) -> list[AttackCase]:
@@ -200,6 +227,10 @@ class AttackTally:
                     if case.of not in worst or row.side_after > worst[case.of].side_after:
                         worst[case.of] = row
         return _share([row for row in worst.values() if row.side_before < 1], _won)
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.0f}%"
 
 
 def _won(row: _Compared) -> bool:

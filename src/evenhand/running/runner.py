@@ -21,9 +21,11 @@ from evenhand.core.judge import Conversation, Judgment, Orders, Setup, hear, ord
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Order
 from evenhand.core.verdict import Verdict
+from evenhand.engines.provenance import noting
 from evenhand.engines.versions import versions_of
 from evenhand.running.pace import Limits, Pace
 from evenhand.running.prices import Price
+from evenhand.running.settling import Settling
 from evenhand.store import Entry, Job, Store
 
 # How often to look whether another process is done with a pair that it holds.
@@ -124,6 +126,7 @@ class Run:
         last_pair = self.store.judge_book.last_pair()
         self._outbox = _Outbox()
         self._batch_writer = _BatchWriter(self.store, self.totals)
+        self._settling = Settling(self._put, self._take_back)
         workers = asyncio.create_task(self._work())
         renewing = asyncio.create_task(self._renew())
         try:
@@ -140,6 +143,7 @@ class Run:
                 with suppress(asyncio.CancelledError, Exception):
                     await workers
             self._batch_writer.write()  # answers whose workers were told to stop
+            self._settling.stop()
             for job in self._entered:  # claimed and never begun
                 self.store.release(job)
             t = self.totals
@@ -168,9 +172,13 @@ class Run:
     async def _work(self) -> None:
         fault: BaseException | None = None
         try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(self.pace.most):
-                    group.create_task(self._worker())
+            while True:
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(self.pace.most):
+                        group.create_task(self._worker())
+                await self._settling.wait()
+                if not self._held or self._stopping:  # nothing was taken back
+                    break
         except BaseExceptionGroup as faults:
             fault = faults.exceptions[0]
         self._outbox.end()
@@ -184,11 +192,12 @@ class Run:
                 self._report_waiting()
                 await asyncio.sleep(_HELD_SECONDS if self._waiting else 0)
                 continue
-            try:
-                judgment = await self._judge_job(job)
-            finally:
-                self.store.release(job)
-            self._put(judgment)
+            with noting() as records:
+                try:
+                    judgment = await self._judge_job(job)
+                finally:
+                    self.store.release(job)
+            self._settling.add(judgment, job, records)
 
     def _report_waiting(self) -> None:
         """Once a run has nothing to do but wait for others, say for whom."""
@@ -199,6 +208,14 @@ class Run:
         who = ", ".join(name for name, _ in self.store.holders()[:3]) or "this run's own pairs"
         left = len(self._held)
         self._on_wait(f"waiting for {who}: {left:,} {'pair is' if left == 1 else 'pairs are'} under way there")
+
+    def _take_back(self, job: Job, again: bool) -> None:
+        """Forget answers that may be those to other prompts, and perhaps ask again."""
+        self.store.take_back(self._judge, set(job.conversations.values()))
+        if again:
+            self._held.append(job.pair)
+            self._taken.set()  # who waits for the line to move has something to do
+            self._taken.clear()
 
     def _put(self, *judgments: Judgment) -> None:
         self._outbox.put(*judgments)

@@ -23,6 +23,7 @@ from evenhand.core.reasons import questions_of, with_words
 from evenhand.core.verdict import Verdict, read_answer
 from evenhand.store.annotation import AnnotationBook
 from evenhand.store.archive import Archive
+from evenhand.store.attacked import attacked_pairs
 from evenhand.store.batches import BatchBook
 from evenhand.store.calibrations import CalibrationBook
 from evenhand.store.damage import damage_in
@@ -421,6 +422,15 @@ class Store:
             self.outcomes.refresh_conversations(conversations, {h for h in conversations if not left.get(h)})
         self._held |= left
 
+    def take_back(self, judge: int, conversations: Iterable[int]) -> None:
+        """Forget all that was answered in conversations, and what rests on it, as if nobody had been asked."""
+        gone = [(conversation,) for conversation in conversations]
+        with self._writing():
+            for table in ("answers", "verdicts", "failures"):
+                self._db.executemany(f"DELETE FROM {table} WHERE conversation = ?", gone)
+            self._db.execute("DELETE FROM finished WHERE judge = ?", (judge,))
+            self.outcomes.forget_conversations(judge, [conversation for (conversation,) in gone])
+
     def fail(self, conversation: int, question: int, error: EngineError) -> None:
         """Keep a failure with its reason."""
         self.fail_all([(conversation, question, error)])
@@ -531,6 +541,16 @@ class Store:
         """How many pairs were given to a judge and are not asked, or asked in part."""
         with clearly(self.path):
             return self.outcomes.unfinished(judge.id)
+
+    def attacked(self) -> list[tuple[int, Pair]]:
+        """Pairs that were attacked and those that they were made of, with their numbers.
+
+        >>> with Store(":memory:") as store:
+        ...     store.attacked()
+        []
+        """
+        with clearly(self.path):
+            return attacked_pairs(self._db)
 
     def voted(self) -> Iterator[tuple[int, Pair]]:
         """Every pair that people have said something of, with its number."""

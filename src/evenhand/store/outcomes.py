@@ -119,6 +119,16 @@ class OutcomeTable:
         )
         self.refresh(rows.fetchall())
 
+    def forget_conversations(self, judge: int, conversations: Sequence[int]) -> None:
+        """Forget the outcomes of the pairs that rest on these conversations."""
+        rows = self._db.execute(
+            "SELECT DISTINCT pair FROM queue WHERE judge = ? AND conversation IN (SELECT value FROM json_each(?))",
+            (judge, _json(conversations)),
+        )
+        pairs = [pair for (pair,) in rows.fetchall()]
+        self._forget(judge, pairs)
+        self.mark_splits(pairs)
+
     def refresh_if_any(self, judge: int, pairs: Sequence[int]) -> None:
         """Make the outcomes of those pairs anew that have some."""
         dimension = self._dimensions_of(judge)[0]

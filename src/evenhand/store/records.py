@@ -97,6 +97,9 @@ class Records(Protocol):
     def unfinished(self, judge: JudgeRow) -> int:
         """How many pairs were given to a judge and are not asked, or asked in part."""
 
+    def attacked(self) -> list[tuple[int, Pair]]:
+        """Pairs that were attacked and those that they were made of, with their numbers."""
+
     def voted(self) -> Iterator[tuple[int, Pair]]:
         """Every pair that people have said something of, with the number that it has in a block."""
 

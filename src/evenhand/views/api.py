@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from evenhand.core.engine import Engine
 from evenhand.core.errors import SpecError
+from evenhand.core.fence import FenceKind
 from evenhand.core.judge import Judgment, Orders, Setup
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Protocol
@@ -50,27 +51,32 @@ def default_protocol(judge: str | Engine) -> str:
     return "weighed" if here else "chained"
 
 
-def default_judge(protocol: object = None) -> str:
-    """The judge where nobody names one: the head that ships; with a protocol, the model that is asked under it.
+def default_judge(asked: object = None) -> str:
+    """The judge where nobody names one: the head that ships; with a protocol or a fence, the model that is asked.
 
     >>> default_judge(), default_judge("chained")
     ('head:general', 'qwen2.5-coder-1.5b')
     """
-    return DEFAULT_MODEL if protocol else f"{PREFIX}{SHIPPED_HEAD}"
+    return DEFAULT_MODEL if asked else f"{PREFIX}{SHIPPED_HEAD}"
 
 
-def protocol_for(engine: Engine, protocol: str | Path | Protocol | None) -> Protocol:
+def protocol_for(
+    engine: Engine, protocol: str | Path | Protocol | None, fence: FenceKind | None = None
+) -> Protocol:
     """The protocol that is named, or the engine's default; a head has one of its own and answers no other."""
     from evenhand.engines.heads.engine import HeadEngine  # with numpy, which takes a third of a second
 
     if isinstance(engine, HeadEngine):
+        if fence:
+            raise SpecError("a trained head is not asked anything, so it takes no fence", hint="leave it out")
         if protocol is None or (isinstance(protocol, Protocol) and protocol.text == engine.protocol.text):
             return engine.protocol
         raise SpecError(
             "a trained head is not asked anything, so it takes no protocol", hint="leave --protocol out"
         )
     named = default_protocol(engine) if protocol is None else protocol
-    return named if isinstance(named, Protocol) else Protocol.load(named)
+    found = named if isinstance(named, Protocol) else Protocol.load(named)
+    return found.fenced(fence) if fence else found
 
 
 class Judge:
@@ -78,7 +84,8 @@ class Judge:
 
     `judge` is a model of the catalog, a path to a GGUF file, `hf:owner/repo/file.gguf`, or an Engine. `db` is
     the file in which verdicts are kept; without one they are kept until `close`. Without a judge it is
-    `default_judge`, without a protocol `default_protocol`.
+    `default_judge`, without a protocol `default_protocol`. `fence` sets texts off from the template: "word",
+    "lines" or "off"; without one it is as the template says.
 
     >>> from evenhand.engines.scripted import ScriptedEngine
     >>> longer_is_better = lambda prompt: {"A": 0.2, "B": 0.7, "tie": 0.1}
@@ -97,11 +104,12 @@ class Judge:
         orders: Orders = "both",
         seed: int = 0,
         raw_markup: bool = False,
+        fence: FenceKind | None = None,
         limits: Limits | None = None,
         price: Price | None = None,
     ) -> None:
-        engine = judge if isinstance(judge, Engine) else open_engine(judge or default_judge(protocol))
-        template = protocol_for(engine, protocol)
+        engine = judge if isinstance(judge, Engine) else open_engine(judge or default_judge(protocol or fence))
+        template = protocol_for(engine, protocol, fence)
         self.setup = Setup(engine, template, raw_markup)
         self.orders, self.seed, self.limits = orders, seed, limits
         self.price = price

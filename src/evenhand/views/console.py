@@ -305,15 +305,19 @@ def conversation(spans: Iterable[Span]) -> Text:
 def visible(text: str) -> str:
     """Text in which nothing can steer the terminal: control characters become pictures of themselves.
 
-    >>> visible("a\\x1b[31mb\\n")
-    'a␛[31mb\\n'
+    So do marks that turn the direction of what follows, and halves of surrogate pairs.
+
+    >>> visible("a\\x1b[31mb\\n"), visible("a\\u202eb")
+    ('a␛[31mb\\n', 'a\ufffdb')
     """
-    return "".join(
-        chr(0x2400 + ord(c))
-        if ord(c) < 32 and c not in "\n\t"
-        else ("␡" if c == "\x7f" or 0x80 <= ord(c) < 0xA0 else "\ufffd" if 0xD800 <= ord(c) < 0xE000 else c)
-        for c in text
-    )
+    return text if text.isprintable() else text.translate(_SEEN)
+
+
+_SEEN: dict[int, str] = {
+    **{code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"},
+    **dict.fromkeys(range(0x7F, 0xA0), "␡"),
+    **dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(0xD800, 0xE000)), "\ufffd"),
+}
 
 
 class Live(Protocol):

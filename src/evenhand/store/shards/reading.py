@@ -311,6 +311,10 @@ class Shards:
             for fields in batch.filter(compute.invert(batch.column("finished"))).to_pylist()
         )
 
+    def attacked(self) -> list[tuple[int, Pair]]:
+        """None: `evenhand attack` writes to a database."""
+        return []
+
     def voted(self) -> Iterator[tuple[int, Pair]]:
         """Every pair that people have said something of, with its number; texts are read where there are such."""
         import pyarrow.compute as compute

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
-from evenhand.core.attacks import CONTROL, Attack, AttackCase, attack_all, losing_side
+from evenhand.core.attacks import Attack, AttackCase, attack_all, losing_side
+from evenhand.core.engine import NOTHING, Usage
 from evenhand.core.errors import InputError
+from evenhand.core.fence import FENCES
 from evenhand.core.pair import Pair
-from evenhand.io.attacks import built_in_attacks, choose_attacks, read_attacks, unique
+from evenhand.engines.heads import is_head
+from evenhand.engines.presets import find_address
+from evenhand.io.attacks import built_in_attacks, choose_attacks, one_of_each_kind, read_attacks, unique
 from evenhand.io.pairs import JoinOptions, sample_pairs
-from evenhand.results.attack import AttackEffect, AttackSummary, AttackTally
+from evenhand.results.attack import AttackSummary, AttackTally
 from evenhand.results.plain import to_json
-from evenhand.results.questions import stands_out
+from evenhand.results.stored_attacks import stored_attacks
+from evenhand.running.runner import Plan, plan
+from evenhand.store import Store
 from evenhand.views import console
+from evenhand.views.api import Judge
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app
+from evenhand.views.cli.attack_tables import draw_attacks, print_attacks, print_list
 from evenhand.views.cli.deciding import dimension_from
 from evenhand.views.cli.groups import EngineOptions, JudgeOptions, JudgeSettings, LimitOptions
 from evenhand.views.cli.inputs import ColumnsOption, PairsArgument, SkipBadOption, columns_from, find_input
@@ -32,10 +40,8 @@ from evenhand.views.cli.running import run_with_progress
 
 # A database of its own: pairs that were attacked should not be in the results of those that were not.
 ATTACK_DB = Path("evenhand-attack.db")
-_ABOUT = (
-    "shift: how much more of the verdict the attacked side gets, in points; turned: pairs that it wins now and did"
-    " not before; right lost: pairs that the right side won before and wins no more."
-)
+FEW_PAIRS = 12  # where nobody says how many
+_WORTH_TIMING = 20  # pairs to ask about
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,29 @@ class AttackOptions:
             rich_help_panel=INPUT,
         ),
     ] = None
+    families: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--family",
+            metavar="KIND",
+            help="Only attacks of this kind, all of them. May be given several times.",
+            rich_help_panel=INPUT,
+        ),
+    ] = None
+    every: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="All attacks on all pairs, which are many. Default: one attack of each kind on 12 pairs.",
+            rich_help_panel=LIMITS,
+        ),
+    ] = False
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--pairs", "--limit", min=1, help="Attack the first so many pairs. Default: 12.", rich_help_panel=LIMITS
+        ),
+    ] = None
     file: Annotated[
         Path | None,
         typer.Option(
@@ -61,10 +90,24 @@ class AttackOptions:
     skip_bad: SkipBadOption = False
     columns: ColumnsOption = None
 
-    def attacks(self) -> tuple[Attack, ...]:
-        """The attacks that are meant."""
+    def listed(self) -> tuple[Attack, ...]:
+        """The attacks that are meant by name, or all there are."""
         own = read_attacks(self.file) if self.file else ()
-        return choose_attacks(unique([*built_in_attacks(), *own]), self.names or [])
+        return choose_attacks(unique([*built_in_attacks(), *own]), self.names or [], self.families or [])
+
+    def attacks(self, seed: int) -> tuple[Attack, ...]:
+        """Those to run: where none is named, one of each kind, and all of your own."""
+        listed = self.listed()
+        if self.every or self.names or self.families:
+            return listed
+        own = {attack.name for attack in listed} - {attack.name for attack in built_in_attacks()}
+        few = one_of_each_kind([attack for attack in listed if attack.name not in own], seed)
+        return tuple(attack for attack in listed if attack in few or attack.name in own)
+
+    @property
+    def most_pairs(self) -> int | None:
+        """How many pairs are attacked; None for all."""
+        return self.limit if self.limit or self.every else FEW_PAIRS
 
     def read(self) -> list[Pair]:
         """The pairs of the files, or the sample."""
@@ -107,10 +150,6 @@ def attack(
     limits: LimitOptions,
     engine: EngineOptions,
     output: AttackOutput,
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", min=1, help="Attack only the first so many pairs.", rich_help_panel=LIMITS),
-    ] = None,
     on: OnOption = "",
     dry_run: DryRunOption = False,
     list_only: Annotated[
@@ -120,7 +159,8 @@ def attack(
         int,
         typer.Option(
             "--seed",
-            help="Decides which letters and places an attack changes, and the orders with --orders random.",
+            help="Decides which attack of a kind is taken, which letters and places it changes, and the orders with"
+            " --orders random.",
             rich_help_panel=ADVANCED,
         ),
     ] = 0,
@@ -129,39 +169,121 @@ def attack(
 
     Without PAIRS it takes the sample that comes with evenhand; pairs of your own need labels.
     """
-    attacks = what.attacks()
     if list_only:
-        _show_list(attacks, output.as_json)
+        print_list(what.listed(), output.as_json)
         return
     _check_plot(output.plot)
+    attacks = what.attacks(seed)
     settings = JudgeSettings.of(judge, engine, limits, seed)
     tally = AttackTally(dimension_from(on, settings.protocol.dimensions), attacks)
     pairs = what.read()
     clear = [pair for pair in pairs if losing_side(pair)]
     if not clear:
         raise InputError("no pair has a clear winner", hint="give pairs with labels: docs/labels.md")
-    cases = list(attack_all(islice(clear, limit), attacks, seed))
+    cases = list(attack_all(islice(clear, what.most_pairs), attacks, seed))
+    _announce(what, cases, attacks, len(clear))
     if dry_run:
         show_plan(settings, (case.pair for case in cases), output.db, output.as_json)
         return
     found = _run(settings, tally, cases, output.db, len(pairs) - len(clear))
-    _show(found, output)
+    _show(found, output, _beside(settings, found, cases, output.db))
     bad = found.stopped or any(each.invalid for each in found.attacks)
     raise typer.Exit(WITH_FAILURES if bad else DONE)
+
+
+def _announce(what: AttackOptions, cases: Sequence[AttackCase], attacks: Sequence[Attack], clear: int) -> None:
+    """How much is tried, and of how much where nobody has said so."""
+    pairs, listed = sum(case.attack is None for case in cases), len(what.listed())
+    few = len(attacks) < listed or (pairs < clear and what.limit is None)
+    there = f"{console.count(listed, 'attack')} and {console.count(clear, 'pair')}"
+    of_all = f" (of {there}; --all takes all of them)" if few else ""
+    console.err.print(
+        f"{console.count(pairs, 'pair')} with a clear winner, {console.count(len(attacks), 'attack')}:"
+        f" {console.count(len(cases), 'pair')} to judge{of_all}",
+        style="dim",
+        soft_wrap=True,
+    )
 
 
 def _run(
     settings: JudgeSettings, tally: AttackTally, cases: list[AttackCase], db: Path, left_out: int
 ) -> AttackSummary:
-    pairs = sum(case.attack is None for case in cases)
-    console.err.print(
-        f"{console.count(pairs, 'pair')} with a clear winner, {console.count(len(tally.attacks), 'attack')}:"
-        f" {console.count(len(cases), 'pair')} to judge",
-        style="dim",
-    )
     with settings.judge(db) as judge:
+        probe = _foretell(settings, judge, [case.pair for case in cases])
         run = run_with_progress(judge, tally.watch(cases), len(cases), enough=tally)
-    return tally.summary(run, seed=settings.seed, left_out=left_out)
+    found = tally.summary(run, seed=settings.seed, left_out=left_out)
+    tokens, asked, seconds = found.tokens + probe.usage, found.asked + probe.asked, found.seconds + probe.seconds
+    cost = settings.price.of(tokens) if settings.price else None
+    return replace(found, tokens=tokens, asked=asked, seconds=seconds, cost=cost)
+
+
+# -- what it will take --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Probe:
+    """What it took to find out how long a run takes; its verdicts are kept like any others."""
+
+    usage: Usage = NOTHING
+    asked: int = 0
+    seconds: float = 0.0
+
+
+def _foretell(settings: JudgeSettings, judge: Judge, pairs: Sequence[Pair]) -> _Probe:
+    """Say what a run will take before it begins; a model that runs here judges the first pair to find out."""
+    planned = plan(judge.setup, pairs, judge.store, orders=settings.orders, seed=settings.seed)
+    probe, seconds = _Probe(), None
+    bounded = settings.limits.max_requests is not None or settings.limits.max_cost is not None
+    if find_address(settings.spec) is None and planned.requests and len(pairs) > _WORTH_TIMING and not bounded:
+        probe, seconds = _timed(settings, judge, pairs, planned)
+    cost = settings.price.of(planned.usage) if settings.price else None
+    if planned.requests:
+        console.err.print(_takes(settings, planned, seconds, cost), style="dim", soft_wrap=True)
+    return probe
+
+
+def _timed(
+    settings: JudgeSettings, judge: Judge, pairs: Sequence[Pair], planned: Plan
+) -> tuple[_Probe, float | None]:
+    """Judge the first pair that is not kept, and see how long that takes."""
+    for pair in pairs:
+        alone = plan(judge.setup, [pair], judge.store, orders=settings.orders, seed=settings.seed)
+        if alone.requests:
+            began = time.monotonic()
+            judged = judge.compare(pair)
+            took = time.monotonic() - began
+            return _Probe(judged.usage, judged.asked, took), took * planned.characters / max(alone.characters, 1)
+    return _Probe(), None
+
+
+def _takes(settings: JudgeSettings, planned: Plan, seconds: float | None, cost: float | None) -> str:
+    kept = f", {console.count(planned.kept, 'answer')} kept already" if planned.kept else ""
+    parts = [f"{console.count(planned.requests, 'request')}, about {planned.usage.computed:,} tokens to read{kept}"]
+    if seconds is not None:
+        parts.append(f"about {console.clock(seconds)} on this machine, by the first pair")
+    if cost is not None and settings.price:
+        parts.append(f"about {cost:,.2f} {settings.price.currency}")
+    return "; ".join(parts)
+
+
+# -- what is shown ------------------------------------------------------------------------------------
+
+
+def _beside(
+    settings: JudgeSettings, found: AttackSummary, cases: Sequence[AttackCase], db: Path
+) -> dict[str, AttackSummary]:
+    """The same judge with other fences on the same pairs, as far as that is kept."""
+    keys, names = {case.pair.key for case in cases}, set(_other_fences(settings))
+    with Store(db, read_only=True) as store:
+        rows = [row for row in store.judges() if row.protocol in names and row.model == found.judge]
+        others = {row.protocol: stored_attacks(store, row, found.dimension, keys) for row in rows}
+    return {name: other for name, other in others.items() if other is not None}
+
+
+def _other_fences(settings: JudgeSettings) -> Iterator[str]:
+    for kind in FENCES:
+        if kind != settings.protocol.fence and not is_head(settings.spec):
+            yield settings.protocol.fenced(kind).name
 
 
 def _check_plot(plot: Path | None) -> None:
@@ -172,101 +294,16 @@ def _check_plot(plot: Path | None) -> None:
         check_plot_path(plot)
 
 
-# -- what is shown ------------------------------------------------------------------------------------
-
-
-def _show(found: AttackSummary, output: AttackOutput) -> None:
+def _show(found: AttackSummary, output: AttackOutput, beside: dict[str, AttackSummary]) -> None:
     if output.plot:
-        _draw(found, output.plot)
+        draw_attacks(found, output.plot)
     if output.as_json:
-        print(to_json({"attack": found, "db": str(output.db)}))
+        print(to_json({"attack": found, "beside": beside, "db": str(output.db)}))
         return
-    console.out.print()
-    console.out.print(Text(console.visible(_headline(found)), style="bold"), soft_wrap=True)
-    console.out.print(attack_table(found))
-    for note in (_ABOUT, *found.notes()):
-        console.out.print(console.visible(note), soft_wrap=True, markup=False)
+    print_attacks(found, beside)
     console.out.print(console.usage_line(found.tokens, found.seconds, found.asked), style="dim", soft_wrap=True)
     if found.cost is not None:
         console.out.print(f"cost: {found.cost:.4f} at the table's prices", style="dim")
     console.out.print(
         f"[dim]kept in {output.db}; pair by pair:[/] evenhand results --db {output.db} --by attack", soft_wrap=True
     )
-
-
-def _headline(found: AttackSummary) -> str:
-    turned, right = found.any_turned, console.percent(found.right.value, 0)
-    return (
-        f"{found.judge} under {found.protocol}, {found.dimension}: right on {right} of"
-        f" {console.count(found.pairs, 'pair')} before; some attack turns {console.percent(turned.value, 0)}"
-        f" ({_span(turned.low, turned.high)}) of the {turned.n:,} that the wrong side had not won"
-    )
-
-
-def attack_table(found: AttackSummary) -> Table:
-    """The attacks, the strongest first."""
-    table = console.plain_table(None)
-    table.add_column("attack", no_wrap=True)
-    for name in ("n", "shift", "95%", "turned", "95%", "right lost", "tokens"):
-        table.add_column(name, justify="right", no_wrap=name == "95%")
-    for each in found.attacks:
-        table.add_row(Text(console.visible(each.attack), style=_style(each)), *_cells(each))
-    return table
-
-
-def _style(each: AttackEffect) -> str:
-    if each.kind == CONTROL or not stands_out(each.p_holm):
-        return ""
-    return "red" if (each.shift.value or 0.0) > 0 else "green"
-
-
-def _cells(each: AttackEffect) -> list[str]:
-    shift, turned, tokens = each.shift, each.turned, each.tokens
-    return [
-        f"{each.n:,}",
-        "–" if shift.value is None else _points(shift.value),
-        _ends(shift.low, shift.high),
-        console.percent(turned.value, 0),
-        _span(turned.low, turned.high),
-        console.percent(each.right_lost.value, 0),
-        f"{tokens.computed + tokens.reused + tokens.generated:,}",
-    ]
-
-
-def _points(value: float) -> str:
-    """A shift in points; what rounds to nothing has no sign.
-
-    >>> _points(0.125), _points(-0.3), _points(-0.0001)
-    ('+12', '−30', '0')
-    """
-    points = round(100 * value)
-    return f"{points:+d}".replace("-", "−") if points else "0"
-
-
-def _ends(low: float | None, high: float | None) -> str:
-    return "–" if low is None or high is None else f"{_points(low)} to {_points(high)}".replace("+", "")
-
-
-def _span(low: float | None, high: float | None) -> str:
-    return console.span(None if low is None or high is None else (low, high))
-
-
-def _draw(found: AttackSummary, file: Path) -> None:
-    from evenhand.views.plots import effect_plot, save_plot
-
-    shifts = [(each.attack, each.shift) for each in found.attacks]
-    rows = [{"name": name, "value": at.value, "low": at.low, "high": at.high, "n": at.n} for name, at in shifts]
-    title = f"Attacks on {found.judge} under {found.protocol}, {found.dimension}"
-    save_plot(file, effect_plot(rows, axis="shift to the attacked side", title=title))
-
-
-def _show_list(attacks: tuple[Attack, ...], as_json: bool) -> None:
-    if as_json:
-        print(to_json({"attacks": attacks}))
-        return
-    table = console.plain_table(None)
-    for name in ("attack", "kind", "what it does"):
-        table.add_column(name)
-    for each in attacks:
-        table.add_row(*(Text(console.visible(text)) for text in (each.name, each.kind, each.description)))
-    console.out.print(table)

@@ -12,6 +12,7 @@ from evenhand.core.errors import InputError
 from evenhand.core.pair import COMBINED
 from evenhand.core.protocol import Protocol
 from evenhand.core.stats.trust import MARGIN
+from evenhand.results.attack import AttackSummary
 from evenhand.results.card import Card, Contender, Drag, JudgeComparison, card_of, compare, drag_of
 from evenhand.results.evidence import Evidence, gather
 from evenhand.results.judges import choose_judges
@@ -19,8 +20,10 @@ from evenhand.results.noise import NoiseSummary, noise_of
 from evenhand.results.people import People
 from evenhand.results.plain import to_json
 from evenhand.results.run import calibrations_of
+from evenhand.results.stored_attacks import stored_attacks
 from evenhand.store import JudgeRow, Records
 from evenhand.views import console
+from evenhand.views.cli.attack_tables import print_on_card
 from evenhand.views.cli.card_tables import comparison_note, comparison_table, drag_table, print_cards
 from evenhand.views.cli.opening import is_records, open_records
 from evenhand.views.plots import check_plot_path, reliability_plot, save_plot
@@ -42,6 +45,7 @@ class JudgedEvidence:
     seconds: float | None
     calibrated: tuple[str, ...] = ()
     noise: Mapping[str, NoiseSummary] = field(default_factory=dict)
+    attacks: AttackSummary | None = None  # None where no attacked pair is kept
 
     def contender(self, dimension: str) -> Contender:
         """The judge on one dimension."""
@@ -152,6 +156,7 @@ def _hear(store: Records, row: JudgeRow, people: People, name: str, calibrated: 
         seconds / pairs if seconds else None,
         tuple(fixes),
         noise_of(store, row),
+        stored_attacks(store, row),
     )
 
 
@@ -175,6 +180,8 @@ def _cards(chosen: Sequence[tuple[JudgedEvidence, str]], wanted: CardOptions) ->
     else:
         for judged, cards in every:
             print_cards(f"{judged.row.model} under {judged.row.protocol}", cards, _cost(judged))
+            if judged.attacks is not None:
+                print_on_card(judged.attacks)
             if judged.calibrated:
                 console.out.print(_FLATTERED.format(", ".join(judged.calibrated)), style="dim")
         if drags:
@@ -203,6 +210,7 @@ def _about(judged: JudgedEvidence) -> dict[str, object]:
         "tokens_per_pair": judged.tokens,
         "seconds_per_pair": judged.seconds,
         "calibrated": list(judged.calibrated),
+        **({"attacks": judged.attacks} if judged.attacks is not None else {}),
     }
 
 

@@ -36,6 +36,7 @@ from evenhand.views.cli.options import (
     ContextOption,
     DbOption,
     DetachOption,
+    FenceOption,
     GpuOption,
     JsonOption,
     JudgeOption,
@@ -51,6 +52,7 @@ from evenhand.views.cli.options import (
     SetOption,
     ThreadsOption,
     TokensPerMinuteOption,
+    fence_from,
     orders_from,
 )
 from evenhand.views.cli.running import endpoint_settings, load_protocol, open_judge
@@ -113,6 +115,7 @@ class EngineOptions:
     """How the judge is asked, here or at an endpoint."""
 
     raw_markup: RawOption = False
+    fence: FenceOption = None
     settings: SetOption = None
     samples: SamplesOption = 1
     repeat: RepeatOption = 1
@@ -191,10 +194,10 @@ class JudgeSettings:
     ) -> JudgeSettings:
         """The settings that these options come to."""
         limits = limits or LimitOptions()
-        spec = judge.spec or default_judge(judge.protocol)
+        spec = judge.spec or default_judge(judge.protocol or engine.fence)
         return cls(
             spec,
-            load_protocol(judge.protocol, spec),
+            load_protocol(judge.protocol, spec, fence_from(engine.fence)),
             orders_from(judge.orders),
             engine.hardware.hardware,
             endpoint_settings(engine.settings, engine.samples, limits.concurrency),

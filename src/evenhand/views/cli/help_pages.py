@@ -95,7 +95,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "attack": (
         "evenhand attack --list",
         "evenhand attack --judge openai:gpt-4o-mini --max-cost 1",
-        "evenhand attack labelled.jsonl --attack headings --attack verdict-a --limit 60 --plot attacks.svg",
+        "evenhand attack labelled.jsonl --family headings --attack verdict-a --pairs 60 --plot attacks.svg",
+        "evenhand attack --protocol overall --family headings --fence word",
     ),
     "report": ("evenhand report", "evenhand report --out summary.md --pairs 20"),
     "export": (

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from evenhand.core.errors import InputError
+from evenhand.core.fence import FENCES, FenceKind
 from evenhand.core.judge import ORDER_CHOICES, Orders
 from evenhand.views.cli.opening import bring_up_to_date
 
@@ -119,6 +120,16 @@ RawOption = Annotated[
     typer.Option(
         "--raw-markup",
         help="Send the template's own markup instead of the model's chat template.",
+        rich_help_panel=ADVANCED,
+    ),
+]
+FenceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--fence",
+        metavar="|".join(FENCES),
+        help="Set the pair's texts off, so that nothing in them passes for a heading of the template: by a mark"
+        " before each line, or between lines with a word that no text holds. Default: as the template says.",
         rich_help_panel=ADVANCED,
     ),
 ]
@@ -237,6 +248,16 @@ def orders_from(word: str) -> Orders:
         if word == choice:
             return choice
     raise InputError(f"--orders {word}", hint=f"one of {', '.join(ORDER_CHOICES)}")
+
+
+def fence_from(word: str | None) -> FenceKind | None:
+    """The fence that a word names; None where the template decides."""
+    for kind in FENCES:
+        if word == kind:
+            return kind
+    if word is None:
+        return None
+    raise InputError(f"--fence {word}", hint=f"one of {', '.join(FENCES)}")
 
 
 WeighOption = Annotated[

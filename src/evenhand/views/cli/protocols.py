@@ -14,7 +14,7 @@ from evenhand.core.verdict import Verdict
 from evenhand.io.pairs import sample_pairs
 from evenhand.views import console
 from evenhand.views.cli.app import app
-from evenhand.views.cli.options import JsonOption
+from evenhand.views.cli.options import FenceOption, JsonOption, fence_from
 
 protocols_app = typer.Typer(help="The protocols: what a judge is asked.", invoke_without_command=True)
 app.add_typer(protocols_app, name="protocols")
@@ -36,9 +36,12 @@ def protocols(context: typer.Context, as_json: JsonOption = False) -> None:
 def protocols_show(
     name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A built-in protocol or a template file.")],
     raw: Annotated[bool, typer.Option("--template", help="Print the template itself, its slots open.")] = False,
+    fence: FenceOption = None,
 ) -> None:
     """Print a protocol as the judge sees it, with a sample pair; what comes from the pair is marked."""
     protocol = Protocol.load(name)
+    if kind := fence_from(fence):
+        protocol = protocol.fenced(kind)
     if raw:
         sys.stdout.write(protocol.text)
         return

@@ -12,6 +12,7 @@ from typing import Any
 
 from evenhand.core.engine import Engine, measured_length
 from evenhand.core.errors import InputError, ModelError, SpecError
+from evenhand.core.fence import FenceKind
 from evenhand.core.judge import Judgment
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import ORDERS, Protocol
@@ -74,16 +75,19 @@ def _note(text: str) -> None:
     console.err.print(f"note: {console.visible(text)}", style="yellow", markup=False, soft_wrap=True)
 
 
-def load_protocol(name: str | None, spec: str) -> Protocol:
+def load_protocol(name: str | None, spec: str, fence: FenceKind | None = None) -> Protocol:
     """The protocol that is named, or the default of a judge; read before a model is fetched for it."""
     if is_head(spec):
+        if fence:
+            raise SpecError("a trained head is not asked anything, so it takes no fence", hint="leave it out")
         if name:
             raise SpecError("a trained head is not asked anything, so it takes no protocol", hint="leave it out")
         from evenhand.engines.heads.engine import head_protocol
         from evenhand.engines.heads.head import find_head
 
         return head_protocol(find_head(spec.removeprefix(PREFIX)))
-    return Protocol.load(name or default_protocol(spec))
+    protocol = Protocol.load(name or default_protocol(spec))
+    return protocol.fenced(fence) if fence else protocol
 
 
 def endpoint_settings(settings: list[str] | None, samples: int, concurrency: int | None = None) -> EndpointSettings:

@@ -12,7 +12,8 @@ from typing import Any
 from evenhand.core.judge import Judgment
 from evenhand.core.markup import Turn, break_up_spans
 from evenhand.core.pair import Pair, Side
-from evenhand.core.protocol import ORDERS, Order, Protocol, Question, Recall
+from evenhand.core.pieces import Recall
+from evenhand.core.protocol import ORDERS, Order, Protocol, Question
 from evenhand.core.verdict import SIDE_OF, Outcome
 
 Row = dict[str, Any]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # with numpy and scipy, which --help needs not
     from evenhand.core.columns import Block
     from evenhand.core.votes import Votes
     from evenhand.results.answer import AnswerSentence
+    from evenhand.results.attack import AttackSummary
     from evenhand.results.bias import BiasSummary
     from evenhand.results.card import Card
     from evenhand.results.evidence import Draws
@@ -81,6 +82,7 @@ class JudgeReport:
     reasons: ReasonSummary | None = None  # of a judge that is asked for reasons, on the dimension that decides
     repeats: int = 0  # exact repeats of other pairs, which are in no number
     notes: tuple[str, ...] = ()  # how it was counted
+    attacks: AttackSummary | None = field(default=None, metadata={"json": None})  # where attacked pairs are kept
 
     @property
     def names(self) -> tuple[str, str]:
@@ -175,6 +177,7 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
     from evenhand.results.noise import noise_of
     from evenhand.results.ranking import Matches
     from evenhand.results.reasons import reasons_on
+    from evenhand.results.stored_attacks import stored_attacks
     from evenhand.results.summary import Counter
     from evenhand.views.report.draws import example_lines
 
@@ -210,6 +213,7 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
         reasons_on(store, row, on),
         summary.repeats,
         tuple(summary.notes()),
+        stored_attacks(store, row),
     )
 
 

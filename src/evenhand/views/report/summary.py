@@ -8,6 +8,7 @@ from typing import IO
 
 from evenhand.core.stats.clustered import Estimate
 from evenhand.core.stats.ranking import Standing
+from evenhand.core.stats.winrate import Difference, Rate
 from evenhand.results.examples import ExampleKind
 from evenhand.results.pair_outcome import pick_outcomes
 from evenhand.store import Records
@@ -45,6 +46,7 @@ def _paragraphs(report: Report, store: Records) -> Iterator[str]:
         yield from judge.notes
         yield from _invalid(judge)
         yield from _people(judge)
+        yield from _attacks(judge)
         yield from _models(judge)
         yield from _reasons(judge)
         yield from _examples(judge)
@@ -130,7 +132,27 @@ def _people(judge: JudgeReport) -> Iterator[str]:
     )
 
 
-def _estimate(e: Estimate) -> str:
+def _attacks(judge: JudgeReport) -> Iterator[str]:
+    """How the judge stands against attacks, where attacked pairs are kept."""
+    if judge.attacks is None:
+        return
+    yield f"### Attacks\n\n{judge.attacks.text}"
+    rows = [
+        [code(each.attack), f"{each.n:,}", _points(each.shift), _estimate(each.turned), _estimate(each.right_lost)]
+        for each in judge.attacks.attacks
+    ]
+    yield table(["attack", "n", "shift", "turned", "right lost"], rows, right=range(1, 5))
+    yield "\n".join(f"- {note}" for note in judge.attacks.notes())
+
+
+def _points(e: Difference) -> str:
+    if e.value is None:
+        return "–"
+    interval = "" if e.low is None or e.high is None else f" ({100 * e.low:+.0f} to {100 * e.high:+.0f})"
+    return f"{100 * e.value:+.0f}{interval}"
+
+
+def _estimate(e: Estimate | Rate) -> str:
     if e.value is None or e.low is None or e.high is None:
         return percent(e.value, 0)
     return f"{percent(e.value, 0)} ({percent(e.low, 0)} – {percent(e.high, 0)})"

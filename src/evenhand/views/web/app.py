@@ -9,7 +9,7 @@ from pathlib import Path
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -73,6 +73,7 @@ def make_app(site: Site) -> ASGIApp:
             Refusal: _on_refusal(site),
             EvenhandError: _on_error(site),
             HTTPException: _on_http(site),
+            ClientDisconnect: _on_leaving,
             Exception: _on_fault,
         },
         lifespan=lifespan,
@@ -178,6 +179,11 @@ def _on_http(site: Site) -> Callable[[Request, Exception], Response]:
         return _message_page(site, request, error.status_code, words.get(error.status_code, error.detail), "")
 
     return handle
+
+
+def _on_leaving(request: Request, error: Exception) -> Response:
+    """Whoever asked is gone before the form was here whole: no fault of ours, and nobody reads this."""
+    return Response(status_code=400)
 
 
 def _on_fault(request: Request, error: Exception) -> Response:

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import uvicorn
-
 from evenhand.core.errors import InputError
 from evenhand.views.web.app import make_app
+from evenhand.views.web.connections import BACKLOG, make_server
 from evenhand.views.web.guard import Door, own_hosts
 from evenhand.views.web.site import Site
 
@@ -48,17 +47,10 @@ def serve(
     listening = listen(address)
     with listening:
         site = open_site(db, address, listening.getsockname()[1], password, ready)
-        config = uvicorn.Config(
-            make_app(site),
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=2,
-        )
+        server = make_server(make_app(site))
         if ready is not None:
             ready(f"{site.base}/enter/{site.door.link}", True)
-        uvicorn.Server(config).run(sockets=[listening])
+        server.run(sockets=[listening])
 
 
 def open_site(
@@ -86,7 +78,7 @@ def listen(address: ServerAddress) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((address.host, address.port))
-        listening.listen(128)  # whoever opens the link before the server is up waits for it
+        listening.listen(BACKLOG)  # whoever opens the link before the server is up waits for it
     except (OSError, OverflowError) as fault:
         listening.close()
         raise InputError(

@@ -1,0 +1,130 @@
+"""Attacks on a judge in the terminal: the table, its headline, the picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from evenhand.core.attacks import CONTROL, Attack
+from evenhand.results.attack import AttackEffect, AttackSummary
+from evenhand.results.plain import to_json
+from evenhand.results.questions import stands_out
+from evenhand.views import console
+
+_ABOUT = (
+    "shift: how much more of the verdict the attacked side gets, in points; turned: pairs that it wins now and did"
+    " not before; right lost: pairs that the right side won before and wins no more."
+)
+_ON_A_CARD = 5  # attacks
+
+
+def print_attacks(found: AttackSummary, beside: Mapping[str, AttackSummary] | None = None) -> None:
+    """How a judge stands: the headline, the table and what to keep in mind."""
+    others = beside or {}
+    console.out.print()
+    for each in (found, *others.values()):
+        console.out.print(Text(console.visible(_headline(each)), style="bold"), soft_wrap=True)
+    console.out.print(attack_table(found, others))
+    for note in (_ABOUT, *found.notes()):
+        console.out.print(console.visible(note), soft_wrap=True, markup=False)
+
+
+def print_on_card(found: AttackSummary) -> None:
+    """The same in short, for a judge's card: the strongest attacks."""
+    console.out.print(Text(console.visible(found.text), style="bold"), soft_wrap=True)
+    console.out.print(attack_table(found, {}, most=_ON_A_CARD))
+    for note in found.notes():
+        console.out.print(console.visible(note), style="dim", soft_wrap=True, markup=False)
+    console.out.print()
+
+
+def _headline(found: AttackSummary) -> str:
+    turned, right = found.any_turned, console.percent(found.right.value, 0)
+    return (
+        f"{found.judge} under {found.protocol}, {found.dimension}: right on {right} of"
+        f" {console.count(found.pairs, 'pair')} before; some attack turns {console.percent(turned.value, 0)}"
+        f" ({_span(turned.low, turned.high)}) of the {turned.n:,} that the wrong side had not won"
+    )
+
+
+def attack_table(found: AttackSummary, beside: Mapping[str, AttackSummary], most: int | None = None) -> Table:
+    """The attacks, the strongest first; the shifts of other judges beside them, by what these are called."""
+    table = console.plain_table(None)
+    table.add_column("attack", no_wrap=True)
+    for name in ("n", "shift", "95%", "turned", "95%", "right lost", "tokens"):
+        table.add_column(name, justify="right", no_wrap=name == "95%")
+    for name in beside:
+        table.add_column(f"shift, {console.visible(name)}", justify="right")
+    others = [{each.attack: each for each in other.attacks} for other in beside.values()]
+    for each in found.attacks[:most]:
+        named = Text(console.visible(each.attack), style=_style(each))
+        table.add_row(named, *_cells(each), *_shifts(each.attack, others))
+    return table
+
+
+def _style(each: AttackEffect) -> str:
+    if each.kind == CONTROL or not stands_out(each.p_holm):
+        return ""
+    return "red" if (each.shift.value or 0.0) > 0 else "green"
+
+
+def _cells(each: AttackEffect) -> list[str]:
+    shift, turned, tokens = each.shift, each.turned, each.tokens
+    return [
+        f"{each.n:,}",
+        "–" if shift.value is None else _points(shift.value),
+        _ends(shift.low, shift.high),
+        console.percent(turned.value, 0),
+        _span(turned.low, turned.high),
+        console.percent(each.right_lost.value, 0),
+        f"{tokens.computed + tokens.reused + tokens.generated:,}",
+    ]
+
+
+def _shifts(attack: str, others: Sequence[Mapping[str, AttackEffect]]) -> list[str]:
+    found = [other[attack].shift.value if attack in other else None for other in others]
+    return ["–" if value is None else _points(value) for value in found]
+
+
+def _points(value: float) -> str:
+    """A shift in points; what rounds to nothing has no sign.
+
+    >>> _points(0.125), _points(-0.3), _points(-0.0001)
+    ('+12', '−30', '0')
+    """
+    points = round(100 * value)
+    return f"{points:+d}".replace("-", "−") if points else "0"
+
+
+def _ends(low: float | None, high: float | None) -> str:
+    return "–" if low is None or high is None else f"{_points(low)} to {_points(high)}".replace("+", "")
+
+
+def _span(low: float | None, high: float | None) -> str:
+    return console.span(None if low is None or high is None else (low, high))
+
+
+def draw_attacks(found: AttackSummary, file: Path) -> None:
+    """Draw the shifts into a file."""
+    from evenhand.views.plots import effect_plot, save_plot
+
+    shifts = [(each.attack, each.shift) for each in found.attacks]
+    rows = [{"name": name, "value": at.value, "low": at.low, "high": at.high, "n": at.n} for name, at in shifts]
+    title = f"Attacks on {found.judge} under {found.protocol}, {found.dimension}"
+    save_plot(file, effect_plot(rows, axis="shift to the attacked side", title=title))
+
+
+def print_list(attacks: Sequence[Attack], as_json: bool) -> None:
+    """The attacks, and what each does."""
+    if as_json:
+        print(to_json({"attacks": attacks}))
+        return
+    table = console.plain_table(None)
+    for name in ("attack", "kind", "what it does"):
+        table.add_column(name)
+    for each in attacks:
+        table.add_row(*(Text(console.visible(text)) for text in (each.name, each.kind, each.description)))
+    console.out.print(table)

@@ -1,0 +1,142 @@
+"""evenhand serve under connections that keep it waiting: they end, and everybody else is served."""
+
+from __future__ import annotations
+
+import resource
+import select
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from evenhand import Pair
+from evenhand.views.web import connections
+from evenhand.views.web.connections import BoundedConnection, make_server, most_connections
+from web_server import WebServer, fill, plain_pairs
+
+MOST = 40
+HALF = b"GET /pairs HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Half: "
+FORM = b"POST /people/invite HTTP/1.1\r\nHost: %s\r\nOrigin: http://%s\r\nContent-Length: 100\r\n"
+FORM += b"Content-Type: application/x-www-form-urlencoded\r\n\r\ntoken="
+
+
+@pytest.fixture
+def web(db: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WebServer]:
+    """A server that waits a second where it would wait for a quarter of a minute, and takes few connections."""
+    fill(db, [*plain_pairs(2), Pair("Long?", "x" * 8_000_000, "y", id="long")])
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", MOST)
+    monkeypatch.setattr(BoundedConnection, "most", MOST)  # put back at the end
+    monkeypatch.setattr(BoundedConnection, "request_seconds", 1.0)
+    monkeypatch.setattr(BoundedConnection, "reading_seconds", 0.5)
+    with WebServer(db, log_level="error") as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
+    """No traceback and no line of the server or of asyncio."""
+    yield
+    assert capfd.readouterr().err == ""
+
+
+def opened(web: WebServer, sent: bytes, stack: ExitStack) -> socket.socket:
+    link = stack.enter_context(socket.create_connection(("127.0.0.1", web.port), timeout=10))
+    link.sendall(sent)
+    return link
+
+
+def ended(links: list[socket.socket], seconds: float) -> int:
+    """How many of them the server has ended after so long."""
+    waiting, until = set(links), time.monotonic() + seconds
+    while waiting and (left := until - time.monotonic()) > 0:
+        for link in select.select(list(waiting), [], [], left)[0]:
+            with suppress(ConnectionError):
+                if link.recv(2**20):
+                    continue
+            waiting.discard(link)
+    return len(links) - len(waiting)
+
+
+def test_half_sent_requests_are_ended_and_others_served_meanwhile(web: WebServer) -> None:
+    with ExitStack() as stack:
+        owner = web.owner()
+        links = []
+        for number in range(300):
+            links.append(opened(web, HALF, stack))
+            if number % 50 == 49:
+                began = time.monotonic()
+                assert owner.get("/pairs").status == 200
+                assert time.monotonic() - began < 5
+        most = len(web.connections)
+        assert ended(links, 10) == 300
+        assert owner.get("/pairs").status == 200
+    assert most <= MOST
+
+
+def test_a_connection_on_which_nothing_comes_is_ended(web: WebServer) -> None:
+    with ExitStack() as stack:
+        began = time.monotonic()
+        assert ended([opened(web, b"", stack) for _ in range(5)], 10) == 5
+        assert time.monotonic() - began > 0.5
+
+
+def test_a_request_that_comes_byte_by_byte_is_ended(web: WebServer) -> None:
+    with ExitStack() as stack:
+        link, began = opened(web, HALF, stack), time.monotonic()
+        with suppress(ConnectionError):
+            while time.monotonic() - began < 10:
+                link.sendall(b"x")
+                time.sleep(0.05)
+        assert 0.8 < time.monotonic() - began < 8
+
+
+def test_a_half_sent_form_is_ended_without_a_traceback(web: WebServer) -> None:
+    host = f"127.0.0.1:{web.port}".encode()
+    with ExitStack() as stack:
+        links = [opened(web, FORM % (host, host), stack) for _ in range(5)]
+        assert ended(links, 10) == 5
+    assert web.owner().get("/pairs").status == 200
+
+
+def test_the_second_request_of_a_connection_has_its_deadline_too(web: WebServer) -> None:
+    with ExitStack() as stack:
+        link = opened(web, b"GET /static/style.css HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % web.port, stack)
+        assert link.recv(12) == b"HTTP/1.1 200"
+        time.sleep(0.2)
+        link.sendall(HALF)
+        assert ended([link], 4) == 1
+
+
+def test_an_answer_that_nobody_reads_is_ended(web: WebServer) -> None:
+    owner = web.owner()
+    cookies = "; ".join(f"{name}={value}" for name, value in owner.cookies.items())
+    text = f"GET /pair/3/text/output_1 HTTP/1.1\r\nHost: 127.0.0.1:{web.port}\r\nCookie: {cookies}\r\n\r\n"
+    with ExitStack() as stack:
+        link = opened(web, text.encode(), stack)
+        deadline = time.monotonic() + 10
+        while web.connections and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not web.connections
+        came = 0
+        with suppress(ConnectionError):
+            while part := link.recv(2**20):
+                came += len(part)
+        assert 0 < came < 8_000_000
+    assert owner.get("/pair/3/text/output_1").text == "x" * 8_000_000
+
+
+def test_there_are_fewer_connections_than_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    for files, most in ((64, 16), (1024, 256), (2**20, 256), (resource.RLIM_INFINITY, 256), (4, 8)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, files))
+        assert most_connections() == most
+
+
+def test_a_server_that_cannot_accept_says_so_once(capfd: pytest.CaptureFixture[str]) -> None:
+    server = make_server(lambda: None)
+    server._told = False  # type: ignore[attr-defined]
+    for _ in range(1000):
+        server._on_fault(None, {"exception": OSError(24, "Too many open files")})  # type: ignore[attr-defined]
+    assert capfd.readouterr().err.count("Too many open files") == 1
