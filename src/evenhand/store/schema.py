@@ -214,6 +214,14 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX queue_by_conversation ON queue (conversation)",
         "CREATE INDEX queue_by_pair ON queue (pair)",
     ),
+    *(((),) * 4),  # 13 to 16
+    # Adjudication: an adjudicator's label decides a pair and is no vote. `asked` are the dimensions of one task,
+    # where they are not all that the annotator is asked for.
+    (
+        "ALTER TABLE labels ADD COLUMN role TEXT NOT NULL DEFAULT 'annotator'",
+        "ALTER TABLE annotators ADD COLUMN role TEXT NOT NULL DEFAULT 'annotator'",
+        "ALTER TABLE tasks ADD COLUMN asked TEXT NOT NULL DEFAULT ''",
+    ),
 )
 
 

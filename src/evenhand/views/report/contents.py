@@ -113,7 +113,7 @@ def compile_report(store: Records, rows: Sequence[JudgeRow], options: ReportOpti
     ...     compile_report(store, []).pairs
     0
     """
-    from evenhand.results.evidence import draws_by_number, votes_by_number
+    from evenhand.results.evidence import decisions_by_number, draws_by_number, votes_by_number
     from evenhand.results.examples import LowestRanks
 
     wanted = options or ReportOptions()
@@ -121,8 +121,11 @@ def compile_report(store: Records, rows: Sequence[JudgeRow], options: ReportOpti
         known = dict.fromkeys(name for row in rows for name in found_on(row.dimensions))
         raise InputError(f"no verdicts on {wanted.dimension}", hint=f"dimensions here: {', '.join(known)}")
     people = People(store)
-    votes = {number: said for number, said in votes_by_number(store, people).items() if said}
-    gathered = _Gathered(votes, draws_by_number(store, people, votes), LowestRanks(wanted.pairs), wanted)
+    decisions = decisions_by_number(store, people)
+    every = votes_by_number(store, people).items()
+    votes = {number: said for number, said in every if said or number in decisions}
+    draws = draws_by_number(store, people, votes)
+    gathered = _Gathered(votes, draws, decisions, LowestRanks(wanted.pairs), wanted)
     judges = tuple(_judge_report(store, row, rows, gathered) for row in reversed(rows))
     drawn = tuple(sorted(gathered.drawn.numbers))
     shown = {line.number for judge in judges for few in judge.examples.values() for line in few}
@@ -150,6 +153,7 @@ class _Gathered:
 
     votes: Mapping[int, Votes]
     draws: Mapping[int, Draws]
+    decisions: Mapping[int, Votes]
     drawn: LowestRanks
     options: ReportOptions
     models: set[str] = field(default_factory=set)
@@ -230,7 +234,7 @@ def _cards(blocks: Iterator[Block], gathered: _Gathered, noise: Mapping[str, Noi
         for _ in blocks:
             pass
         return {}
-    evidence = gather_from(blocks, gathered.votes, gathered.draws)
+    evidence = gather_from(blocks, gathered.votes, gathered.draws, gathered.decisions)
     labelled = {name: found for name, found in evidence.items() if found.use.labelled}
     return {name: _nameless(card_of(found, noise=noise.get(name))) for name, found in labelled.items()}
 

@@ -264,15 +264,18 @@ class PairVotes:
     """Who said what of a pair, by dimension; their notes, and who passed over it."""
 
     votes: Mapping[str, Mapping[str, Side]]
+    decided: Mapping[str, Mapping[str, Side]]  # by adjudicators
     names: list[str]
     notes: list[HumanLabel]
     skipped: list[str]
 
 
 def _people(store: Store, pair: Pair) -> PairVotes:
-    votes, kept = People(store).votes(pair), store.labels.of(pair.key)
+    people, kept = People(store), store.labels.of(pair.key)
+    votes, decided = people.votes(pair), people.decisions(pair)
     return PairVotes(
         votes,
+        decided,
         sorted({who for said in votes.values() for who in said}),
         [label for label in kept if label.note],
         sorted({label.annotator for label in kept if label.side is None}),
