@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from evenhand.core.pair import Side
+from evenhand.core.pair import DIMENSIONS, Side
 from evenhand.core.votes import Votes, label_of, majority
 from evenhand.results.people import People
 from evenhand.store import Records
@@ -50,7 +50,7 @@ def disagreements(store: Records) -> Disagreements:
     for _, pair in store.voted():
         votes, decisions = people.votes(pair), people.decisions(pair)
         split = {name: said for name, said in votes.items() if len(set(said.values())) > 1}
-        left = tuple(name for name in split if label_of(decisions, name) is None)
+        left = tuple(name for name in sorted(split, key=_place) if label_of(decisions, name) is None)
         if left:
             contested = any(majority(split[name].values()) is None for name in left)
             found[pair.key] = Disagreement(pair.key, left, contested)  # a pair may stand here under two ids
@@ -58,6 +58,11 @@ def disagreements(store: Records) -> Disagreements:
             decided.add(pair.key)
     ordered = sorted(found.values(), key=lambda one: not one.contested)
     return Disagreements(tuple(ordered), len(decided - found.keys()))
+
+
+def _place(dimension: str) -> tuple[int, str]:
+    """Where a dimension is asked: the known ones as protocols have them, others after these."""
+    return DIMENSIONS.index(dimension) if dimension in DIMENSIONS else len(DIMENSIONS), dimension
 
 
 def tally(votes: Votes, dimension: str) -> Mapping[Side, int]:

@@ -41,6 +41,7 @@ from evenhand.core.votes import (
     side_of,
 )
 from evenhand.io.files import Row
+from evenhand.io.files.writing import unharmed
 from evenhand.io.pairs import read_rows
 from evenhand.io.pairs.recognition import Context, recognise, rename_columns
 from evenhand.io.pairs.rows import named_fields
@@ -310,7 +311,7 @@ def _file_votes(
     path: str | Path, annotator: str, bad: list[PairError] | None, columns: Mapping[str, str] | None = None
 ) -> Iterator[NamedVote]:
     """The votes of a file; a bad row is raised, or put into `bad` if there is such a list."""
-    context = Context()
+    context = Context(suffix=".csv" if ".csv" in Path(path).suffixes else "")
     for blame, row in read_rows(path, "labels"):
         try:
             if isinstance(row, ValueError):
@@ -325,7 +326,12 @@ def _file_votes(
 
 
 def _own_words(row: Row, context: Context) -> list[Row]:
-    """A row of another tool in evenhand's words; a row of labels that names its pair by an id stays as it is."""
+    """A row of another tool in evenhand's words; a row of labels that names its pair by an id stays as it is.
+
+    So does a row of `evenhand labels export`, whose cells were made harmless for spreadsheets in a CSV file.
+    """
+    if _KEY.fullmatch(str(row.get("key") or "")) and "label_role" in row:
+        return [{name: unharmed(value) for name, value in row.items()} if context.suffix == ".csv" else row]
     found = recognise(row, "pairs")
     if found is None or found.kind != "pairs" or found.together:
         return [row]

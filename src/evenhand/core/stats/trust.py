@@ -236,7 +236,8 @@ def _against_bar(
     level = f"{_points(gap)} points against {bar}"
     if target is None and found.ceiling is not None:
         person, judge = _percent(found.ceiling.person.value), _percent(found.ceiling.judge.value)
-        level = f"one person agrees with the others on {person}, the judge on {judge}: {_points(gap)} points"
+        scores = f"one person takes the side of most others on {person} of decided pairs, the judge on {judge}"
+        level = f"{scores}: {_points(gap)} points"
     if target is None and _or(gap.low, -1.0) > 0:
         return "yes", ("It deserves trust here, and is better than one person.", longer, f"{_first(level)}.")
     if _or(gap.low, -1.0) > -margin:
