@@ -142,6 +142,7 @@ class Summary:
     unfinished: int = 0  # pairs that were given to the judge and are not asked, or asked in part
     repeats: int = 0  # exact repeats of other pairs, which are in no number
     suspicious: int = 0  # pairs whose text seems to speak to the judge; they count like any other
+    several: bool = False  # more than two models are compared, so that no side is one of them
 
     def plain(self) -> dict[str, object]:
         """The summary as JSON has it."""
@@ -434,6 +435,10 @@ class Counter:
         self.invalid = 0  # verdicts that are missing among the judgments that were added
 
     @property
+    def _several(self) -> bool:
+        return len({name for pair in self._models for name in pair if name}) > 2
+
+    @property
     def pairs(self) -> int:
         """How many pairs were taken."""
         return self._counted + len(self._waiting)
@@ -455,7 +460,7 @@ class Counter:
     def add_block(self, block: Block) -> None:
         """Count the pairs of a block."""
         self._counted += len(block)
-        if len(self._models) < 2:  # only whether all pairs are of the same two models matters
+        if not self._several:  # beyond that no name of a model matters
             self._models |= models_of(block)
         self._candidates |= {block.candidate.words[code] for code in np.unique(block.candidate.codes)}
         if block.suspicious is not None and block.suspicious.any():
@@ -475,7 +480,8 @@ class Counter:
         sides = (names[0] or "1", names[1] or "2")
         suspicious = len(self._suspicious if self._counting.keep_repeats else set(self._suspicious))
         roles = ROLES.get(candidate)
-        return Summary(self.pairs - repeats, sides, found, roles, repeats=repeats, suspicious=suspicious)
+        count = self.pairs - repeats
+        return Summary(count, sides, found, roles, repeats=repeats, suspicious=suspicious, several=self._several)
 
 
 def summarise(blocks: Iterable[Block], dimensions: Iterable[str] = (), counting: Counting = DEFAULT) -> Summary:

@@ -96,7 +96,13 @@ def sides_line(summary: Summary) -> str:
     return "; ".join(f"{visible(cut)} is {visible(name)}" for cut, name in named if cut != name)
 
 
-ANSWER_COLOURS = {"better": "green", "unclear": "yellow", "distrust": "red", "nothing": "red"}
+ANSWER_COLOURS = {
+    "better": "green",
+    "unclear": "yellow",
+    "distrust": "red",
+    "nothing": "red",
+    "several": "default",
+}
 
 
 def answer_line(answer: AnswerSentence) -> Text:

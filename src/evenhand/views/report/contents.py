@@ -79,6 +79,7 @@ class JudgeReport:
     why_unranked: str = field(metadata=_OF_THE_PAGE)
     repeats: int = 0  # exact repeats of other pairs, which are in no number
     notes: tuple[str, ...] = ()  # how it was counted
+    several: bool = field(default=False, metadata=_OF_THE_PAGE)  # more than two models are compared
 
     @property
     def names(self) -> tuple[str, str]:
@@ -176,6 +177,7 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
     from evenhand.results.examples import Examples
     from evenhand.results.noise import noise_of
     from evenhand.results.ranking import Matches
+    from evenhand.results.ranking_answer import ranking_answer
     from evenhand.results.summary import Counter
     from evenhand.views.report.draws import example_lines
 
@@ -193,7 +195,7 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
         *(hashlib.sha256(row.template.encode()).hexdigest(), row.raw_markup, row.pairs),
         dict(zip(("1", "2"), summary.sides, strict=True)),
         on,
-        answer_of(summary),
+        answer_of(summary) if ranking is None else ranking_answer(ranking, summary),
         {name: replace(found, rows=None) for name, found in summary.dimensions.items()},
         {name: biases_of(found) for name, found in summary.dimensions.items()},
         noise,
@@ -209,6 +211,7 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
         why,
         summary.repeats,
         tuple(summary.notes()),
+        summary.several,
     )
 
 

@@ -100,9 +100,10 @@ def _compared(site: Site, request: Request, judges: list[JudgeOverview]) -> Comp
     rows = [item.judge for item in judges]
     view = read_view(request.query_params.multi_items(), rows[::-1])
     row = _named(rows, view.judge)
+    summary = next(item.summary for item in judges if item.judge.id == row.id)
     found = site.figure(
         ("ranking", view.judge, view.dimension),
-        lambda own: models_overview(own, row, view.dimension),
+        lambda own: models_overview(own, row, view.dimension, summary),
         patience=site.patience / 3,
     )
     return ComparedModels(view, [(judge, name) for judge in rows for name in dimensions_of(judge)], found.value)
