@@ -17,7 +17,6 @@ from evenhand.views.tables import short_names
 from evenhand.views.web import charts
 from evenhand.views.web.text import visible
 
-
 _ROOM = 22  # characters of a model's name in a table
 
 
@@ -38,7 +37,7 @@ def make_environment(*packages: str) -> Environment:
         "count": lambda n: f"{n:,}",
         "json": lambda value: json.dumps(value, ensure_ascii=False, sort_keys=True, default=str),
         "headline_first": headline_first,
-        "short": lambda names: short_names(list(names), _ROOM),
+        "short": lambda names, room=_ROOM: short_names(list(names), room),
         "plural": lambda n, one, many="": one if n == 1 else many or f"{one}s",
     }
     environment.filters.update(filters)
