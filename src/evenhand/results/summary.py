@@ -180,7 +180,7 @@ class Summary:
             pairs = "1 pair holds" if self.suspicious == 1 else f"{self.suspicious:,} pairs hold"
             yield f"Suspicious: {pairs} text that seems to speak to the judge. Nothing was changed or left out."
         shared = {name: found for name, found in self.dimensions.items() if found.shared}
-        if shared:
+        if shared and not (self.several and self.roles is None):  # else no rate is that of a model
             weighting = next(iter(shared.values())).weighting
             others = ", ".join(f"{name} {_other_rate(found)}" for name, found in shared.items())
             other: Weighting = "pairs" if weighting == "instructions" else "instructions"
