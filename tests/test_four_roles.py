@@ -90,10 +90,20 @@ def answer_of(text: str, begins: str) -> str:
     return " ".join(found[0].split())
 
 
+SOURCES = (Path(__file__).resolve().parents[1] / "src").rglob("*.py")
+WORDS = {word for file in SOURCES for word in re.findall(r"[a-z]+", file.read_text("utf-8").lower())}
+
+
 def no_word_is_broken(text: str) -> bool:
-    """A sentence that fills a line to its end and goes on in the next would be a word in two."""
-    prose = [line for line in text.splitlines() if not re.search(r"evenhand|://|━", line)]
-    return all(len(line) < 80 for line in prose)
+    """A line that is full ends with a whole word: one that stands in the program's own texts."""
+    full = [line for line in text.splitlines() if len(line) == 80 and not re.search(r"evenhand|://|━", line)]
+    return all(word[0] in WORDS for line in full if (word := re.findall(r"[a-z]+$", line.lower())))
+
+
+def test_a_broken_word_is_seen() -> None:
+    line = "note: the server gives no log-probabilities: verdicts are hard, without probabil"
+    assert not no_word_is_broken(f"{line}\nities")
+    assert no_word_is_broken("x" * 81)
 
 
 def test_an_engineer_is_told_which_of_two_files_is_better(engineer: str) -> None:
