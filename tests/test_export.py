@@ -274,7 +274,10 @@ def test_wins_are_counted_as_alpaca_eval_counts_them(judged: list[Judgment]) -> 
         replace(judged[0], pair=replace(pair, output_1=text, id=text), outcomes={"overall": found})
         for text, found in zip(texts, (leaning, even, invalid), strict=True)
     ]
-    [row] = leaderboard_rows(judgments, "overall")
+    row, other = leaderboard_rows(judgments, "overall")
+    assert (other["n_wins"], other["n_wins_base"], other["n_draws"]) == (0, 1, 1), "the other side of the same"
+    assert row["win_rate"] + other["win_rate"] == pytest.approx(100)
+    assert (row["against"], other["against"]) == (f"{other['model']} (2)", f"{row['model']} (2)")
     assert (row["n_wins"], row["n_wins_base"], row["n_draws"], row["n_total"]) == (1, 0, 1, 2)
     assert row["discrete_win_rate"] == 75
     assert row["avg_length"] == 3, "the mean, 3.67, cut down to a whole number"
@@ -282,8 +285,24 @@ def test_wins_are_counted_as_alpaca_eval_counts_them(judged: list[Judgment]) -> 
 
 
 def test_the_leaderboard_of_one_pair_has_no_error(judged: list[Judgment]) -> None:
-    [row] = leaderboard_rows(judged[:1], "overall")
-    assert row["standard_error"] is None
+    rows = leaderboard_rows(judged[:1], "overall")
+    assert [row["standard_error"] for row in rows] == [None, None]
+
+
+def test_the_leaderboard_of_an_arena_has_every_model_and_whom_it_met(judged: list[Judgment]) -> None:
+    """Whichever side a model stood on: the last of an arena may never stand first."""
+    met = [("a", "b"), ("a", "c"), ("b", "c"), ("a", "c")]
+    won = judged[0]
+    arena = [
+        replace(won, pair=replace(won.pair, id=str(number), model_1=one, model_2=two, candidate=""))
+        for number, (one, two) in enumerate(met)
+    ]
+    rows = leaderboard_rows(arena, "overall", hard=True)
+    assert [(row["model"], row["win_rate"], row["n_total"], row["against"]) for row in rows] == [
+        ("a", 100.0, 3, "c (2); b (1)"),
+        ("b", 50.0, 2, "a (1); c (1)"),
+        ("c", 0.0, 3, "a (2); b (1)"),
+    ]
 
 
 # -- the command -------------------------------------------------------------------------------------------

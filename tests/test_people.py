@@ -241,6 +241,7 @@ def test_the_command_imports_lists_and_names_what_it_cannot_place(tmp_path: Path
         "wins_2": 0,
         "ties": 0,
         "passed": 0,
+        "role": "annotator",
     }
 
 

@@ -25,8 +25,14 @@ from evenhand.views.web.labelling import REASONS
 from evenhand.views.web.serving import ServerAddress, serve
 from web_server import HOSTILE, Client, WebServer, fill, hostile_pairs, plain_pairs
 
-LOOKS = ("/", "/pairs", "/pairs/all", "/pair/1", "/pair/1/text/output_1", "/people", "/card", "/find/x")
-CHANGES = ("/people/invite", "/people/renew", "/people/more", "/leave")
+LOOKS = (
+    *("/", "/pairs", "/pairs/all", "/pair/1", "/pair/1/text/output_1", "/people", "/card", "/find/x"),
+    "/people/labels.csv",
+)
+CHANGES = (
+    *("/people/invite", "/people/renew", "/people/more", "/leave"),
+    *("/people/adjudicate", "/people/rename", "/people/remove"),
+)
 LABELLING = ("/annotate/save", "/annotate/skip", "/annotate/undo", "/annotate/again")
 
 

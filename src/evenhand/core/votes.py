@@ -26,6 +26,11 @@ SHOWN: dict[str, Order] = {
 Design = Literal["random", "suggested", "imported", "unknown"]
 DESIGNS: tuple[Design, ...] = ("random", "suggested", "imported", "unknown")
 
+# Annotators judge pairs by themselves. An adjudicator decides where they differ: that word is the label of the
+# pair, and no vote, so that it is in no figure of agreement between people.
+Role = Literal["annotator", "adjudicator"]
+ROLES: tuple[Role, ...] = ("annotator", "adjudicator")
+
 _OTHER_SIDE: dict[Side | None, Side] = {"1": "2", "2": "1", "tie": "tie"}
 _OTHER_ORDER: dict[Order | None, Order] = {"forward": "swapped", "swapped": "forward"}
 
@@ -56,6 +61,7 @@ class NamedVote:
     seconds: float | None = None
     flipped: str = ""  # the key of the same texts with their sides exchanged
     drawn: Drawn | None = None  # where the file says it
+    role: Role = "annotator"
 
     def exchanged(self) -> NamedVote:
         """The same vote on the pair whose sides stand the other way round."""
@@ -91,6 +97,16 @@ def label_of(votes: Votes, dimension: str) -> Side | None:
     True
     """
     return majority(votes_on(votes, dimension).values())
+
+
+def final_label(votes: Votes, decisions: Votes, dimension: str) -> Side | None:
+    """The label of a pair: what an adjudicator decided, else what most people said.
+
+    >>> votes = {"overall": {"ann": "1", "ben": "2"}}
+    >>> final_label(votes, {}, "overall"), final_label(votes, {"overall": {"cleo": "tie"}}, "overall")
+    (None, 'tie')
+    """
+    return label_of(decisions, dimension) or label_of(votes, dimension)
 
 
 def majority(sides: Iterable[Side]) -> Side | None:
@@ -172,33 +188,51 @@ def parsed(value: Any) -> Any:
     return None if value == "" else value
 
 
-def known_labels(pair: Pair, kept: Iterable[tuple[str, str, Side | None]] = ()) -> dict[str, Side | None]:
-    """What most people say of a pair, by dimension: votes of its own file, and those that are kept beside it.
+KeptVote = tuple[str, str, Side | None]  # dimension, annotator, side
 
-    `kept` are (dimension, annotator, side), and have the last word where both places speak. None where there are
-    votes and no side has a majority.
+
+def known_labels(
+    pair: Pair, kept: Iterable[KeptVote] = (), decided: Iterable[KeptVote] = ()
+) -> dict[str, Side | None]:
+    """The label of a pair, by dimension: from the votes of its own file, and from what is kept beside it.
+
+    `kept` have the last word where both places speak; `decided` is what adjudicators said, which goes before all
+    votes. None where there are votes, no side has a majority and nobody has decided.
 
     >>> pair = Pair("Hi", "x", "y", labels={"overall": "1"})
     >>> known_labels(pair), known_labels(pair, [("format", "ann", "2"), ("overall", "ann", "2")])
     ({'overall': '1'}, {'overall': None, 'format': '2'})
     """
-    votes = gather_votes(pair, kept)[0]
-    return {dimension: majority(said.values()) for dimension, said in votes.items()}
+    votes, decisions = gather_votes(pair, kept)[0], by_dimension(decided)
+    # Not `final_label`: the votes on overall are no label of `combined` here.
+    return {
+        name: majority(decisions.get(name, {}).values()) or majority(votes.get(name, {}).values())
+        for name in (*votes, *(name for name in decisions if name not in votes))
+    }
+
+
+def by_dimension(said: Iterable[KeptVote], rename: Mapping[str, str] | None = None) -> dict[str, dict[str, Side]]:
+    """Votes by dimension and person, without those that name no side.
+
+    >>> by_dimension([("overall", "ann", "1"), ("overall", "ben", None)])
+    {'overall': {'ann': '1'}}
+    """
+    found: dict[str, dict[str, Side]] = {}
+    for dimension, who, side in said:
+        if side is not None:
+            found.setdefault((rename or {}).get(dimension, dimension), {})[who] = side
+    return found
 
 
 def gather_votes(
-    pair: Pair, kept: Iterable[tuple[str, str, Side | None]], rename: Mapping[str, str] | None = None
+    pair: Pair, kept: Iterable[KeptVote], rename: Mapping[str, str] | None = None
 ) -> tuple[dict[str, dict[str, Side]], bool]:
     """The votes on a pair, by dimension and person; and whether a field of votes could not be read."""
-    found: dict[str, dict[str, Side]] = {}
     readable = True
-    given: list[tuple[str, str, Side | None]] = []
+    given: list[KeptVote] = []
     if pair.labels or pair.metadata:
         try:
             given = [(vote.dimension, vote.annotator, vote.side) for vote in own_votes(pair)]
         except ValueError:
             readable = False
-    for dimension, who, side in (*given, *kept):
-        if side is not None:
-            found.setdefault((rename or {}).get(dimension, dimension), {})[who] = side
-    return found, readable
+    return by_dimension((*given, *kept), rename), readable

@@ -10,7 +10,7 @@ from evenhand.core.verdict import headline
 from evenhand.results.counting import weighs_text
 from evenhand.results.summary import DimensionSummary, Span, Summary
 
-Kind = Literal["better", "unclear", "distrust", "nothing"]
+Kind = Literal["better", "unclear", "distrust", "nothing", "several"]
 # A judge whose verdicts follow the place in more pairs than this says little about the content.
 MOST_BY_PLACE = 0.5
 # A judge that puts less than this on the labels is answering something else.
@@ -49,10 +49,20 @@ def answer_of(summary: Summary) -> AnswerSentence:
         return AnswerSentence("nothing", _nothing(found), name)
     warning = _warning(found) or _too_long(summary)
     if warning:
+        rate = "" if summary.several else f"; {_least_misleading(summary, found)}"
+        return AnswerSentence("distrust", f"do not trust this: {warning}{rate}", name, n=found.n)
+    if summary.several and summary.roles is None:
         return AnswerSentence(
-            "distrust", f"do not trust this: {warning}; {_least_misleading(summary, found)}", name, n=found.n
+            "several", "more than two models are compared: evenhand rank shows the result", name, n=found.n
         )
     return _sentence(summary, name, found)
+
+
+def distrust(summary: Summary) -> str:
+    """Why the verdicts of a summary say little, whatever they are taken for; empty where they may be believed."""
+    name = headline_of(summary)
+    found = summary.dimensions[name] if name is not None else None
+    return _warning(found) if found is not None and found.n else ""
 
 
 def headline_of(summary: Summary) -> str | None:

@@ -65,6 +65,7 @@ class Card:
     decided: int
     ties: int
     contested: int
+    adjudicated: int  # pairs whose label an adjudicator decided
     instructions: int
     readings: Mapping[str, CardReading]
     gain: Estimate  # both orders' verdict less the forward one, label with label
@@ -128,6 +129,7 @@ def card_of(
         decided=int(agreement.is_decided(e.truth).sum()),
         ties=int((e.truth == agreement.TIE).sum()),
         contested=e.contested,
+        adjudicated=int((e.final != MISSING).sum()),
         instructions=len(np.unique(c)),
         readings={name: _reading(e, name, scores[name], level) for name in READINGS},
         gain=pooling_gain(e.verdict, e.forward, e.truth, c, level=level, weights=w).hard,

@@ -20,7 +20,7 @@ from evenhand.core.stats.agreement import people as among_people
 from evenhand.core.stats.calibration import Calibration
 from evenhand.core.stats.clustered import Array
 from evenhand.core.verdict import SIDES
-from evenhand.core.votes import Drawn, Votes, draws_on, majority, votes_on
+from evenhand.core.votes import Drawn, Votes, draws_on, label_of, majority, votes_on
 from evenhand.results.calibrated import calibrated
 from evenhand.results.label_use import LabelUse, label_use
 from evenhand.results.people import FROM_FILE, People
@@ -50,8 +50,9 @@ class Evidence:
     mass: Array
     length_1: Codes
     length_2: Codes
-    truth: Codes  # what most people said
-    counts: Codes  # (n, 3): how many people said 1, 2, tie
+    truth: Codes  # what an adjudicator decided, else what most people said
+    counts: Codes  # (n, 3): how many people said 1, 2, tie; an adjudicator is none of them
+    final: Codes  # what an adjudicator decided
     names: list[str]  # of the people
     votes: Codes  # (n, people)
     drawn: Array  # what each label weighs, 0 where there is none
@@ -101,12 +102,20 @@ def gather(
     """Everything that is kept of one judge, by dimension; with calibrations, what they make of it."""
     blocks = calibrated(store.blocks(judge), calibrations or {})
     votes = votes_by_number(store, people)
-    return gather_from(blocks, votes, draws_by_number(store, people, votes))
+    return gather_from(blocks, votes, draws_by_number(store, people, votes), decisions_by_number(store, people))
 
 
 def votes_by_number(store: Records, people: People) -> Mapping[int, Votes]:
     """What people said, by the numbers of the pairs."""
     return {number: people.votes(pair) for number, pair in store.voted()}
+
+
+def decisions_by_number(store: Records, people: People) -> Mapping[int, Votes]:
+    """What adjudicators decided, by the numbers of the pairs."""
+    if people.only_in_files:
+        return {}
+    found = ((number, people.decisions(pair)) for number, pair in store.voted())
+    return {number: said for number, said in found if said}
 
 
 def draws_by_number(store: Records, people: People, votes: Mapping[int, Votes]) -> Mapping[int, Draws]:
@@ -117,7 +126,10 @@ def draws_by_number(store: Records, people: People, votes: Mapping[int, Votes]) 
 
 
 def gather_from(
-    blocks: Iterable[Block], votes: Mapping[int, Votes], draws: Mapping[int, Draws]
+    blocks: Iterable[Block],
+    votes: Mapping[int, Votes],
+    draws: Mapping[int, Draws],
+    decisions: Mapping[int, Votes] | None = None,
 ) -> dict[str, Evidence]:
     """Blocks as arrays with the votes of people that an estimate may use, by dimension."""
     parts: dict[str, list[dict[str, Array | Codes]]] = {}
@@ -126,7 +138,7 @@ def gather_from(
         for name, found in block.outcomes.items():
             parts.setdefault(name, []).append(_columns(block, found, before))
             before.append(found.log_odds)
-    return {name: _evidence(name, some, votes, draws) for name, some in parts.items()}
+    return {name: _evidence(name, some, votes, draws, decisions or {}) for name, some in parts.items()}
 
 
 def _columns(block: Block, found: Outcomes, before: Sequence[Array]) -> dict[str, Array | Codes]:
@@ -165,26 +177,29 @@ def _evidence(
     parts: Sequence[Mapping[str, Array | Codes]],
     votes: Mapping[int, Votes],
     draws: Mapping[int, Draws],
+    decisions: Mapping[int, Votes],
 ) -> Evidence:
     columns: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     numbers = columns["keys"].tolist()
     said = {row: votes_on(votes[number], dimension) for row, number in enumerate(numbers) if number in votes}
-    said = {row: by_person for row, by_person in said.items() if by_person}
+    decided = {row: label_of(decisions.get(number, {}), dimension) for row, number in enumerate(numbers)}
+    said = {row: by_person for row, by_person in said.items() if by_person or decided[row]}
     weights, use = label_use(columns["keys"], {row: draws_on(draws[numbers[row]], dimension) for row in said})
     said = {row: by_person for row, by_person in said.items() if weights[row] > 0}
     names = sorted({who for by_person in said.values() for who in by_person})
     names = names if len(names) <= MAX_PEOPLE else []  # a crowd is looked at by its counts
     place = {who: number for number, who in enumerate(names)}
-    truth = np.full(len(numbers), MISSING, dtype=np.int64)
+    truth, final = np.full((2, len(numbers)), MISSING, dtype=np.int64)
     counts = np.zeros((len(numbers), CATEGORIES), dtype=np.int64)
     by_name = np.full((len(numbers), len(names)), MISSING, dtype=np.int64)
     for row, by_person in said.items():
-        truth[row] = CODES[majority(by_person.values())]
+        final[row] = CODES[decided[row]]
+        truth[row] = CODES[decided[row] or majority(by_person.values())]
         counts[row] = [sum(side == known for side in by_person.values()) for known in SIDES]
         for who in place.keys() & by_person.keys():
             by_name[row, place[who]] = CODES[by_person[who]]
-    labels: dict[str, Any] = {"truth": truth, "counts": counts, "votes": by_name, "drawn": weights}
-    return Evidence(dimension, names=names, use=use, **labels, **columns)
+    labels: dict[str, Any] = {"truth": truth, "final": final, "counts": counts, "votes": by_name}
+    return Evidence(dimension, names=names, use=use, drawn=weights, **labels, **columns)
 
 
 def people_with_each_other(pairs: Iterable[Pair], people: People) -> dict[str, AmongPeople]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from evenhand.core.stats.agreement import MISSING
 from evenhand.core.stats.ppi import Needed, labels_needed, powered_rate
 from evenhand.core.stats.winrate import Rate
 from evenhand.results.evidence import Evidence, gather
@@ -66,11 +67,13 @@ def human_rates(
 def human_rate(evidence: Evidence, width: float | None = None) -> HumanRate:
     """The human-corrected win rate of one dimension; a pair's label is the mean over the people who gave one.
 
-    A pair without a verdict counts as one half: that costs width, and never validity.
+    Where an adjudicator has decided, that is the label. A pair without a verdict counts as one half: that costs
+    width, and never validity.
     """
     people = evidence.counts.sum(axis=1)
     with np.errstate(invalid="ignore"):
         labels = (evidence.counts[:, 0] + evidence.counts[:, 2] / 2) / people
+    labels = np.where(evidence.final == MISSING, labels, _SCORES[evidence.final])
     expected = evidence.p[:, 0] + evidence.p[:, 2] / 2
     verdicts = np.where(np.isnan(expected), 0.5, expected)
     found = powered_rate(labels, verdicts, evidence.clusters, weights=evidence.weights)
@@ -84,6 +87,10 @@ def human_rate(evidence: Evidence, width: float | None = None) -> HumanRate:
         *(found.method, found.level, found.reason or None, None if needed is None else _wanted(needed)),
         evidence.use,
     )
+
+
+# What each code scores for side 1: side 1, side 2, tie; the last place is that of MISSING.
+_SCORES = np.array([1.0, 0.0, 0.5, np.nan])
 
 
 def _alone(rate: Rate) -> RateAlone:

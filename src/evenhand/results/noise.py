@@ -16,6 +16,7 @@ from evenhand.core.stats.agreement import Codes
 from evenhand.core.stats.clustered import Estimate
 from evenhand.core.stats.noise import split_changes
 from evenhand.engines.repeated import REPEATS
+from evenhand.results.wording import count
 from evenhand.store import JudgeRow, Records
 
 
@@ -36,7 +37,7 @@ class NoiseSummary:
         return (
             f"changes its own answer in {_percent(self.noise)} of pairs with nothing changed; of the"
             f" {_percent(self.changes, ends=False)} that change with the order, {_points(self.position)} are"
-            f" position bias ({self.pairs:,} pairs, asked {self.repetitions} times)"
+            f" position bias ({count(self.pairs, 'pair')}, asked {count(self.repetitions, 'time')})"
         )
 
 

@@ -9,6 +9,7 @@ Votes are looked for in three places, and count alike:
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -23,19 +24,24 @@ from evenhand.core.votes import (
     DESIGNS,
     FILE,
     OVERALL,
+    ROLES,
     SHOWN,
     Design,
     Drawn,
+    KeptVote,
     NamedVote,
+    Role,
     Votes,
+    by_dimension,
+    final_label,
     gather_votes,
-    label_of,
     own_votes,
     parsed,
     row_votes,
     side_of,
 )
 from evenhand.io.files import Row
+from evenhand.io.files.writing import unharmed
 from evenhand.io.pairs import read_rows
 from evenhand.io.pairs.recognition import Context, recognise, rename_columns
 from evenhand.io.pairs.rows import named_fields
@@ -44,6 +50,7 @@ from evenhand.store import HumanLabel, Records, Store
 _BATCH = 1000
 _EXAMPLES = 5
 FROM_FILE = Drawn("imported")
+_KEY = re.compile("[0-9a-f]{64}")  # a Pair.key
 # The words for fields in files of single votes.
 _PERSON = ("annotator", "annotator_id", "worker", "rater", "user")
 _SAID = ("label", "side", "verdict", "vote", "winner", "preference")
@@ -71,20 +78,27 @@ class People:
 
     def votes(self, pair: Pair) -> dict[str, dict[str, Side]]:
         """The votes on a pair, by dimension and person; the table has the last word where both places speak."""
-        kept = self._book.of(pair.key) if self._kept else []
-        given = [(label.dimension, label.annotator, label.side) for label in kept]
-        found, readable = gather_votes(pair, given, self._rename)
+        found, readable = gather_votes(pair, self._said(pair, "annotator"), self._rename)
         self.unreadable += not readable
         return found
 
+    def decisions(self, pair: Pair) -> dict[str, dict[str, Side]]:
+        """What adjudicators decided of a pair, by dimension and person: its label, and no votes."""
+        return by_dimension(self._said(pair, "adjudicator"), self._rename)
+
+    def _said(self, pair: Pair, role: Role) -> list[KeptVote]:
+        kept = self._book.of(pair.key) if self._kept else []
+        return [(label.dimension, label.annotator, label.side) for label in kept if label.role == role]
+
     def draws(self, pair: Pair, votes: Votes) -> dict[str, list[Drawn]]:
-        """How a pair came to be labelled, by dimension: an entry for each of its votes."""
+        """How a pair came to be labelled, by dimension: an entry for each of its votes, or of its decisions."""
         kept = {
             (self._rename.get(label.dimension, label.dimension), label.annotator): label.drawn
             for label in (self._book.of(pair.key) if self._kept else [])
             if label.side is not None
         }
-        return {name: [kept.get((name, who), FROM_FILE) for who in said] for name, said in votes.items()}
+        said = {**self.decisions(pair), **votes}
+        return {name: [kept.get((name, who), FROM_FILE) for who in people] for name, people in said.items()}
 
     @property
     def only_in_files(self) -> bool:
@@ -92,8 +106,8 @@ class People:
         return not self._kept
 
     def label(self, pair: Pair, dimension: str) -> Side | None:
-        """What most people said of one dimension; None without a strict majority."""
-        return label_of(self.votes(pair), dimension)
+        """What an adjudicator decided of one dimension, else what most people said; None without a majority."""
+        return final_label(self.votes(pair), self.decisions(pair), dimension)
 
 
 def human_label(vote: NamedVote, key: str, source: str, drawn: Drawn = FROM_FILE) -> HumanLabel:
@@ -105,6 +119,7 @@ def human_label(vote: NamedVote, key: str, source: str, drawn: Drawn = FROM_FILE
         design=how.design,
         probability=how.probability,
         among=how.among,
+        role=vote.role,
     )
 
 
@@ -193,6 +208,8 @@ def _which_pair(row: Mapping[str, Any]) -> tuple[str, str]:
     name = "" if row.get("id") is None else str(row["id"])
     if all(isinstance(text, str) for text in texts):
         return digest(*map(str, texts)), name
+    if _KEY.fullmatch(str(row.get("key") or "")):  # a row of `evenhand labels export`
+        return str(row["key"]), name
     if not name:
         raise _nameless(row)
     return "", name
@@ -294,7 +311,7 @@ def _file_votes(
     path: str | Path, annotator: str, bad: list[PairError] | None, columns: Mapping[str, str] | None = None
 ) -> Iterator[NamedVote]:
     """The votes of a file; a bad row is raised, or put into `bad` if there is such a list."""
-    context = Context()
+    context = Context(suffix=".csv" if ".csv" in Path(path).suffixes else "")
     for blame, row in read_rows(path, "labels"):
         try:
             if isinstance(row, ValueError):
@@ -309,7 +326,12 @@ def _file_votes(
 
 
 def _own_words(row: Row, context: Context) -> list[Row]:
-    """A row of another tool in evenhand's words; a row of labels that names its pair by an id stays as it is."""
+    """A row of another tool in evenhand's words; a row of labels that names its pair by an id stays as it is.
+
+    So does a row of `evenhand labels export`, whose cells were made harmless for spreadsheets in a CSV file.
+    """
+    if _KEY.fullmatch(str(row.get("key") or "")) and "label_role" in row:
+        return [{name: unharmed(value) for name, value in row.items()} if context.suffix == ".csv" else row]
     found = recognise(row, "pairs")
     if found is None or found.kind != "pairs" or found.together:
         return [row]
@@ -321,9 +343,18 @@ def _placed(row: Mapping[str, Any], annotator: str) -> Iterator[NamedVote]:
     texts = [row.get(name) for name in TEXT_FIELDS]
     task, one, two = map(str, texts)
     flipped = digest(task, two, one) if all(isinstance(text, str) for text in texts) else ""
-    drawn = _drawn(row)
+    drawn, role = _drawn(row), _role(row)
     for vote in read_votes(row, annotator):
-        yield replace(vote, flipped=flipped, drawn=drawn)
+        yield replace(vote, flipped=flipped, drawn=drawn, role=role)
+
+
+def _role(row: Mapping[str, Any]) -> Role:
+    """Whether the row is somebody's vote, or decides: `label_role`, as `evenhand labels export` writes it."""
+    word = str(row.get("label_role") or "annotator")
+    found = next((known for known in ROLES if known == word), None)
+    if found is None:
+        raise RowFault(f"field 'label_role' is {word[:40]!r}", hint=f"one of {', '.join(ROLES)}")
+    return found
 
 
 def _drawn(row: Mapping[str, Any]) -> Drawn | None:
@@ -410,6 +441,7 @@ class LabelRow:
     wins_2: int
     ties: int
     passed: int
+    role: Role = "annotator"
 
     def plain(self) -> dict[str, Any]:
         """The row as plain data."""
@@ -430,7 +462,7 @@ def label_rows(store: Store) -> tuple[list[LabelRow], int]:
         for who, dimension in sorted({(who, dimension) for who, dimension, _ in counts})
     ]
     kept = [
-        LabelRow(x.annotator, x.dimension, "labels", x.wins_1, x.wins_2, x.ties, x.passed)
+        LabelRow(x.annotator, x.dimension, "labels", x.wins_1, x.wins_2, x.ties, x.passed, x.role)
         for x in store.labels.counts()
     ]
     return own + kept, unreadable

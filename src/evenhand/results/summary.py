@@ -144,6 +144,7 @@ class Summary:
     suspicious: int = 0  # pairs whose text seems to speak to the judge; they count like any other
     too_long: int = 0  # pairs with a response longer than any that the judge was measured on
     measured: int = 0  # that length, in characters; 0: not known
+    several: bool = False  # more than two models are compared, so that no side is one of them
 
     def plain(self) -> dict[str, object]:
         """The summary as JSON has it."""
@@ -185,7 +186,7 @@ class Summary:
             pairs = "1 pair has" if self.too_long == 1 else f"{self.too_long:,} pairs have"
             yield f"{pairs} a response longer than the {self.measured:,} characters this judge was measured on."
         shared = {name: found for name, found in self.dimensions.items() if found.shared}
-        if shared:
+        if shared and not (self.several and self.roles is None):  # else no rate is that of a model
             weighting = next(iter(shared.values())).weighting
             others = ", ".join(f"{name} {_other_rate(found)}" for name, found in shared.items())
             other: Weighting = "pairs" if weighting == "instructions" else "instructions"
@@ -441,6 +442,10 @@ class Counter:
         self.invalid = 0  # verdicts that are missing among the judgments that were added
 
     @property
+    def _several(self) -> bool:
+        return len({name for pair in self._models for name in pair if name}) > 2
+
+    @property
     def pairs(self) -> int:
         """How many pairs were taken."""
         return self._counted + len(self._waiting)
@@ -462,7 +467,7 @@ class Counter:
     def add_block(self, block: Block) -> None:
         """Count the pairs of a block."""
         self._counted += len(block)
-        if len(self._models) < 2:  # only whether all pairs are of the same two models matters
+        if not self._several:  # beyond that no name of a model matters
             self._models |= models_of(block)
         self._candidates |= {block.candidate.words[code] for code in np.unique(block.candidate.codes)}
         if block.suspicious is not None and block.suspicious.any():
@@ -491,6 +496,7 @@ class Counter:
             suspicious=suspicious,
             too_long=min(self._too_long, found_pairs),
             measured=self._measured,
+            several=self._several,
         )
 
 

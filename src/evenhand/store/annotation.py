@@ -21,6 +21,7 @@ from evenhand.core.errors import InputError
 from evenhand.core.pair import Side
 from evenhand.core.protocol import ORDERS, Order
 from evenhand.core.verdict import SIDE_OF, Label
+from evenhand.core.votes import Role
 from evenhand.store.drawing import Drawing
 from evenhand.store.outcomes import OutcomeTable
 from evenhand.store.schema import clearly
@@ -39,8 +40,14 @@ class Annotator:
     protocol: str
     rubric: str  # JSON: what the page shows of the protocol
     created: float
+    role: Role
     tasks: int
     done: int
+
+    @property
+    def decides(self) -> bool:
+        """Whether this is an adjudicator, who decides where others differ."""
+        return self.role == "adjudicator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,7 @@ class AnnotationTask:
     order: Order
     shared: bool
     done: bool
+    asked: tuple[str, ...]  # the dimensions to be labelled
     said: dict[str, Side | None]  # by dimension; None is a question that was passed over
 
     def shown(self, dimension: str) -> Label | None:
@@ -95,20 +103,69 @@ class AnnotationBook:
     # -- who labels ------------------------------------------------------------------------------
 
     def invite(
-        self, name: str, *, dimensions: Sequence[str], seed: int = 0, protocol: str = "", rubric: str = "{}"
+        self,
+        name: str,
+        *,
+        dimensions: Sequence[str],
+        seed: int = 0,
+        protocol: str = "",
+        rubric: str = "{}",
+        role: Role = "annotator",
     ) -> str:
-        """Enter an annotator; the secret of their link, of which only a hash is kept."""
-        if not name.strip() or len(name) > _LONGEST_NAME:
-            raise InputError("an annotator needs a name", hint=f"at most {_LONGEST_NAME} characters")
-        if not dimensions:
+        """Enter an annotator; the secret of their link, of which only a hash is kept.
+
+        An adjudicator is asked for the dimensions that each disagreement has, and has not labelled before.
+        """
+        _check_name(name)
+        if not dimensions and role == "annotator":
             raise InputError("nothing to label", hint="choose at least one dimension")
         secret = secrets.token_urlsafe(32)
-        row = (name, _hash(secret), seed, json.dumps(list(dimensions)), protocol, rubric, time.time())
+        row = (name, _hash(secret), seed, json.dumps(list(dimensions)), protocol, rubric, time.time(), role)
         with self._writing():
-            if self._db.execute("SELECT 1 FROM annotators WHERE name = ?", (name,)).fetchone():
-                raise InputError(f"there is an annotator called {name} already", hint="choose another name")
-            self._db.execute("INSERT INTO annotators VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            self._refuse_taken(name, labels=role == "adjudicator")
+            self._db.execute("INSERT INTO annotators VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         return secret
+
+    def rename(self, name: str, new: str) -> None:
+        """Give an annotator another name, in their list and in all that they said; their link stays."""
+        _check_name(new)
+        with self._writing():
+            self._known(name)
+            self._refuse_taken(new, labels=True)
+            self._db.execute("PRAGMA defer_foreign_keys = ON")
+            self._db.execute("UPDATE annotators SET name = ? WHERE name = ?", (new, name))
+            for table in ("tasks", "labels"):
+                self._db.execute(f"UPDATE {table} SET annotator = ? WHERE annotator = ?", (new, name))
+            self._outcomes.relabel(self._labelled_by(new))
+
+    def remove(self, name: str, *, labels: bool = False) -> int:
+        """End an annotator's link and list; with `labels`, forget what they said, too. How many labels went."""
+        gone = 0
+        with self._writing():
+            self._known(name)
+            self._db.execute("DELETE FROM tasks WHERE annotator = ?", (name,))
+            self._db.execute("DELETE FROM annotators WHERE name = ?", (name,))
+            if labels:
+                keys = self._labelled_by(name)
+                gone = self._db.execute("DELETE FROM labels WHERE annotator = ?", (name,)).rowcount
+                self._outcomes.relabel(keys)
+        return gone
+
+    def _known(self, name: str) -> Annotator:
+        who = self.annotator(name)
+        if who is None:
+            raise InputError(f"no annotator is called {name}")
+        return who
+
+    def _labelled_by(self, name: str) -> list[str]:
+        return [key for (key,) in self._db.execute("SELECT DISTINCT pair FROM labels WHERE annotator = ?", (name,))]
+
+    def _refuse_taken(self, name: str, *, labels: bool) -> None:
+        """Two people under one name could not be told apart again."""
+        if self.annotator(name) is not None:
+            raise InputError(f"there is an annotator called {name} already", hint="choose another name")
+        if labels and self._labelled_by(name):
+            raise InputError(f"there are labels of {name} already", hint="choose another name")
 
     def renew(self, name: str) -> str:
         """A new link for an annotator; the old one leads nowhere from now on."""
@@ -134,8 +191,8 @@ class AnnotationBook:
     def _annotators(self, where: str, values: tuple[str, ...]) -> list[Annotator]:
         with clearly(self._path):
             rows = self._db.execute(
-                "SELECT a.name, a.seed, a.dimensions, a.protocol, a.rubric, a.created, count(t.place),"
-                " count(t.done) FROM annotators a LEFT JOIN tasks t ON t.annotator = a.name"
+                "SELECT a.name, a.seed, a.dimensions, a.protocol, a.rubric, a.created, a.role,"
+                " count(t.place), count(t.done) FROM annotators a LEFT JOIN tasks t ON t.annotator = a.name"
                 f" {where} GROUP BY a.name ORDER BY a.name",
                 values,
             ).fetchall()
@@ -154,9 +211,7 @@ class AnnotationBook:
         The annotator's seed decides in which order they come, and on which side each output stands.
         """
         with self._writing():
-            who = self.annotator(name)
-            if who is None:
-                raise InputError(f"no annotator is called {name}")
+            who = self._known(name)
             drawing = Drawing(self._db, name, who.seed, list(first))
             chosen = drawing.tasks(count, min(shared, count))
             begin = who.tasks + 1
@@ -170,6 +225,27 @@ class AnnotationBook:
             )
         return len(chosen)
 
+    def assign_disagreements(self, name: str, found: Sequence[tuple[str, Sequence[str]]]) -> int:
+        """Put pairs on an adjudicator's list, each with the dimensions on which people differ; how many are new.
+
+        What another adjudicator has on an open list is left to them.
+        """
+        with self._writing():
+            who = self._known(name)
+            theirs = {pair for (pair,) in self._db.execute(_ON_OTHER_LISTS, (name,))}
+            mine = dict(self._db.execute("SELECT pair, asked FROM tasks WHERE annotator = ?", (name,)))
+            new = 0
+            for pair, dimensions in found:
+                before = json.loads(mine.get(pair) or "[]")
+                if pair in theirs or set(dimensions) <= set(before):
+                    continue
+                new += 1
+                asked = json.dumps(list(dict.fromkeys((*before, *dimensions))))
+                self._db.execute(_ONE_MORE_TASK, (name, name, pair, order_for(who.seed, pair), asked))
+            every = dict.fromkeys((*who.dimensions, *(word for _, words in found for word in words)))
+            self._db.execute("UPDATE annotators SET dimensions = ? WHERE name = ?", (json.dumps(list(every)), name))
+        return new
+
     def next(self, name: str) -> AnnotationTask | None:
         """The pair that an annotator is to label now; None where the list is done."""
         return self._task(name, "done IS NULL ORDER BY place LIMIT 1", ())
@@ -181,14 +257,16 @@ class AnnotationBook:
     def _task(self, name: str, where: str, values: tuple[int, ...]) -> AnnotationTask | None:
         with clearly(self._path):
             row = self._db.execute(
-                f'SELECT place, pair, "order", shared, done FROM tasks WHERE annotator = ? AND {where}',
+                'SELECT place, pair, "order", shared, done, asked, dimensions FROM tasks JOIN annotators'
+                f" ON name = annotator WHERE annotator = ? AND {where}",
                 (name, *values),
             ).fetchone()
         if row is None:
             return None
-        place, pair, order, shared, done = row
+        place, pair, order, shared, done, asked, dimensions = row
         said = self._db.execute("SELECT dimension, side FROM labels WHERE pair = ? AND annotator = ?", (pair, name))
-        return AnnotationTask(place, pair, cast("Order", order), bool(shared), done is not None, dict(said))
+        asked = tuple(json.loads(asked or dimensions))
+        return AnnotationTask(place, pair, cast("Order", order), bool(shared), done is not None, asked, dict(said))
 
     def done(self, name: str, page: int = 1, size: int = 50) -> list[AnnotationTask]:
         """What an annotator has labelled or passed over, the latest first."""
@@ -212,7 +290,7 @@ class AnnotationBook:
         with self._writing():
             who, task = self._open(name, place)
             side = SIDE_OF[task.order][label]
-            if dimension not in who.dimensions:
+            if dimension not in task.asked:
                 raise Conflict(f"{dimension} is not asked here")
             if dimension in task.said:
                 if task.said[dimension] == side:
@@ -221,20 +299,20 @@ class AnnotationBook:
             current = self.next(name)
             if current is None or current.place != place:
                 raise Conflict("another pair is to be labelled now", hint="it may have been shown in another tab")
-            self._enter(name, task, {dimension: side}, note, seconds)
-            self._close_if_complete(who, task, {*task.said, dimension})
+            self._enter(who, task, {dimension: side}, note, seconds)
+            self._close_if_complete(name, task, {*task.said, dimension})
         return SavedLabel(place, dimension, fresh=True)
 
     def skip(self, name: str, place: int, reason: str, *, seconds: float | None = None) -> None:
         """Pass over what is open of a pair, with a reason."""
         with self._writing():
             who, task = self._open(name, place)
-            left = [dimension for dimension in who.dimensions if dimension not in task.said]
+            left = [dimension for dimension in task.asked if dimension not in task.said]
             current = self.next(name)
             if not left or current is None or current.place != place:
                 raise Conflict("this pair is done already", hint="it may have been labelled in another tab")
-            self._enter(name, task, dict.fromkeys(left), reason, seconds)
-            self._close_if_complete(who, task, set(who.dimensions))
+            self._enter(who, task, dict.fromkeys(left), reason, seconds)
+            self._close_if_complete(name, task, set(task.asked))
 
     def undo(self, name: str, expected: tuple[int, str] | None = None) -> AnnotationTask | None:
         """Take back what an annotator said last; the pair it was said of, which is before them again.
@@ -286,17 +364,18 @@ class AnnotationBook:
         self._db.execute("UPDATE tasks SET done = NULL WHERE annotator = ? AND place = ?", (name, place))
 
     def _enter(
-        self, name: str, task: AnnotationTask, sides: dict[str, Side | None], note: str, seconds: float | None
+        self, who: Annotator, task: AnnotationTask, sides: dict[str, Side | None], note: str, seconds: float | None
     ) -> None:
+        name = who.name
         now = self._moment(name)
         how = self._db.execute(
             "SELECT design, probability, among FROM tasks WHERE annotator = ? AND place = ?", (name, task.place)
         ).fetchone()
         self._db.executemany(
             'INSERT INTO labels (pair, dimension, annotator, side, "order", note, seconds, source, created, design,'
-            " probability, among) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " probability, among, role) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
-                (task.pair, dimension, name, side, task.order, note, seconds, SOURCE, now, *how)
+                (task.pair, dimension, name, side, task.order, note, seconds, SOURCE, now, *how, who.role)
                 for dimension, side in sides.items()
             ],
         )
@@ -307,11 +386,24 @@ class AnnotationBook:
         (latest,) = self._db.execute("SELECT max(created) FROM labels WHERE annotator = ?", (name,)).fetchone()
         return max(time.time(), (latest or 0.0) + 1e-6)
 
-    def _close_if_complete(self, who: Annotator, task: AnnotationTask, said: set[str]) -> None:
-        if said >= set(who.dimensions):
+    def _close_if_complete(self, name: str, task: AnnotationTask, said: set[str]) -> None:
+        if said >= set(task.asked):
             self._db.execute(
-                "UPDATE tasks SET done = ? WHERE annotator = ? AND place = ?", (time.time(), who.name, task.place)
+                "UPDATE tasks SET done = ? WHERE annotator = ? AND place = ?", (time.time(), name, task.place)
             )
+
+
+# A pair that is on the list already is asked once more, for what is new. It was chosen because people differ on it.
+_ONE_MORE_TASK = """INSERT INTO tasks (annotator, place, pair, "order", shared, done, design, asked)
+    VALUES (?, (SELECT coalesce(max(place), 0) + 1 FROM tasks WHERE annotator = ?), ?, ?, 0, NULL, 'suggested', ?)
+    ON CONFLICT (annotator, pair) DO UPDATE SET asked = excluded.asked, done = NULL"""
+_ON_OTHER_LISTS = """SELECT t.pair FROM tasks t JOIN annotators a ON a.name = t.annotator
+    WHERE a.role = 'adjudicator' AND a.name <> ? AND t.done IS NULL"""
+
+
+def _check_name(name: str) -> None:
+    if not name.strip() or len(name) > _LONGEST_NAME:
+        raise InputError("an annotator needs a name", hint=f"at most {_LONGEST_NAME} characters")
 
 
 def order_for(seed: int, key: str) -> Order:

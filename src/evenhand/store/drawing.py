@@ -48,7 +48,8 @@ class Drawing:
         self._theirs: dict[str, Drawn] = {}  # what others have, and how it came to them
         self._shared: dict[str, Drawn] = {}
         for key, who, shared, *how in db.execute(
-            "SELECT pair, annotator, shared, design, probability, among FROM tasks ORDER BY annotator, place"
+            "SELECT pair, annotator, shared, design, probability, among FROM tasks WHERE annotator NOT IN"
+            " (SELECT name FROM annotators WHERE role = 'adjudicator') ORDER BY annotator, place"
         ):
             if how[0] == "random":
                 self._random.add(key)

@@ -14,11 +14,13 @@ import orjson
 
 from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import Order
-from evenhand.core.votes import Design, Drawn
+from evenhand.core.votes import Design, Drawn, Role
 from evenhand.store.outcomes import OutcomeTable
 from evenhand.store.schema import clearly
 
-_COLUMNS = 'pair, dimension, annotator, side, "order", note, seconds, source, created, design, probability, among'
+_COLUMNS = (
+    'pair, dimension, annotator, side, "order", note, seconds, source, created, design, probability, among, role'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class HumanLabel:
     design: Design = "unknown"  # how the pair came to be labelled
     probability: float | None = None  # with which it was drawn, where that is known
     among: int | None = None  # the number of the newest pair that could have been drawn
+    role: Role = "annotator"  # an adjudicator's word is the label of the pair, and no vote
 
     @property
     def drawn(self) -> Drawn:
@@ -54,6 +57,7 @@ class LabelCount:
     wins_2: int
     ties: int
     passed: int
+    role: Role = "annotator"
 
 
 class LabelBook:
@@ -92,12 +96,13 @@ class LabelBook:
                 x.design,
                 x.probability,
                 x.among,
+                x.role,
             )
             for x in labels
         ]
         with self._writing():
             self._db.executemany(
-                f"INSERT OR REPLACE INTO labels ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
+                f"INSERT OR REPLACE INTO labels ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
             )
             self._outcomes.relabel(row[0] for row in rows)
         return len(rows)
@@ -165,7 +170,8 @@ class LabelBook:
         with clearly(self._path):
             rows = self._db.execute(
                 "SELECT annotator, dimension, sum(side IS '1'), sum(side IS '2'), sum(side IS 'tie'),"
-                " sum(side IS NULL) FROM labels GROUP BY annotator, dimension ORDER BY annotator, dimension"
+                " sum(side IS NULL), role FROM labels GROUP BY annotator, dimension, role"
+                " ORDER BY annotator, dimension, role"
             ).fetchall()
         return [LabelCount(*row) for row in rows]
 

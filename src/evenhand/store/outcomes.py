@@ -25,7 +25,7 @@ from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import Order
 from evenhand.core.suspicion import KINDS, suspicious_kinds
 from evenhand.core.verdict import SIDES, Verdict, found_on
-from evenhand.core.votes import known_labels
+from evenhand.core.votes import KeptVote, known_labels
 from evenhand.store.rows import absent, verdict_from
 
 if TYPE_CHECKING:  # numpy takes a third of a second, which a run of a slow judge need not pay
@@ -74,21 +74,23 @@ class OutcomeTable:
         rows = [
             (number, dimension, side)
             for number, pair in pairs
-            for dimension, side in known_labels(pair, said.get(pair.key, ())).items()
+            for dimension, side in known_labels(pair, *said.get(pair.key, ())).items()
         ]
         self._db.executemany("DELETE FROM known WHERE pair = ?", [(number,) for number, _ in pairs])
         self._db.executemany("INSERT INTO known VALUES (?, ?, ?)", rows)
 
-    def _labels(self, keys: Iterable[str]) -> dict[str, list[tuple[str, str, Side | None]]]:
-        found: dict[str, list[tuple[str, str, Side | None]]] = {}
+    def _labels(self, keys: Iterable[str]) -> dict[str, tuple[list[KeptVote], list[KeptVote]]]:
+        """What is kept of each key: votes, and what adjudicators decided."""
+        found: dict[str, tuple[list[KeptVote], list[KeptVote]]] = {}
         if self._db.execute("SELECT 1 FROM labels LIMIT 1").fetchone() is None:
             return found
         rows = self._db.execute(
-            "SELECT pair, dimension, annotator, side FROM labels WHERE pair IN (SELECT value FROM json_each(?))",
+            "SELECT pair, role = 'adjudicator', dimension, annotator, side FROM labels"
+            " WHERE pair IN (SELECT value FROM json_each(?))",
             (_json(keys),),
         )
-        for key, *said in rows:
-            found.setdefault(key, []).append((said[0], said[1], said[2]))
+        for key, decides, dimension, who, side in rows:
+            found.setdefault(key, ([], []))[decides].append((dimension, who, side))
         return found
 
     def relabel(self, keys: Iterable[str]) -> None:

@@ -235,6 +235,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """CREATE TABLE batch_leases (
             judge INTEGER PRIMARY KEY REFERENCES judges, worker TEXT NOT NULL, claimed REAL NOT NULL)""",
     ),
+    # Adjudication: an adjudicator's label decides a pair and is no vote. `asked` are the dimensions of one task,
+    # where they are not all that the annotator is asked for.
+    (
+        "ALTER TABLE labels ADD COLUMN role TEXT NOT NULL DEFAULT 'annotator'",
+        "ALTER TABLE annotators ADD COLUMN role TEXT NOT NULL DEFAULT 'annotator'",
+        "ALTER TABLE tasks ADD COLUMN asked TEXT NOT NULL DEFAULT ''",
+    ),
 )
 
 

@@ -63,6 +63,33 @@ class _Calm(Console):
             else:
                 yield Segment(visible(segment.text), segment.style)
 
+    def print(self, *objects: Any, soft_wrap: bool | None = None, **more: Any) -> None:
+        """As rich does; but in a terminal a sentence that is left to it (`soft_wrap`) breaks between words.
+
+        A command or an address stays one line, which can be copied; a long one begins on a line of its own.
+        """
+        if soft_wrap and self.is_terminal:
+            objects = tuple(_command_below(each, self.width) for each in objects)
+            soft_wrap = any(_is_to_copy(each) for each in objects)
+        super().print(*objects, soft_wrap=soft_wrap, **more)
+
+
+def _is_to_copy(shown: object) -> bool:
+    text = str(shown)
+    return "://" in text or ("evenhand " in text and " --" in text)
+
+
+def _command_below(shown: object, width: int) -> object:
+    """A sentence that ends with a command, with the command below it if both are too long for one line.
+
+    >>> _command_below("see it: evenhand rank --db a.db", 20)
+    'see it:\\n  evenhand rank --db a.db'
+    """
+    if not isinstance(shown, str) or len(shown) <= width or not _is_to_copy(shown):
+        return shown
+    indent = len(shown) - len(shown.lstrip(" ")) + 2
+    return shown.replace(": evenhand ", f":\n{' ' * indent}evenhand ")
+
 
 out = _Calm(highlight=False)
 err = _Calm(stderr=True, highlight=False)
@@ -97,7 +124,13 @@ def sides_line(summary: Summary) -> str:
 
 
 _ASKED = 50  # characters of an instruction in a line
-ANSWER_COLOURS = {"better": "green", "unclear": "yellow", "distrust": "red", "nothing": "red"}
+ANSWER_COLOURS = {
+    "better": "green",
+    "unclear": "yellow",
+    "distrust": "red",
+    "nothing": "red",
+    "several": "default",
+}
 
 
 def answer_line(answer: AnswerSentence) -> Text:

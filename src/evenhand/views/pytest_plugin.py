@@ -51,12 +51,12 @@ class Referee:
         self._judge: Judge | None = None
         self.asked = self.judged = 0
 
-    def better(self, new: str, *, than: str, instruction: str, on: str = "overall") -> Outcome:
+    def better(self, new: str, *, than: str, instruction: str, on: str = "") -> Outcome:
         """Fail unless the judge finds the new response better; a tie is not better."""
         __tracebackhide__ = True
         return self._compare(new, than, instruction, on, ("1",), "is better than")
 
-    def not_worse(self, new: str, *, than: str, instruction: str, on: str = "overall") -> Outcome:
+    def not_worse(self, new: str, *, than: str, instruction: str, on: str = "") -> Outcome:
         """Fail if the judge finds the old response better; a tie will do."""
         __tracebackhide__ = True
         return self._compare(new, than, instruction, on, ("1", "tie"), "is not worse than")
@@ -67,7 +67,7 @@ class Referee:
         *,
         candidate: str | Path | None = None,
         baseline: str | Path | None = None,
-        on: str = "overall",
+        on: str = "",
         margin: float = 0.05,
         level: float = 0.95,
         max_pairs: int | None = None,
@@ -75,7 +75,8 @@ class Referee:
     ) -> GateResult:
         """Fail unless it is shown, over many cases, that the new side is not worse by more than a margin.
 
-        In a file of pairs the new side is output_2, as for `evenhand gate`.
+        In a file of pairs the new side is output_2, as for `evenhand gate`. Without `on`, here and in the others,
+        the parts combined decide, else overall, as everywhere.
         """
         __tracebackhide__ = True
         from evenhand.core.shuffle import Shuffle
@@ -84,8 +85,8 @@ class Referee:
         from evenhand.results.summary import Counter
 
         shuffled = Shuffle(_cases(pairs, candidate, baseline), seed=seed)
-        judge, what = self._with(on), Gate(margin)
-        decider = Decider(on, level=level, enough=what.settled)
+        (judge, dimension), what = self._with(on), Gate(margin)
+        decider = Decider(dimension, level=level, enough=what.settled)
         counter = Counter()
         most = min(max_pairs or shuffled.pairs, shuffled.pairs)
         drawn = decider.watch(islice(shuffled, most))
@@ -114,38 +115,41 @@ class Referee:
         self, new: str, old: str, instruction: str, on: str, wanted: tuple[str, ...], claim: str
     ) -> Outcome:
         __tracebackhide__ = True
-        judgment = self._with(on).compare(instruction, new, old)
+        judge, dimension = self._with(on)
+        judgment = judge.compare(instruction, new, old)
         self.asked, self.judged = self.asked + judgment.asked, self.judged + 1
-        outcome = judgment[on]
+        outcome = judgment[dimension]
         if outcome.side is None:
             pytest.fail(f"the judge gave no verdict: {outcome.invalid}\n{self._texts(instruction, new, old)}")
         if outcome.side not in wanted:
-            head = f"the judge does not find that the new response {claim} the old one on {on}"
+            head = f"the judge does not find that the new response {claim} the old one on {dimension}"
             raise AssertionError(
                 f"{head}\n{self._texts(instruction, new, old)}\n{_verdict(outcome)}\n{self._kept()}"
             )
         return outcome
 
-    def _with(self, on: str) -> Judge:
-        """The judge, under the protocol that asks on this dimension."""
+    def _with(self, on: str) -> tuple[Judge, str]:
+        """The judge under the protocol that asks on a dimension, and the dimension; without one, the headline."""
         from evenhand.core.errors import InputError
         from evenhand.core.judge import Setup
         from evenhand.core.protocol import Protocol, built_in_names
+        from evenhand.core.verdict import found_on, headline
         from evenhand.views.api import Judge
 
-        name = self._protocol or on
+        name = self._protocol or on or "overall"
         if not self._protocol and name not in built_in_names():
             raise InputError(f"no built-in protocol asks on '{on}'", hint="set evenhand_protocol to one that does")
         template = Protocol.load(name)
-        if on not in template.dimensions:
-            raise InputError(f"{name} does not ask on '{on}'", hint=f"it asks on {', '.join(template.dimensions)}")
+        dimension, known = on or headline(template.dimensions), found_on(template.dimensions)
+        if dimension not in known:
+            raise InputError(f"{name} does not ask on '{on}'", hint=f"it asks on {', '.join(known)}")
         if self._judge is None:
             self.db.parent.mkdir(parents=True, exist_ok=True)
             self._judge = Judge(self._spec, template, db=self.db)
         elif self._judge.setup.protocol.fingerprint != template.fingerprint:
             # The engine lives on this Judge's loop, and a model is loaded once.
             self._judge.setup = Setup(self._judge.setup.engine, template)
-        return self._judge
+        return self._judge, dimension
 
     def _texts(self, instruction: str, new: str, old: str) -> str:
         named = {"instruction": instruction, "new": new, "old": old}
@@ -210,13 +214,13 @@ def referee(pytestconfig: pytest.Config, evenhand_judge: Any) -> Iterator[Refere
 
 @pytest.fixture
 def better(referee: Referee) -> Callable[..., Outcome]:
-    """better(new, than=old, instruction=..., on="overall") fails unless new is better."""
+    """better(new, than=old, instruction=..., on="") fails unless new is better."""
     return referee.better
 
 
 @pytest.fixture
 def not_worse(referee: Referee) -> Callable[..., Outcome]:
-    """not_worse(new, than=old, instruction=..., on="overall") fails if old is better."""
+    """not_worse(new, than=old, instruction=..., on="") fails if old is better."""
     return referee.not_worse
 
 
@@ -228,9 +232,12 @@ def gate(referee: Referee) -> Callable[..., GateResult]:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """One line: how many pairs were judged, and how often that took a question."""
+    from evenhand.results.wording import count
+
     referee = config.stash.get(_REFEREE, None)
     if referee is not None and referee.judged:
-        terminalreporter.write_line(f"evenhand: {referee.judged} pairs judged, {referee.asked} questions asked")
+        judged, asked = count(referee.judged, "pair"), count(referee.asked, "question")
+        terminalreporter.write_line(f"evenhand: {judged} judged, {asked} asked")
 
 
 def _setting(config: pytest.Config, name: str) -> str:

@@ -73,7 +73,11 @@ def _described(weights: Floats, known: np.ndarray, used: int, out: int) -> Desig
     equal = bool(np.ptp(weights[known]) <= 1e-9 * weights.max())
     notes = []
     if out:
-        notes.append(f"{out} labels are left out: how their pairs were chosen is not known")
+        notes.append(
+            "1 label is left out: how its pair was chosen is not known"
+            if out == 1
+            else f"{out:,} labels are left out: how their pairs were chosen is not known"
+        )
     if not equal:
         notes.append("labels are weighted by one over the probability of their pair to be labelled")
         if weights.max() > HEAVY * weights[known].mean():

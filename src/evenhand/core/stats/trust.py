@@ -177,7 +177,7 @@ def _people_agree(found: Measures) -> _Stop:
         return None
     shown = "their votes are all the same" if alpha.value is None else f"alpha {_signed(alpha)}"
     return "none", (
-        f"People have not been shown to agree with each other here beyond chance ({shown}, {alpha.n} pairs)."
+        f"People have not been shown to agree with each other here beyond chance ({shown}, {_pairs(alpha.n)})."
         " There is nothing to measure a judge by. Look at the question that they were asked.",
     )
 
@@ -186,7 +186,8 @@ def _enough_labels(found: Measures) -> _Stop:
     if found.right.value is not None and found.right.low is not None and found.right.n >= MIN_DECIDED:
         return None
     return "unknown", (
-        f"Too few labels to say: {found.right.n} decided pairs with a verdict; it takes at least {MIN_DECIDED}.",
+        f"Too few labels to say: {_pairs(found.right.n, 'decided pair')} with a verdict; it takes at least"
+        f" {MIN_DECIDED}.",
     )
 
 
@@ -236,7 +237,8 @@ def _against_bar(
     level = f"{_points(gap)} points against {bar}"
     if target is None and found.ceiling is not None:
         person, judge = _percent(found.ceiling.person.value), _percent(found.ceiling.judge.value)
-        level = f"one person agrees with the others on {person}, the judge on {judge}: {_points(gap)} points"
+        scores = f"one person takes the side of most others on {person} of decided pairs, the judge on {judge}"
+        level = f"{scores}: {_points(gap)} points"
     if target is None and _or(gap.low, -1.0) > 0:
         return "yes", ("It deserves trust here, and is better than one person.", longer, f"{_first(level)}.")
     if _or(gap.low, -1.0) > -margin:
@@ -259,6 +261,10 @@ def _gap(found: Measures, target: float | None) -> Estimate | None:
     value, low, high = ends
     right = found.right
     return Estimate(value, low, high, right.n, right.clusters, right.level, right.method)
+
+
+def _pairs(number: int, what: str = "pair") -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def _said(found: Measures) -> str:

@@ -184,7 +184,8 @@ class Arena:
         tree = self._tree(chance)
         if len(tree) > size:
             raise InputError(
-                f"{size} pairs cannot connect {len(self.models)} models", hint=f"draw at least {len(tree)}"
+                f"{size:,} {'pair' if size == 1 else 'pairs'} cannot connect {len(self.models):,} models",
+                hint=f"draw at least {len(tree)}",
             )
         chosen = set(tree)
         while len(chosen) < size:

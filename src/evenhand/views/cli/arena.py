@@ -16,6 +16,7 @@ from evenhand.io.files import write_rows
 from evenhand.io.pairs import Arena
 from evenhand.results.plain import to_json
 from evenhand.results.ranking import matches_of
+from evenhand.results.ranking_answer import ranking_answer
 from evenhand.views import console
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app
 from evenhand.views.cli.groups import (
@@ -117,7 +118,8 @@ def _ranking(judged: JudgedInput, db: Path) -> JudgeRanking | None:
         for row in store.judges():
             if row.fingerprint == judged.run.fingerprint:
                 found = matches_of(store.blocks(row), headline(row.dimensions)).ranking()
-                return JudgeRanking(row.model, row.protocol, row.fingerprint, found)
+                answer = ranking_answer(found, judged.run.summary)
+                return JudgeRanking(row.model, row.protocol, row.fingerprint, found, answer)
     return None
 
 

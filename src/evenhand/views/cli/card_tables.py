@@ -59,7 +59,7 @@ def _against_people(found: Card) -> Table:
     table.add_row("always the same side", share(found.always), "", "")
     table.add_row("pooled less that", points(found.over_always), "", "")
     if found.people is not None and found.ceiling is not None:
-        table.add_row("one person, by the others", share(found.people.decided), share(found.people.three_way), "")
+        table.add_row("one person, by the others", share(found.ceiling.person), share(found.people.three_way), "")
         table.add_row("judge, by the same", share(found.ceiling.judge), "", "")
         kappa = number(found.people.kappa) if found.people.kappa else f"α {number(found.people.alpha)}"
         table.add_row("two people", "", share(found.people.agreement), kappa)
@@ -114,6 +114,8 @@ def _notes(found: Card) -> Iterator[str]:
     yield bar_text(found)
     if found.contested:
         yield f"votes and no majority: {console.count(found.contested, 'pair')}, in no accuracy."
+    if found.adjudicated:
+        yield f"decided by an adjudicator: {console.count(found.adjudicated, 'pair')}; not counted as a vote."
     if 0 < found.decided < 100:
         yield "Fewer than 100 decided pairs: so the intervals are wide."
     r = found.meaning.reliability

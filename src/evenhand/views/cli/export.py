@@ -13,7 +13,7 @@ from evenhand.core.errors import InputError
 from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import Protocol
 from evenhand.core.verdict import found_on, headline
-from evenhand.core.votes import label_of
+from evenhand.core.votes import final_label
 from evenhand.io.files import WRITES, write_rows
 from evenhand.io.files.writing import check_writes
 from evenhand.results.judges import judges_named
@@ -120,8 +120,8 @@ def people_rows(store: Records, protocol: str, wish: ExportOptions) -> Made:
 
     def labelled() -> Iterator[tuple[Pair, dict[str, Side]]]:
         for pair in store.labels.pairs():
-            votes = people.votes(pair)
-            found = {name: label_of(votes, name) for name in template.dimensions}
+            votes, decided = people.votes(pair), people.decisions(pair)
+            found = {name: final_label(votes, decided, name) for name in template.dimensions}
             yield pair, {name: side for name, side in found.items() if side is not None}
 
     return forms.judge_rows(template, labelled()), forms.JUDGE

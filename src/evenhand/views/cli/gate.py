@@ -374,4 +374,4 @@ def show_losses(result: GateResult, db: Path) -> None:
         console.out.print(Text("  - " + console.visible(" ".join(filter(None, words)))), soft_wrap=True)
     if len(losses.worst) < losses.count:
         command = f"evenhand export judgments --db {db} --texts --out judgments.csv"
-        console.out.print(Text(f"  all pairs with their verdicts: {command}"), soft_wrap=True)
+        console.out.print(f"  all pairs with their verdicts: {command}", markup=False, soft_wrap=True)

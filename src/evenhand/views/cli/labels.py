@@ -12,12 +12,15 @@ from rich.text import Text
 
 from evenhand.core.errors import InputError
 from evenhand.core.votes import DESIGNS, FILE
+from evenhand.io.files import WRITES, write_rows
+from evenhand.io.files.writing import check_writes
 from evenhand.results.people import Imported, LabelRow, check_labels, import_labels, label_rows
 from evenhand.store import Store
 from evenhand.views import console
 from evenhand.views.cli.app import WITH_FAILURES, app
 from evenhand.views.cli.inputs import ColumnsOption, columns_from
 from evenhand.views.cli.options import DEFAULT_DB, DbOption, JsonOption, RenameOption, renames_from
+from evenhand.views.export import LABELS, TEXTS, exported_labels
 
 labels_app = typer.Typer(help="What people said of the pairs.", invoke_without_command=True)
 app.add_typer(labels_app, name="labels")
@@ -103,6 +106,30 @@ def labels_import(
         raise typer.Exit(WITH_FAILURES)
 
 
+@labels_app.command("export")
+def labels_export(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help=f"Where to; the name ends on {', '.join(WRITES)}.")],
+    db: DbOption = DEFAULT_DB,
+    texts: Annotated[bool, typer.Option("--texts", help="With instruction and responses.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write what people said to a file, one label a row; labels import reads it back.
+
+    Votes and the decisions of adjudicators are told apart by the column label_role.
+    """
+    check_writes(file)
+    if not db.is_file():
+        raise InputError(f"no database at {db}", hint="evenhand judge PAIRS or labels import FILE writes one")
+    columns = {**LABELS, **TEXTS} if texts else LABELS
+    with Store(db, read_only=True) as store:
+        rows = ({name: row[name] for name in columns} for row in exported_labels(store))
+        count = write_rows(file, rows, columns)
+    if as_json:
+        print(console.json_text({"labels": count, "columns": list(columns), "out": str(file)}))
+    else:
+        console.out.print(f"{console.count(count, 'label')}: {file}", soft_wrap=True, markup=False)
+
+
 def _show(file: Path, done: Imported) -> None:
     people, pairs = len(done.annotators), len(done.pairs)
     console.out.print(
@@ -141,5 +168,6 @@ def _table(rows: list[LabelRow]) -> Table:
     for row in rows:
         names: list[Any] = [Text(console.visible(word)) for word in (row.annotator, row.dimension)]
         counts = (row.wins_1, row.ties, row.wins_2, row.passed)
-        table.add_row(*names, row.where, *(f"{count:,}" for count in counts))
+        where = f"{row.where}, {row.role}" if row.role == "adjudicator" else row.where
+        table.add_row(*names, where, *(f"{count:,}" for count in counts))
     return table

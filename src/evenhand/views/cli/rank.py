@@ -17,11 +17,14 @@ from rich.table import Table
 from evenhand.core.errors import InputError
 from evenhand.core.stats.ranking import Standing
 from evenhand.core.verdict import found_on, headline
+from evenhand.results.answer import AnswerSentence
 from evenhand.results.counting import Counting, weighting_from
 from evenhand.results.judges import judges_named
 from evenhand.results.plain import plain, to_json
-from evenhand.results.ranking import SCALES, RankingSummary, Reading, Scale, matches_of
+from evenhand.results.ranking import SCALES, Matches, RankingSummary, Reading, Scale
+from evenhand.results.ranking_answer import ranking_answer
 from evenhand.results.separation import Separation, separation_of
+from evenhand.results.summary import Counter
 from evenhand.store import JudgeRow
 from evenhand.views import console
 from evenhand.views.cli.app import app
@@ -50,6 +53,7 @@ class JudgeRanking:
     protocol: str
     fingerprint: str
     ranking: RankingSummary
+    answer: AnswerSentence
 
     @property
     def title(self) -> str:
@@ -59,7 +63,7 @@ class JudgeRanking:
     def plain(self) -> dict[str, object]:
         """The ranking as JSON has it."""
         named = {"judge": self.judge, "protocol": self.protocol, "fingerprint": self.fingerprint}
-        return {**named, **plain(self.ranking)}
+        return {**named, "answer": plain(self.answer), **plain(self.ranking)}
 
 
 @app.command()
@@ -154,9 +158,13 @@ def _rankings(db: Path, spec: str, protocol: str, wanted: _Wanted) -> Iterator[J
             raise InputError(f"{db} holds no verdicts of that kind")
         for row in _with_dimension(rows, wanted.dimension):
             on = wanted.dimension or headline(row.dimensions)
-            matches = matches_of(store.blocks(row), on, wanted.reading, wanted.counting)
+            matches, counter = Matches(on, wanted.reading, wanted.counting), Counter(found_on(row.dimensions))
+            for block in store.blocks(row):
+                matches.add_block(block)
+                counter.add_block(block)
             found = matches.ranking(scale=wanted.scale, anchor=wanted.anchor)
-            yield JudgeRanking(row.model, row.protocol, row.fingerprint, found)
+            answer = ranking_answer(found, counter.summary())
+            yield JudgeRanking(row.model, row.protocol, row.fingerprint, found, answer)
 
 
 def _with_dimension(rows: list[JudgeRow], dimension: str) -> list[JudgeRow]:
@@ -171,6 +179,7 @@ def _with_dimension(rows: list[JudgeRow], dimension: str) -> list[JudgeRow]:
 def show_ranking(found: JudgeRanking, db: Path) -> None:
     """The table, the matrix, and what a reader should know."""
     console.out.print()
+    console.out.print(console.answer_line(found.answer), soft_wrap=True)
     console.out.print(ranking_table(found))
     if 2 < len(found.ranking.models) <= _MOST_IN_MATRIX:
         console.out.print(matrix_table(found.ranking))

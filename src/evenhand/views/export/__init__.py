@@ -5,6 +5,7 @@ tells what every column means.
 """
 
 from evenhand.views.export.alpaca import ANNOTATIONS, LEADERBOARD, annotation_rows, leaderboard_rows
+from evenhand.views.export.labels import LABELS, exported_labels
 from evenhand.views.export.tables import JUDGMENTS, TEXTS, VERDICTS, judgment_rows, verdict_rows
 from evenhand.views.export.training import DPO, JUDGE, KTO, dpo_rows, judge_rows, kto_rows
 
@@ -14,11 +15,13 @@ __all__ = [
     "JUDGE",
     "JUDGMENTS",
     "KTO",
+    "LABELS",
     "LEADERBOARD",
     "TEXTS",
     "VERDICTS",
     "annotation_rows",
     "dpo_rows",
+    "exported_labels",
     "judge_rows",
     "judgment_rows",
     "kto_rows",

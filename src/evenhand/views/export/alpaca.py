@@ -7,8 +7,9 @@ exchanged on the way: AlpacaEval's output_2 is evenhand's output_1.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from evenhand.core.judge import Judgment
@@ -36,6 +37,7 @@ LEADERBOARD = {
     "discrete_win_rate": "number",
     "mode": "text",
     "avg_length": "integer",
+    "against": "text",
 }
 _HARD = {"1": 2.0, "2": 1.0, "tie": 1.5}
 
@@ -86,6 +88,7 @@ class _Standing:
     squares: float = 0.0  # the sum of squared distances from the mean
     outputs: int = 0  # also those without an annotation, as in AlpacaEval
     length: int = 0
+    met: Counter[str] = field(default_factory=Counter)  # with how many annotations against whom
 
     @property
     def n(self) -> int:
@@ -115,18 +118,25 @@ class _Standing:
             "discrete_win_rate": 100 * (self.wins + self.draws / 2) / self.n,
             "mode": "community",
             "avg_length": self.length // self.outputs,
+            "against": "; ".join(f"{name} ({count})" for name, count in self.met.most_common()),
         }
 
 
 def leaderboard_rows(judgments: Iterable[Judgment], dimension: str, *, hard: bool = False) -> list[Row]:
-    """One row for each model that stands as side 1, or is the candidate; the best first."""
+    """One row for each model, on whichever side it stood, and against whom it was compared; the best first.
+
+    Rates against different others do not compare: where not all met the same ones, `evenhand rank` does that.
+    """
     standings: dict[str, _Standing] = {}
     for judgment in map(_model_first, judgments):
-        outcome, pair = judgment[dimension], judgment.pair
-        value = preference(outcome, hard=hard)
-        standing = standings.setdefault(pair.model_1 or "1", _Standing())
-        standing.outputs, standing.length = standing.outputs + 1, standing.length + len(pair.output_1)
-        if value is not None:
-            standing.add(value - 1)
+        value, pair = preference(judgment[dimension], hard=hard), judgment.pair
+        names = pair.model_1 or "1", pair.model_2 or "2"
+        scores = (None, None) if value is None else (value - 1, 2 - value)
+        for me, other, text, score in zip(names, names[::-1], (pair.output_1, pair.output_2), scores, strict=True):
+            standing = standings.setdefault(me, _Standing())
+            standing.outputs, standing.length = standing.outputs + 1, standing.length + len(text)
+            if score is not None:
+                standing.add(score)
+                standing.met[other] += 1
     rows = [standing.row(model) for model, standing in standings.items() if standing.n]
     return sorted(rows, key=lambda row: -row["win_rate"])

@@ -83,6 +83,7 @@ class JudgeReport:
     repeats: int = 0  # exact repeats of other pairs, which are in no number
     notes: tuple[str, ...] = ()  # how it was counted
     attacks: AttackSummary | None = field(default=None, metadata={"json": None})  # where attacked pairs are kept
+    several: bool = field(default=False, metadata=_OF_THE_PAGE)  # more than two models are compared
 
     @property
     def names(self) -> tuple[str, str]:
@@ -117,7 +118,7 @@ def compile_report(store: Records, rows: Sequence[JudgeRow], options: ReportOpti
     ...     compile_report(store, []).pairs
     0
     """
-    from evenhand.results.evidence import draws_by_number, votes_by_number
+    from evenhand.results.evidence import decisions_by_number, draws_by_number, votes_by_number
     from evenhand.results.examples import LowestRanks
 
     wanted = options or ReportOptions()
@@ -125,8 +126,11 @@ def compile_report(store: Records, rows: Sequence[JudgeRow], options: ReportOpti
         known = dict.fromkeys(name for row in rows for name in found_on(row.dimensions))
         raise InputError(f"no verdicts on {wanted.dimension}", hint=f"dimensions here: {', '.join(known)}")
     people = People(store)
-    votes = {number: said for number, said in votes_by_number(store, people).items() if said}
-    gathered = _Gathered(votes, draws_by_number(store, people, votes), LowestRanks(wanted.pairs), wanted)
+    decisions = decisions_by_number(store, people)
+    every = votes_by_number(store, people).items()
+    votes = {number: said for number, said in every if said or number in decisions}
+    draws = draws_by_number(store, people, votes)
+    gathered = _Gathered(votes, draws, decisions, LowestRanks(wanted.pairs), wanted)
     judges = tuple(_judge_report(store, row, rows, gathered) for row in reversed(rows))
     drawn = tuple(sorted(gathered.drawn.numbers))
     shown = {line.number for judge in judges for few in judge.examples.values() for line in few}
@@ -154,6 +158,7 @@ class _Gathered:
 
     votes: Mapping[int, Votes]
     draws: Mapping[int, Draws]
+    decisions: Mapping[int, Votes]
     drawn: LowestRanks
     options: ReportOptions
     models: set[str] = field(default_factory=set)
@@ -176,6 +181,7 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
     from evenhand.results.examples import Examples
     from evenhand.results.noise import noise_of
     from evenhand.results.ranking import Matches
+    from evenhand.results.ranking_answer import ranking_answer
     from evenhand.results.reasons import reasons_on
     from evenhand.results.stored_attacks import stored_attacks
     from evenhand.results.summary import Counter
@@ -196,7 +202,7 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
         *(hashlib.sha256(row.template.encode()).hexdigest(), row.raw_markup, row.pairs),
         dict(zip(("1", "2"), summary.sides, strict=True)),
         on,
-        answer_of(summary),
+        answer_of(summary) if ranking is None else ranking_answer(ranking, summary),
         {name: replace(found, rows=None) for name, found in summary.dimensions.items()},
         {name: biases_of(found) for name, found in summary.dimensions.items()},
         noise,
@@ -214,6 +220,7 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
         summary.repeats,
         tuple(summary.notes()),
         stored_attacks(store, row),
+        summary.several,
     )
 
 
@@ -239,7 +246,7 @@ def _cards(blocks: Iterator[Block], gathered: _Gathered, noise: Mapping[str, Noi
         for _ in blocks:
             pass
         return {}
-    evidence = gather_from(blocks, gathered.votes, gathered.draws)
+    evidence = gather_from(blocks, gathered.votes, gathered.draws, gathered.decisions)
     labelled = {name: found for name, found in evidence.items() if found.use.labelled}
     return {name: _nameless(card_of(found, noise=noise.get(name))) for name, found in labelled.items()}
 

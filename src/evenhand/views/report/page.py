@@ -23,7 +23,7 @@ from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import ORDERS, Order, Protocol
 from evenhand.core.reasons import Reason, ReasonReader, questions_of, with_words
 from evenhand.core.verdict import SIDES
-from evenhand.core.votes import label_of
+from evenhand.core.votes import final_label, label_of
 from evenhand.results.examples import KINDS
 from evenhand.results.pair_outcome import PairOutcome, pick_outcomes
 from evenhand.results.people import People
@@ -116,6 +116,7 @@ class PairReport:
     kinds: str
     judged: list[JudgedPairReport]
     votes: Mapping[str, Mapping[Side, int]]  # how many people said what
+    decided: Mapping[str, Side]  # what an adjudicator decided
     notes: list[str]
     meta: list[tuple[str, str]]
 
@@ -143,8 +144,8 @@ def _pairs(report: Report, store: Records) -> Iterator[PairReport]:
 def _pair_report(
     number: int, pair: Pair, judged: list[JudgedPairReport], people: People, store: Records
 ) -> PairReport:
-    votes = people.votes(pair)
-    kinds = {kind for item in judged for kind in _kinds(item, label_of(votes, item.judge.decides))}
+    votes, decisions = people.votes(pair), people.decisions(pair)
+    kinds = {kind for x in judged for kind in _kinds(x, final_label(votes, decisions, x.judge.decides))}
     return PairReport(
         number,
         pair,
@@ -155,6 +156,7 @@ def _pair_report(
         " ".join(kind for kind in KINDS if kind in kinds),
         judged,
         {name: _tallied(list(said.values())) for name, said in votes.items()},
+        {name: side for name in decisions if (side := label_of(decisions, name))},
         [label.note for label in store.labels.of(pair.key) if label.note],
         _meta(pair.metadata),
     )

@@ -42,12 +42,15 @@ def _paragraphs(report: Report, store: Records) -> Iterator[str]:
     for judge in report.judges:
         yield f"## {code(judge.name)}"
         yield code(judge.answer.sentence, 400)
+        if judge.several:
+            yield from _models(judge)
         yield _rates(judge)
         yield from judge.notes
         yield from _invalid(judge)
         yield from _people(judge)
         yield from _attacks(judge)
-        yield from _models(judge)
+        if not judge.several:
+            yield from _models(judge)
         yield from _reasons(judge)
         yield from _examples(judge)
     yield from _pairs(report, store)

@@ -17,10 +17,11 @@ from starlette.types import ASGIApp
 
 from evenhand.core.errors import EvenhandError, InputError
 from evenhand.store import Conflict
-from evenhand.views.web import agreeing, labelling
+from evenhand.views.web import agreeing, labelling, people_pages
 from evenhand.views.web import pair_pages as looking
 from evenhand.views.web.guard import Guard, Refusal, check_token, cookie, read_form
 from evenhand.views.web.site import Site
+from evenhand.views.web.uploads import Upload, read_upload
 
 Look = Callable[[Site, Request], Response]
 Change = Callable[[Site, Request, Mapping[str, list[str]]], Response]
@@ -51,11 +52,16 @@ def make_app(site: Site) -> ASGIApp:
             look("/pair/{number}", looking.show_pair),
             look("/pair/{number}/text/{which}", _one_text),
             look("/find/{key}", looking.find_pair),
-            look("/people", labelling.show_people),
+            look("/people", people_pages.show_people),
+            look("/people/labels.{kind}", people_pages.take_labels),
             look("/card", agreeing.show_card),
-            change("/people/invite", labelling.invite),
-            change("/people/renew", labelling.renew),
-            change("/people/more", labelling.give_more),
+            change("/people/invite", people_pages.invite),
+            change("/people/adjudicate", people_pages.adjudicate),
+            change("/people/renew", people_pages.renew),
+            change("/people/rename", people_pages.rename),
+            change("/people/remove", people_pages.remove),
+            change("/people/more", people_pages.give_more),
+            Route("/people/pairs", _uploading(site, people_pages.bring_pairs), methods=["POST"]),
             look("/a/{secret}", labelling.come_in),
             look("/annotate", labelling.show_task),
             look("/annotate/said", labelling.show_said),
@@ -92,6 +98,17 @@ def _changing(site: Site, page: Change) -> Callable[[Request], Awaitable[Respons
     async def answer(request: Request) -> Response:
         form = await read_form(request)
         return await run_in_threadpool(page, site, request, form)
+
+    return answer
+
+
+def _uploading(
+    site: Site, page: Callable[[Site, Request, Upload], Response]
+) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        site.owner(request)  # before a large body is read
+        upload = await read_upload(request)
+        return await run_in_threadpool(page, site, request, upload)
 
     return answer
 

@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from evenhand.core.stats.calibration import Reliability
 from evenhand.core.stats.clustered import Estimate
+from evenhand.results.wording import count
 from evenhand.views.web.text import visible
 
 _SEGMENTS = (("1", "one"), ("tie", "tie"), ("2", "two"))
@@ -115,7 +116,7 @@ def reliability(found: Reliability) -> Markup:
             _n(100 * sure),
             _n(100 - 100 * share),
             _n(2 + 4 * (right.n / most) ** 0.5),
-            f"said {100 * sure:.0f}%, right {100 * share:.0f}%, {right.n} pairs",
+            f"said {100 * sure:.0f}%, right {100 * share:.0f}%, {count(right.n, 'pair')}",
         )
         for sure, share, right in given
     ]

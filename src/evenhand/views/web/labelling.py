@@ -1,4 +1,4 @@
-"""The page on which people judge blind, and the owner's page that invites them.
+"""The page on which people judge blind.
 
 An annotator is told neither the models nor the pair's id nor any verdict; what is A and what is B is decided by
 their own seed. The page only shows what `store.annotation` says is open, which alone decides what is taken.
@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import json
 import math
-import secrets
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
-from evenhand.core.errors import InputError, TemplateError
-from evenhand.core.pair import POINTWISE_DIMENSIONS, Pair
-from evenhand.core.protocol import Protocol, built_in_names
-from evenhand.core.verdict import LABELS, found_on, headline
-from evenhand.core.votes import votes_on
+from evenhand.core.errors import InputError
+from evenhand.core.pair import Pair
+from evenhand.core.verdict import LABELS, SIDE_OF
+from evenhand.results.disagreement import disagreements, tally
 from evenhand.results.people import People
-from evenhand.results.suggest import OtherJudges, suggest
 from evenhand.store import AnnotationTask, Annotator, Store
 from evenhand.views.web.address import path_number, read_number
 from evenhand.views.web.guard import Refusal, check_token, cookie
@@ -39,8 +35,7 @@ REASONS = (
     "other",
 )
 _LONGEST_NOTE = 4_000
-_ALONE = "overall alone"
-_KEEP_DAYS = 90
+KEEP_DAYS = 90
 
 
 # -- the annotator -----------------------------------------------------------------------------------
@@ -52,7 +47,7 @@ def come_in(site: Site, request: Request) -> Response:
     with site.store() as store:
         if store.annotation.who(secret) is None:
             raise Refusal(403, "This link leads nowhere.", "ask whoever invited you for a new one")
-    return cookie(RedirectResponse("/annotate", 303), site.annotator_cookie, secret, days=_KEEP_DAYS)
+    return cookie(RedirectResponse("/annotate", 303), site.annotator_cookie, secret, days=KEEP_DAYS)
 
 
 def show_task(site: Site, request: Request) -> Response:
@@ -60,6 +55,8 @@ def show_task(site: Site, request: Request) -> Response:
     with site.store() as store:
         who, session = site.annotator(request, store)
         task, show = store.annotation.next(who.name), _how(request)
+        if task is None and who.decides and put_disagreements(store, who.name):
+            who, task = store.annotation.annotator(who.name) or who, store.annotation.next(who.name)
         context: dict[str, object] = {
             "who": who,
             "last": store.annotation.last(who.name),
@@ -73,16 +70,42 @@ def show_task(site: Site, request: Request) -> Response:
     return site.page("annotate.html", request, context, session=session)
 
 
+def put_disagreements(store: Store, name: str) -> int:
+    """Put what people differ on by now before an adjudicator; how many pairs are new on the list."""
+    found = disagreements(store).open
+    return store.annotation.assign_disagreements(name, [(one.pair, one.dimensions) for one in found])
+
+
+@dataclass(frozen=True, slots=True)
+class OtherVotes:
+    """What others said of a question, in the letters of the adjudicator's page and without names."""
+
+    counts: tuple[tuple[str, int], ...]
+    notes: tuple[str, ...]
+
+
+def _others(store: Store, pair: Pair, task: AnnotationTask, dimension: str) -> OtherVotes:
+    letter = {side: label for label, side in SIDE_OF[task.order].items()}
+    counts = tally(People(store).votes(pair), dimension)
+    notes = (
+        label.note
+        for label in store.labels.of(pair.key)
+        if label.note and label.dimension == dimension and label.role == "annotator"
+    )
+    return OtherVotes(tuple((letter[side], count) for side, count in counts.items()), tuple(notes))
+
+
 def _task_context(store: Store, who: Annotator, task: AnnotationTask, how: str) -> dict[str, object]:
     pair = _pair_of(store, task)
-    rubric = {"text": "", "questions": {}, **json.loads(who.rubric)}
-    open_now = next(name for name in who.dimensions if name not in task.said)
+    rubric = {"guidelines": "", "text": "", "questions": {}, **json.loads(who.rubric)}
+    open_now = next(name for name in task.asked if name not in task.said)
     shown = (pair.instruction, *pair.shown(task.order))
     plain: How = "text" if how == "text" else "markdown"
     return {
         "task": task,
         "dimension": open_now,
-        "steps": [(name, task.shown(name), name in task.said) for name in who.dimensions],
+        "steps": [(name, task.shown(name), name in task.said) for name in task.asked],
+        "others": _others(store, pair, task, open_now) if who.decides else None,
         "question": rubric["questions"].get(open_now, f"Which response is better on {open_now}?"),
         "rubric": rubric,
         "texts": dict(zip(("instruction", "a", "b"), (render(text, plain) for text in shown), strict=True)),
@@ -133,14 +156,14 @@ def save(site: Site, request: Request, form: Form) -> Response:
     with site.store() as store:
         who, session = site.annotator(request, store)
         check_token(session, dict(form))
-        label = _field(form, "label")
+        label = field_of(form, "label")
         if label not in LABELS:
             raise InputError(f"the verdict is {label[:40]!r}", hint="A, B or tie")
-        place = read_number("place", _field(form, "place"), 0)
+        place = read_number("place", field_of(form, "place"), 0)
         said = store.annotation.save(
             who.name,
             place,
-            _field(form, "dimension"),
+            field_of(form, "dimension"),
             label,
             note=_note(form),
             seconds=_seconds(form),
@@ -153,11 +176,11 @@ def skip(site: Site, request: Request, form: Form) -> Response:
     with site.store() as store:
         who, session = site.annotator(request, store)
         check_token(session, dict(form))
-        reason = _field(form, "reason")
+        reason = field_of(form, "reason")
         if reason not in REASONS:
             raise InputError("a pair is passed over for a reason", hint=f"one of: {', '.join(REASONS)}")
         note = _note(form)
-        place = read_number("place", _field(form, "place"), 0)
+        place = read_number("place", field_of(form, "place"), 0)
         store.annotation.skip(who.name, place, f"{reason}: {note}" if note else reason, seconds=_seconds(form))
     return _answer(request, {"saved": True})
 
@@ -167,7 +190,7 @@ def undo(site: Site, request: Request, form: Form) -> Response:
     with site.store() as store:
         who, session = site.annotator(request, store)
         check_token(session, dict(form))
-        expected = (read_number("place", _field(form, "place"), 0), _field(form, "dimension"))
+        expected = (read_number("place", field_of(form, "place"), 0), field_of(form, "dimension"))
         if store.annotation.undo(who.name, expected) is None:
             raise InputError("there is nothing to take back")
     return _answer(request, {"saved": True})
@@ -178,7 +201,7 @@ def again(site: Site, request: Request, form: Form) -> Response:
     with site.store() as store:
         who, session = site.annotator(request, store)
         check_token(session, dict(form))
-        store.annotation.again(who.name, read_number("place", _field(form, "place"), 0))
+        store.annotation.again(who.name, read_number("place", field_of(form, "place"), 0))
     return _answer(request, {"saved": True})
 
 
@@ -189,12 +212,13 @@ def _answer(request: Request, given: Mapping[str, bool]) -> Response:
     return RedirectResponse("/annotate", 303)
 
 
-def _field(form: Form, name: str) -> str:
+def field_of(form: Form, name: str) -> str:
+    """A field of a form; empty where it is not there."""
     return form.get(name, [""])[0]
 
 
 def _note(form: Form) -> str:
-    note = _field(form, "note").strip()
+    note = field_of(form, "note").strip()
     if len(note) > _LONGEST_NOTE:
         raise InputError("the note is too long", hint=f"at most {_LONGEST_NOTE:,} characters")
     return note
@@ -203,146 +227,7 @@ def _note(form: Form) -> str:
 def _seconds(form: Form) -> float | None:
     """The time that the page was looked at, as the page says; nobody's word is taken for a day or more."""
     try:
-        seconds = float(_field(form, "seconds"))
+        seconds = float(field_of(form, "seconds"))
     except ValueError:
         return None
     return round(seconds, 1) if math.isfinite(seconds) and 0 <= seconds < 86_400 else None
-
-
-# -- the owner ---------------------------------------------------------------------------------------
-
-
-def show_people(site: Site, request: Request) -> Response:
-    """Who labels, how far they are, and the form that invites another."""
-    session = site.owner(request)
-    with site.store() as store:
-        return _people_page(site, request, store, session)
-
-
-def _people_page(
-    site: Site, request: Request, store: Store, session: str, *, link: str = "", name: str = ""
-) -> Response:
-    context = {
-        "annotators": store.annotation.annotators(),
-        "spoken": store.labels.annotators(),
-        "choices": [(key, about) for key, (about, _, _) in _choices(store).items()],
-        "pairs": store.pages.totals()["pairs"],
-        "link": link,
-        "name": name,
-    }
-    return site.page("people.html", request, context, session=session)
-
-
-def invite(site: Site, request: Request, form: Form) -> Response:
-    """Enter an annotator and put pairs before them."""
-    session = site.owner(request)
-    check_token(session, dict(form))
-    name = _field(form, "name").strip()
-    with site.store() as store:
-        choices = _choices(store)
-        asked = _field(form, "asked") or _ALONE
-        if asked not in choices:
-            raise InputError(f"what is to be labelled is {asked[:40]!r}", hint="choose from the list")
-        _, dimensions, rubric = choices[asked]
-        count = read_number("pairs", _field(form, "count"), 50, least=1, most=100_000)
-        shared = read_number("shared pairs", _field(form, "shared"), 0)
-        seed = read_number("seed", _field(form, "seed"), secrets.randbelow(1_000_000))
-        secret = store.annotation.invite(
-            name, dimensions=dimensions, seed=seed, protocol=asked, rubric=json.dumps(rubric)
-        )
-        store.annotation.assign(name, count=count, shared=shared, first=_suggested(store, form, count))
-        if _field(form, "here"):
-            return cookie(RedirectResponse("/annotate", 303), site.annotator_cookie, secret, days=_KEEP_DAYS)
-        return _people_page(site, request, store, session, link=f"{site.base}/a/{secret}", name=name)
-
-
-def renew(site: Site, request: Request, form: Form) -> Response:
-    """A new link for an annotator, or their chair in this browser; the old link leads nowhere from now on."""
-    session = site.owner(request)
-    check_token(session, dict(form))
-    with site.store() as store:
-        who = _annotator(store, _field(form, "name"))
-        secret = store.annotation.renew(who.name)
-        if _field(form, "here"):
-            return cookie(RedirectResponse("/annotate", 303), site.annotator_cookie, secret, days=_KEEP_DAYS)
-        return _people_page(site, request, store, session, link=f"{site.base}/a/{secret}", name=who.name)
-
-
-def give_more(site: Site, request: Request, form: Form) -> Response:
-    """More pairs for an annotator."""
-    session = site.owner(request)
-    check_token(session, dict(form))
-    with site.store() as store:
-        who = _annotator(store, _field(form, "name"))
-        count = read_number("pairs", _field(form, "count"), 20, least=1, most=100_000)
-        store.annotation.assign(who.name, count=count, shared=count if _field(form, "shared") else 0)
-    return RedirectResponse("/people", 303)
-
-
-def _annotator(store: Store, name: str) -> Annotator:
-    who = store.annotation.annotator(name)
-    if who is None:
-        raise Refusal(404, "No one of that name has been invited.")
-    return who
-
-
-def _choices(store: Store) -> dict[str, tuple[str, Sequence[str], dict[str, Any]]]:
-    """What may be labelled: overall alone, or what a protocol asks; with words for it, dimensions and rubric."""
-    templates = {judge.protocol: judge.template for judge in store.judges(counted=False)}
-    found = {}
-    for name, text in templates.items():
-        with suppress(TemplateError):  # one that today's reader does not understand cannot be asked
-            found[name] = Protocol.parse(text, name=name)
-    found = {**{name: Protocol.load(name) for name in built_in_names() if name not in found}, **found}
-    ordered = sorted(found.values(), key=lambda protocol: (protocol.name not in templates, protocol.name))
-    alone = {_ALONE: (_ALONE, ["overall"], {"text": "", "questions": {"overall": "Which response is better?"}})}
-    return alone | {
-        protocol.name: (
-            f"{protocol.name}: {', '.join(compared)}",
-            compared,
-            rubric_of(protocol),
-        )
-        for protocol in ordered
-        if (compared := tuple(name for name in protocol.dimensions if name not in POINTWISE_DIMENSIONS))
-    }
-
-
-def rubric_of(protocol: Protocol) -> dict[str, Any]:
-    """What a person is to go by: what the template says before its examples, and its question on each dimension.
-
-    >>> rubric_of(Protocol.load("chained"))["questions"]["format"]
-    'Best on format: A, B, or tie?'
-    """
-    compared = [question for question in protocol.questions if question.dimensions[0] not in POINTWISE_DIMENSIONS]
-    before = dict.fromkeys(
-        turn for question in compared for turn in protocol.turns[question.start : question.turns]
-    )
-    said = [
-        "".join(piece for piece in turn.pieces if isinstance(piece, str))
-        for turn in before
-        if turn.role == "system"
-    ]
-    questions: dict[str, str] = {}
-    for question in compared:
-        closing = protocol.turns[question.turns - 1].pieces[-1]
-        line = closing.rstrip().rsplit("\n", 1)[-1] if isinstance(closing, str) else ""
-        questions |= {name: line for name in question.dimensions if line and len(question.dimensions) == 1}
-    return {"text": "\n\n".join(said), "questions": questions}
-
-
-def _suggested(store: Store, form: Form, count: int) -> Sequence[str]:
-    """Keys of the pairs whose labels would teach most about the newest judge, where they are wanted first."""
-    judges = store.judges(counted=False)
-    if not _field(form, "suggested") or not judges:
-        return ()
-    newest, people = judges[-1], People(store)
-    dimension = headline(newest.dimensions)
-    others = [judge for judge in judges[:-1] if dimension in found_on(judge.dimensions)]
-    found = suggest(
-        store.judgments(newest),
-        lambda pair: bool(votes_on(people.votes(pair), dimension)),
-        dimension=dimension,
-        number=count,
-        others=OtherJudges((store.judgments(other) for other in others), dimension) if others else None,
-    )
-    return [suggestion.pair.key for suggestion in found.pairs]

@@ -12,6 +12,7 @@ from evenhand.results.answer import AnswerSentence, answer_of
 from evenhand.results.bias import BiasSummary, biases_of
 from evenhand.results.noise import NoiseSummary, noise_of
 from evenhand.results.ranking import RankingSummary, matches_of
+from evenhand.results.ranking_answer import ranking_answer
 from evenhand.results.reasons import ReasonSummary, reasons_on
 from evenhand.results.summary import Summary, summarise
 from evenhand.store import JudgeRow, Records
@@ -39,6 +40,7 @@ class ModelsOverview:
 
     ranking: RankingSummary | None
     why: str = ""
+    answer: AnswerSentence | None = None
 
     @property
     def scale(self) -> tuple[float, float]:
@@ -64,9 +66,12 @@ def judge_overview(store: Records, judge: JudgeRow) -> JudgeOverview:
     return JudgeOverview(judge, counted, biases, noise_of(store, judge), reasons)
 
 
-def models_overview(store: Records, judge: JudgeRow, dimension: str) -> ModelsOverview:
-    """The models that a judge has compared."""
+def models_overview(
+    store: Records, judge: JudgeRow, dimension: str, summary: Summary | None = None
+) -> ModelsOverview:
+    """The models that a judge has compared; with its summary, whether it deserves to be believed."""
     try:
-        return ModelsOverview(matches_of(store.blocks(judge), dimension).ranking())
+        found = matches_of(store.blocks(judge), dimension).ranking()
+        return ModelsOverview(found, answer=ranking_answer(found, summary))
     except InputError as fault:
         return ModelsOverview(None, fault.message)

@@ -103,9 +103,10 @@ def _compared(site: Site, request: Request, judges: list[JudgeOverview]) -> Comp
     rows = [item.judge for item in judges]
     view = read_view(request.query_params.multi_items(), rows[::-1])
     row = _named(rows, view.judge)
+    summary = next(item.summary for item in judges if item.judge.id == row.id)
     found = site.figure(
         ("ranking", view.judge, view.dimension),
-        lambda own: models_overview(own, row, view.dimension),
+        lambda own: models_overview(own, row, view.dimension, summary),
         patience=site.patience / 3,
     )
     return ComparedModels(view, [(judge, name) for judge in rows for name in dimensions_of(judge)], found.value)
@@ -279,15 +280,18 @@ class PairVotes:
     """Who said what of a pair, by dimension; their notes, and who passed over it."""
 
     votes: Mapping[str, Mapping[str, Side]]
+    decided: Mapping[str, Mapping[str, Side]]  # by adjudicators
     names: list[str]
     notes: list[HumanLabel]
     skipped: list[str]
 
 
 def _people(store: Store, pair: Pair) -> PairVotes:
-    votes, kept = People(store).votes(pair), store.labels.of(pair.key)
+    people, kept = People(store), store.labels.of(pair.key)
+    votes, decided = people.votes(pair), people.decisions(pair)
     return PairVotes(
         votes,
+        decided,
         sorted({who for said in votes.values() for who in said}),
         [label for label in kept if label.note],
         sorted({label.annotator for label in kept if label.side is None}),

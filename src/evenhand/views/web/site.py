@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import queue
 import threading
 import time
@@ -11,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -82,6 +84,15 @@ class Site:
     def annotator_cookie(self) -> str:
         """The cookie of whoever labels in this browser."""
         return f"evenhand_annotator_{self.port}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether links to this server work on this machine alone."""
+        host = urlsplit(self.base).hostname or ""
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost"
 
     # -- the database ----------------------------------------------------------------------------
 

@@ -11,9 +11,13 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from evenhand.core.verdict import headline_first
+from evenhand.results.separation import separation_of
 from evenhand.views.console import clock, percent
+from evenhand.views.tables import short_names
 from evenhand.views.web import charts
 from evenhand.views.web.text import visible
+
+_ROOM = 22  # characters of a model's name in a table
 
 
 def make_environment(*packages: str) -> Environment:
@@ -33,11 +37,13 @@ def make_environment(*packages: str) -> Environment:
         "count": lambda n: f"{n:,}",
         "json": lambda value: json.dumps(value, ensure_ascii=False, sort_keys=True, default=str),
         "headline_first": headline_first,
+        "short": lambda names, room=_ROOM: short_names(list(names), room),
         "plural": lambda n, one, many="": one if n == 1 else many or f"{one}s",
     }
     environment.filters.update(filters)
     drawn = (charts.bar, charts.interval, charts.leaning, charts.span, charts.reliability)
     environment.globals.update({chart.__name__: chart for chart in drawn})
+    environment.globals["separation_of"] = separation_of
     return environment
 
 

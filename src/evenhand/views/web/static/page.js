@@ -30,4 +30,19 @@
   }
 
   for (const field of document.querySelectorAll("input.copy")) field.addEventListener("focus", () => field.select());
+
+  // The clipboard is closed to pages that did not come over HTTPS or from this machine; the old way works there, too.
+  for (const button of document.querySelectorAll("button[data-copy]")) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      const field = document.getElementById(button.dataset.copy);
+      field.select();
+      try {
+        await navigator.clipboard.writeText(field.value);
+        button.textContent = "Copied";
+      } catch {
+        button.textContent = document.execCommand("copy") ? "Copied" : "Press Ctrl-C";
+      }
+    });
+  }
 })();
