@@ -264,7 +264,7 @@ def parts_of(dimensions: Iterable[str], *, both_orders: bool = True) -> list[str
     >>> parts_of(["good_1", "format", "overall"]), parts_of(["good_1", "format", "overall"], both_orders=False)
     (['good_1', 'format'], ['format'])
     """
-    parts = [name for name in dimensions if name != "overall"]
+    parts = [name for name in dimensions if name not in ("overall", COMBINED)]
     compared = [name for name in parts if name not in POINTWISE_DIMENSIONS]
     return parts if both_orders else compared or parts
 
@@ -275,6 +275,8 @@ def found_on(dimensions: Collection[str]) -> tuple[str, ...]:
     >>> found_on(["precision", "format", "overall"]), found_on(["overall"])
     (('precision', 'format', 'overall', 'combined'), ('overall',))
     """
+    if COMBINED in dimensions:  # a jury pools what each of its judges came to
+        return tuple(dimensions)
     return (*dimensions, COMBINED) if len(parts_of(dimensions)) > 1 else tuple(dimensions)
 
 
