@@ -33,7 +33,9 @@ _Shares = tuple[float, float, float]  # of SIDES
 
 
 class Scale(NamedTuple):
-    """The numbers of a calibration: p(1) : p(2) : p(tie) = exp(s / 2) : exp(-s / 2) : exp(tie), s = slope x + length l.
+    """The numbers of a calibration: p(1) : p(2) : p(tie) = exp(s / 2) : exp(-s / 2) : exp(tie).
+
+    There s = slope x + length l, with x the log-odds and l the log of the lengths' ratio.
 
     >>> [round(share, 3) for share in Scale(2.0, -1.0, 0.0).shares(0.0, 0.0)]
     [0.422, 0.422, 0.155]
@@ -69,7 +71,9 @@ class PoolRule:
         if self.jurors < 2:
             raise InputError("a jury takes two judges or more", hint="name them with commas between: a,b,c")
         if self.weights and len(self.weights) != self.jurors:
-            raise InputError(f"{len(self.weights)} weights for {self.jurors} judges", hint="give one for each judge")
+            raise InputError(
+                f"{len(self.weights)} weights for {self.jurors} judges", hint="give one for each judge"
+            )
         if any(not (math.isfinite(weight) and weight > 0) for weight in self.weights):
             raise InputError("a weight is no number above 0", hint="leave a judge out instead of weighing it 0")
         if not 0 <= self.quorum <= self.jurors:
@@ -116,8 +120,8 @@ def pool_jury(
 ) -> dict[Order, Verdict]:
     """What a jury says of a pair on one dimension, in each order in which any juror was asked.
 
-    The probabilities are those of the pair: the jurors' outcomes pooled, the same in each order, so that pooling the
-    orders gives them back. The label is what the jurors said in that very order, pooled by the same rule: so it is
+    The probabilities are those of the pair: the jurors' outcomes pooled, the same in each order, so that the orders
+    together give them back. The label is what the jurors said in that very order, pooled by the same rule: so it is
     known how far the jury leans to a place. A juror that was asked in one order speaks for the other with its
     outcome. None stands for a juror that has nothing to say of the pair.
 

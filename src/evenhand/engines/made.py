@@ -55,7 +55,10 @@ class MadeEngine(Engine):
     async def answer(self, prompt: Prompt) -> Answer:
         """Nobody can be asked."""
         raise EngineError(
-            f"{self.name} is made of other judges and cannot be asked", reason=self.kind, fatal=True, hint="ask them"
+            f"{self.name} is made of other judges and cannot be asked",
+            reason=self.kind,
+            fatal=True,
+            hint="ask them",
         )
 
 
@@ -103,7 +106,7 @@ def was_asked_here(identity: Mapping[str, str]) -> bool:
 
 
 def names_of(members: Sequence[Member]) -> list[str]:
-    """What to call members: the model, with the protocol or the fingerprint where that is needed to tell them apart.
+    """What to call members: the model, with the protocol or the fingerprint where it takes that to tell them apart.
 
     >>> names_of([Member("m", p, f, ()) for p, f in (("four", "0123456789"), ("overall", "9876543210"))])
     ['m/four', 'm/overall']
@@ -111,7 +114,11 @@ def names_of(members: Sequence[Member]) -> list[str]:
     models = [member.model for member in members]
     both = [f"{member.model}/{member.protocol}" for member in members]
     return [
-        model if models.count(model) == 1 else pair if both.count(pair) == 1 else f"{model}/{member.fingerprint[:_SHORT]}"
+        model
+        if models.count(model) == 1
+        else pair
+        if both.count(pair) == 1
+        else f"{model}/{member.fingerprint[:_SHORT]}"
         for member, model, pair in zip(members, models, both, strict=True)
     ]
 
@@ -125,7 +132,9 @@ def shared_dimensions(members: Sequence[Member]) -> tuple[str, ...]:
     first, *others = members
     found = tuple(name for name in first.found if all(name in other.found for other in others))
     if not found:
-        every = "; ".join(f"{name}: {', '.join(m.found)}" for name, m in zip(names_of(members), members, strict=True))
+        every = "; ".join(
+            f"{name}: {', '.join(m.found)}" for name, m in zip(names_of(members), members, strict=True)
+        )
         raise InputError(f"these judges have no dimension in common: {every}", hint="give --protocol NAME for all")
     return found
 

@@ -1,4 +1,4 @@
-"""A jury over kept verdicts: what its judges said of pairs is pooled and kept as the verdicts of a judge of its own.
+"""A jury over kept verdicts: what its judges said of pairs is pooled, and kept as what a judge of its own said.
 
 Nobody is asked here. The same jurors under the same rule are the same jury, so pooling again after a juror has
 answered more brings the jury up to date, and pooling again without that writes nothing.
@@ -131,7 +131,7 @@ class JuryPool:
                 by_order.setdefault(order, {})[name] = verdict
         if not by_order:  # nobody was asked
             silent = {verdict.dimension: verdict for verdict in invalid(self.dimensions, INCOMPLETE)}
-            by_order = {order: silent for order in ORDERS}
+            by_order = dict.fromkeys(ORDERS, silent)
         return {order: Conversation(self._whole(verdicts)) for order, verdicts in by_order.items()}
 
     def _whole(self, verdicts: dict[str, Verdict]) -> dict[str, Verdict]:

@@ -70,7 +70,9 @@ class MadeBook:
         found = {(name, key): int(number) for name, key, number in rows}
         return [found.get((pair.id, pair.key)) for pair in pairs]
 
-    def outcomes(self, judge: int, dimensions: Sequence[str], pairs: Sequence[int]) -> dict[int, dict[str, Outcome]]:
+    def outcomes(
+        self, judge: int, dimensions: Sequence[str], pairs: Sequence[int]
+    ) -> dict[int, dict[str, Outcome]]:
         """What a judge said of pairs, by their numbers, where it has come to an end or failed."""
         with clearly(self._path):
             rows = self._db.execute(f"{SAID_BY_JUDGE} AND d.pair IN {_AMONG}{IN_ORDER}", (judge, _json(pairs)))
@@ -112,8 +114,9 @@ class MadeBook:
         with clearly(self._path):
             computed, reused, generated, pairs = self._db.execute(
                 "SELECT coalesce(sum(a.computed), 0), coalesce(sum(a.reused), 0), coalesce(sum(a.generated), 0),"
-                " count(DISTINCT d.pair) FROM (SELECT DISTINCT pair, conversation FROM queue WHERE judge = ? AND pair"
-                " IN (SELECT pair FROM queue WHERE judge = ?)) d JOIN answers a ON a.conversation = d.conversation",
+                " count(DISTINCT d.pair) FROM (SELECT DISTINCT pair, conversation FROM queue WHERE judge = ?"
+                " AND pair IN (SELECT pair FROM queue WHERE judge = ?)) d"
+                " JOIN answers a ON a.conversation = d.conversation",
                 (judge, made),
             ).fetchone()
         return Usage(computed, reused, generated), int(pairs)
@@ -121,7 +124,7 @@ class MadeBook:
     # -- writing ---------------------------------------------------------------------------------
 
     def keep(self, judge: int, made: Sequence[MadeVerdicts]) -> int:
-        """Keep verdicts in one transaction; how many conversations are new or changed. The same again writes nothing."""
+        """Keep verdicts in one transaction, those that are new or changed; how many conversations that were."""
         wanted = [(one.pair, one.keys) for one in made]
         if not wanted:
             return 0

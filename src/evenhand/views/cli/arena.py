@@ -21,13 +21,14 @@ from evenhand.views.cli.app import DONE, WITH_FAILURES, app
 from evenhand.views.cli.groups import (
     EngineOptions,
     JudgeOptions,
-    JudgeSettings,
     LimitOptions,
     OutputOptions,
     ReadingOptions,
+    settings_of,
 )
 from evenhand.views.cli.inputs import Input
 from evenhand.views.cli.judging import JudgedInput, judge_input, show_end, show_plan
+from evenhand.views.cli.jury_tables import show_jury
 from evenhand.views.cli.opening import open_records
 from evenhand.views.cli.option_groups import flat_options
 from evenhand.views.cli.options import INPUT, OUTPUT, DryRunOption
@@ -86,7 +87,7 @@ def arena(
     dry_run: DryRunOption = False,
 ) -> None:
     """Pair many models' outputs, all against all, and judge the pairs or write them to a file."""
-    settings = JudgeSettings.of(judge, engine, limits, draw.seed)
+    settings = settings_of(judge, engine, limits, draw.seed)
     met = Arena(outputs, baseline=draw.baseline, size=draw.size, seed=draw.seed, reading=reading.reading)
     given = Input(len(met), lambda: iter(met), met.bad, met.unmatched, notes=met.notes)
     given.print()
@@ -105,7 +106,7 @@ def arena(
     judged = judge_input(settings, given, output.db)
     ranking = _ranking(judged, output.db)
     if output.as_json:
-        print(to_json({**judged.run.plain(), "db": str(output.db), **about, "ranking": ranking}))
+        print(to_json({**judged.plain(), "db": str(output.db), **about, "ranking": ranking}))
     else:
         _show_ranking(judged, ranking, output.db)
     raise typer.Exit(judged.exit_code)
@@ -130,6 +131,8 @@ def _show_ranking(judged: JudgedInput, ranking: JudgeRanking | None, db: Path) -
         for note in console.notes(judged.run.summary):
             console.out.print(note, soft_wrap=True)
         show_usage(judged.run)
+    if judged.jury is not None:
+        show_jury(judged.jury)
     show_end(judged, db, f"evenhand rank --db {db}")
 
 

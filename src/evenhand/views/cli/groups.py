@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from evenhand.core.engine import Engine
+from evenhand.core.errors import InputError
 from evenhand.core.judge import Orders, Setup
+from evenhand.core.jury import PoolRule
 from evenhand.core.protocol import Protocol
 from evenhand.engines import catalog
 from evenhand.engines.endpoint import EndpointSettings
 from evenhand.engines.llama import Hardware
+from evenhand.engines.made import Member, made_protocol, shared_dimensions
 from evenhand.engines.repeated import Repeated
 from evenhand.io.pairs import JoinOptions
 from evenhand.running.pace import Limits
@@ -40,8 +46,10 @@ from evenhand.views.cli.options import (
     MaxCostOption,
     MaxRequestsOption,
     OrdersOption,
+    PoolOption,
     PricesOption,
     ProtocolOption,
+    QuorumOption,
     RawOption,
     RepeatOption,
     RequestsPerMinuteOption,
@@ -49,9 +57,13 @@ from evenhand.views.cli.options import (
     SetOption,
     ThreadsOption,
     TokensPerMinuteOption,
+    WeightsOption,
     orders_from,
+    pool_from,
+    weights_from,
 )
 from evenhand.views.cli.running import endpoint_settings, load_protocol, open_judge
+from evenhand.views.jury import Jury, split_judges
 
 
 @dataclass(frozen=True)
@@ -84,12 +96,29 @@ class PairOptions:
 
 
 @dataclass(frozen=True)
+class JuryOptions:
+    """How several judges are pooled."""
+
+    pool: PoolOption = "mean"
+    weights: WeightsOption = ""
+    quorum: QuorumOption = 0
+
+    def rule(self, jurors: int) -> PoolRule:
+        """The rule that these options come to."""
+        return PoolRule(jurors, pool_from(self.pool), weights_from(self.weights), self.quorum)
+
+
+ALL_MUST_SPEAK = JuryOptions()
+
+
+@dataclass(frozen=True)
 class JudgeOptions:
     """Who judges, and what it is asked."""
 
     spec: JudgeOption = catalog.DEFAULT_MODEL
     protocol: ProtocolOption = None
     orders: OrdersOption = "both"
+    jury: JuryOptions = ALL_MUST_SPEAK
 
 
 @dataclass(frozen=True)
@@ -165,14 +194,21 @@ class JudgeSettings:
     ) -> JudgeSettings:
         """The settings that these options come to."""
         limits = limits or LimitOptions()
+        named = split_judges(judge.spec)
+        if len(named) > 1:
+            raise InputError(
+                f"{len(named)} judges, and this command takes one",
+                hint="run it once for each; evenhand jury pools what a database holds of them",
+            )
+        [spec] = named
         return cls(
-            judge.spec,
-            load_protocol(judge.protocol, judge.spec),
+            spec,
+            load_protocol(judge.protocol, spec),
             orders_from(judge.orders),
             engine.hardware.hardware,
             endpoint_settings(engine.settings, engine.samples, limits.concurrency),
             limits.limits,
-            find_price(judge.spec, limits.prices),
+            find_price(spec, limits.prices),
             seed,
             engine.raw_markup,
             engine.repeat,
@@ -199,3 +235,67 @@ class JudgeSettings:
             limits=self.limits,
             price=self.price,
         )
+
+
+@dataclass(frozen=True)
+class JurySettings:
+    """Several judges as a command line asks for them, each with the settings that it would have by itself."""
+
+    each: tuple[JudgeSettings, ...]
+    rule: PoolRule
+
+    @property
+    def seed(self) -> int:
+        """Decides random orders."""
+        return self.each[0].seed
+
+    @property
+    def orders(self) -> Orders:
+        """In which orders each juror judges."""
+        return self.each[0].orders
+
+    @cached_property
+    def protocol(self) -> Protocol:
+        """What the jury has outcomes on: the dimensions that all jurors have."""
+        members = [Member(one.spec, one.protocol.name, "", tuple(one.protocol.dimensions)) for one in self.each]
+        return made_protocol(members, shared_dimensions(members))
+
+    def judge(self, db: Path | None) -> Jury:
+        """The jury, with the database in which it and its judges keep their verdicts."""
+        with ExitStack() as opened:
+            folder = opened.enter_context(
+                tempfile.TemporaryDirectory(prefix="evenhand-", ignore_cleanup_errors=True)
+            )
+            path = db or Path(folder) / "jury.db"
+            judges = [opened.enter_context(one.judge(path)) for one in self.each]
+            rule = self.rule
+            return Jury(
+                judges,
+                db=path,
+                pool=rule.pool,
+                weights=rule.weights,
+                quorum=rule.quorum,
+                orders=self.orders,
+                seed=self.seed,
+                limits=self.each[0].limits,
+                closing=opened.pop_all(),
+            )
+
+
+AnySettings = JudgeSettings | JurySettings
+
+
+def settings_of(
+    judge: JudgeOptions, engine: EngineOptions, limits: LimitOptions | None = None, seed: int = 0
+) -> AnySettings:
+    """The settings of one judge, or of a jury where several are named."""
+    named = split_judges(judge.spec)
+    if len(named) == 1:
+        if judge.jury != ALL_MUST_SPEAK:
+            raise InputError("--pool, --weights and --quorum are for several judges", hint="--judge a,b,c")
+        return JudgeSettings.of(judge, engine, limits, seed)
+    rule = judge.jury.rule(len(named))
+    escaped = [name.replace(",", "\\,") for name in named]
+    return JurySettings(
+        tuple(JudgeSettings.of(replace(judge, spec=name), engine, limits, seed) for name in escaped), rule
+    )

@@ -23,6 +23,7 @@ PANELS = {
         "results": "results",
         "rank": "rank",
         "card": "card",
+        "jury": "jury",
         "attack": "attack",
         "report": "report",
         "export": "export",
@@ -65,6 +66,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "evenhand judge --candidate new.jsonl --baseline old.jsonl --judge openai:gpt-4o-mini --max-cost 2",
         "evenhand judge pairs.jsonl --dry-run",
         "evenhand judge pairs.jsonl --until-decided",
+        "evenhand judge pairs.jsonl --judge openai:gpt-4o-mini,qwen2.5-coder-1.5b --pool majority",
     ),
     "arena": (
         "evenhand arena a.jsonl b.jsonl c.jsonl --size 300",
@@ -87,6 +89,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "rank": ("evenhand rank", "evenhand rank --scale elo --anchor gpt-4o --plot ranking.svg"),
     "card": ("evenhand card", "evenhand card qwen2.5-coder-1.5b --json"),
+    "jury": (
+        "evenhand jury --pool majority",
+        "evenhand jury gpt-4o,claude-sonnet,qwen3-8b/overall --weights 2,1,1 --name panel",
+    ),
     "attack": (
         "evenhand attack --list",
         "evenhand attack --judge openai:gpt-4o-mini --max-cost 1",

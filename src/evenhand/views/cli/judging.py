@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
+from rich.markup import escape
+
 from evenhand.core.engine import Engine
 from evenhand.core.pair import Pair
 from evenhand.core.shuffle import Shuffle
@@ -14,16 +16,18 @@ from evenhand.engines import catalog
 from evenhand.engines.presets import find_address
 from evenhand.engines.scripted import ScriptedEngine
 from evenhand.results.decision import Decider
-from evenhand.results.plain import to_json
+from evenhand.results.jury import JuryResult
+from evenhand.results.plain import plain, to_json
 from evenhand.results.run import RunSummary
 from evenhand.running.runner import plan
 from evenhand.store import Store
 from evenhand.views import console
 from evenhand.views.cli.app import DONE, WITH_FAILURES
-from evenhand.views.cli.groups import JudgeSettings
+from evenhand.views.cli.groups import AnySettings, JudgeSettings, JurySettings
 from evenhand.views.cli.inputs import Input
 from evenhand.views.cli.probe import seconds_for
 from evenhand.views.cli.running import run_with_progress
+from evenhand.views.jury import Jury
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,11 @@ class JudgedInput:
     given: Input
     run: RunSummary
     kept: bool
+    jury: JuryResult | None = None  # where several judges were asked
+
+    def plain(self) -> dict[str, object]:
+        """The run as JSON has it, with who spoke in a jury."""
+        return {**self.run.plain(), **({} if self.jury is None else {"jury": plain(self.jury)})}
 
     @property
     def exit_code(self) -> int:
@@ -42,10 +51,10 @@ class JudgedInput:
 
 
 def judge_input(
-    settings: JudgeSettings, given: Input, db: Path, *, limit: int | None = None, decider: Decider | None = None
+    settings: AnySettings, given: Input, db: Path, *, limit: int | None = None, decider: Decider | None = None
 ) -> JudgedInput:
     """Judge pairs with progress, until the decider has seen enough where there is one."""
-    given.check_slots(settings.protocol)
+    check_slots(settings, given)
     rows: Iterable[Pair] = islice(given.read(), limit)
     if decider is not None:
         rows = decider.watch(islice(Shuffle(given.read, seed=settings.seed), limit))
@@ -59,7 +68,14 @@ def judge_input(
         found = run_with_progress(judge, rows, min(given.count, limit or given.count), enough=decider, line=decider)
         given.end(judge, found.summary.pairs)
         kept = judge.store.judge_book.find(judge.setup.fingerprint) is not None
-    return JudgedInput(given, found, kept)
+        jury = judge.result() if isinstance(judge, Jury) else None
+    return JudgedInput(given, found, kept, jury)
+
+
+def check_slots(settings: AnySettings, given: Input) -> None:
+    """Refuse pairs that cannot fill a slot of a judge's protocol."""
+    for one in settings.each if isinstance(settings, JurySettings) else (settings,):
+        given.check_slots(one.protocol)
 
 
 def show_end(judged: JudgedInput, db: Path, more: str = "") -> None:
@@ -90,8 +106,19 @@ def planned_engine(spec: str) -> Engine | None:
     return ScriptedEngine(lambda _: "", name=spec)
 
 
-def show_plan(settings: JudgeSettings, pairs: Iterable[Pair], db: Path, as_json: bool) -> None:
-    """What a run would take: money for an endpoint, time for a model that runs here."""
+def show_plan(settings: AnySettings, pairs: Iterable[Pair], db: Path, as_json: bool) -> None:
+    """What a run would take: money for an endpoint, time for a model that runs here; of a jury, one by one."""
+    if isinstance(settings, JudgeSettings):
+        _show_plan(settings, pairs, db, as_json)
+        return
+    every = list(pairs)
+    for one in settings.each:
+        if not as_json:
+            console.out.print(f"[bold]{escape(one.spec)}[/]")
+        _show_plan(one, every, db, as_json)
+
+
+def _show_plan(settings: JudgeSettings, pairs: Iterable[Pair], db: Path, as_json: bool) -> None:
     stand_in = planned_engine(settings.spec)
     engine, price = stand_in or settings.engine(), settings.price
     rest = iter(pairs)
@@ -107,7 +134,7 @@ def show_plan(settings: JudgeSettings, pairs: Iterable[Pair], db: Path, as_json:
     if as_json:
         fields = {"pairs": found.pairs, "requests": found.requests, "kept": found.kept, "tokens": usage}
         money = {"cost": cost, "currency": price.currency if price else None}
-        print(to_json({**fields, **money, "seconds": seconds}))
+        print(to_json({"judge": settings.spec, **fields, **money, "seconds": seconds}))
         return
     console.out.print(
         f"{console.count(found.pairs, 'pair')}: {console.count(found.requests, 'request')} to make,"

@@ -10,6 +10,7 @@ import typer
 
 from evenhand.core.errors import InputError
 from evenhand.core.judge import ORDER_CHOICES, Orders
+from evenhand.core.jury import POOLS, Pool
 from evenhand.views.cli.opening import bring_up_to_date
 
 DEFAULT_DB = Path("evenhand.db")
@@ -25,7 +26,31 @@ JudgeOption = Annotated[
         metavar="SPEC",
         help="A model of the catalog (see [bold]evenhand models[/]), a path to a GGUF file, "
         "hf:owner/repo/file.gguf, an endpoint such as openai:MODEL or vllm:MODEL, http://host/v1#MODEL, "
-        "or head:FILE, which [bold]evenhand learn[/] writes.",
+        "or head:FILE, which [bold]evenhand learn[/] writes. Several with commas between are a jury.",
+        rich_help_panel=JUDGE,
+    ),
+]
+PoolOption = Annotated[
+    str,
+    typer.Option(
+        "--pool",
+        metavar="|".join(POOLS),
+        help="How several judges are pooled: the mean of their log-odds, calibrated where that is kept, or a vote.",
+        rich_help_panel=JUDGE,
+    ),
+]
+WeightsOption = Annotated[
+    str,
+    typer.Option(
+        "--weights", metavar="NUMBERS", help="What each judge of a jury weighs: 2,1,1.", rich_help_panel=JUDGE
+    ),
+]
+QuorumOption = Annotated[
+    int,
+    typer.Option(
+        "--quorum",
+        min=0,
+        help="So many judges of a jury must speak on a pair for a verdict. Default: all.",
         rich_help_panel=JUDGE,
     ),
 ]
@@ -249,3 +274,25 @@ class JudgeFilter:
     protocol: Annotated[str, typer.Option("--protocol", "-p", metavar="NAME", help="Only under this protocol.")] = (
         ""
     )
+
+
+def pool_from(word: str) -> Pool:
+    """What --pool says."""
+    found = next((pool for pool in POOLS if pool == word), None)
+    if found is None:
+        raise InputError(f"--pool {word}", hint=f"one of {', '.join(POOLS)}")
+    return found
+
+
+def weights_from(text: str) -> tuple[float, ...]:
+    """What --weights says.
+
+    >>> weights_from("2, 1,1"), weights_from("")
+    ((2.0, 1.0, 1.0), ())
+    """
+    try:
+        return tuple(float(part) for part in text.split(",")) if text else ()
+    except ValueError:
+        raise InputError(
+            f"--weights {text}", hint="numbers with commas between, one for each judge: 2,1,1"
+        ) from None

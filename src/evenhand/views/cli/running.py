@@ -14,7 +14,7 @@ from evenhand.core.engine import Engine
 from evenhand.core.errors import InputError, ModelError, SpecError
 from evenhand.core.judge import Judgment
 from evenhand.core.pair import Pair
-from evenhand.core.protocol import ORDERS, Protocol
+from evenhand.core.protocol import Protocol
 from evenhand.core.verdict import found_on
 from evenhand.engines import catalog, open_engine
 from evenhand.engines.endpoint import EndpointSettings
@@ -26,9 +26,10 @@ from evenhand.results.summary import Counter
 from evenhand.running.pace import BudgetError
 from evenhand.running.runner import Line
 from evenhand.views import console
-from evenhand.views.api import Judge, Judgments, default_protocol, is_head
+from evenhand.views.api import Judgments, default_protocol, is_head
 from evenhand.views.cli.headway import Headway
 from evenhand.views.cli.services import full_name
+from evenhand.views.jury import AnyJudge, JuryJudgments
 
 # What is on the command line is in the shell's history, and a field of the request is kept in the database.
 _SECRETS = ("key", "api_key", "apikey", "api-key", "token", "access_token", "authorization", "password", "secret")
@@ -132,7 +133,7 @@ def collect_seldom() -> None:
 
 
 def run_with_progress(
-    judge: Judge,
+    judge: AnyJudge,
     pairs: Iterable[Pair],
     total: int,
     *,
@@ -149,7 +150,7 @@ def run_with_progress(
         console.watching(total, lines=lines) as watch,
         judge.run(pairs, line=line, words=False, on_wait=watch.print) as judgments,
     ):
-        headway = Headway(total, _answers_of_pair(judge), judgments.totals)
+        headway = Headway(total, judge.answers_of_pair, judgments.totals)
         watch.follow(headway)
         try:
             _take_all(judgments, counter, watch, headway, enough)
@@ -172,17 +173,13 @@ def run_with_progress(
         totals.usage,
         time.monotonic() - began,
         asked=totals.asked,
-        cost=judge.price.of(totals.usage) if judge.price else None,
+        cost=judge.cost_of(totals.usage),
         stopped=stopped,
     )
 
 
-def _answers_of_pair(judge: Judge) -> int:
-    return len(judge.setup.protocol.questions) * (len(ORDERS) if judge.orders == "both" else 1)
-
-
 def _take_all(
-    judgments: Judgments,
+    judgments: Judgments | JuryJudgments,
     counter: Counter,
     watch: console.Watch,
     headway: Headway,

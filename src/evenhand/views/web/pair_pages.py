@@ -15,7 +15,7 @@ from evenhand.core.errors import InputError
 from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import ORDERS, Order, Protocol
 from evenhand.core.suspicion import suspicions
-from evenhand.engines.imported import is_imported
+from evenhand.engines.made import was_asked_here
 from evenhand.results.pair_outcome import outcomes_from
 from evenhand.results.people import People
 from evenhand.store import HumanLabel, JudgeRow, Store, View
@@ -299,7 +299,7 @@ def _conversation(
     order = cast("Order", chosen or (there[0] if there else ORDERS[0]))
     conversation = store.pages.conversation(judge.id, number, order)
     given: ConversationView | None = None
-    if conversation is not None and not is_imported(judge.identity):  # what it was asked is not known
+    if conversation is not None and was_asked_here(judge.identity):  # what it was asked is not known
         with suppress(InputError):  # a template that today's reader does not understand, or a field that is gone
             protocol = Protocol.parse(judge.template, name=judge.protocol)
             given = conversation_view(protocol, pair, order, store.answers(conversation), raw=judge.raw_markup)
