@@ -125,39 +125,49 @@ class MadeBook:
 
     def keep(self, judge: int, made: Sequence[MadeVerdicts]) -> int:
         """Keep verdicts in one transaction, those that are new or changed; how many conversations that were."""
-        wanted = [(one.pair, one.keys) for one in made]
-        if not wanted:
+        with clearly(self._path):
+            changed = self._changed(judge, made)
+        if not changed:
             return 0
         with self._writing():
-            jobs, claimed = self._queue.enter(judge, 1, wanted, {})
+            jobs, claimed = self._queue.enter(judge, 1, [(one.pair, one.keys) for one in changed], {})
             self._db.executemany("DELETE FROM claims WHERE conversation = ?", [(number,) for number in claimed])
             given = {
                 job.conversations[order]: (one, verdicts)
-                for job, one in zip(jobs, made, strict=True)
+                for job, one in zip(jobs, changed, strict=True)
                 for order, verdicts in one.verdicts.items()
             }
-            changed = self._changed(given)
-            self._replace({number: given[number] for number in changed})
+            self._replace(given)
             rows = self._db.execute(
                 f"SELECT DISTINCT judge, pair FROM queue WHERE judge = ? AND conversation IN {_AMONG}",
-                (judge, _json(changed)),
+                (judge, _json(given)),
             )
             self._outcomes.refresh(rows.fetchall())
-        return len(changed)
+        return len(given)
 
-    def _changed(self, given: Mapping[int, tuple[MadeVerdicts, Sequence[Verdict]]]) -> list[int]:
+    def _changed(self, judge: int, made: Sequence[MadeVerdicts]) -> list[MadeVerdicts]:
+        """Those that are not there just so."""
+        numbers = self.numbers([one.pair for one in made])
+        rows = self._db.execute(
+            'SELECT d.pair, d."order", d.conversation, a.text FROM queue d JOIN answers a'
+            f" ON a.conversation = d.conversation WHERE d.judge = ? AND d.pair IN {_AMONG}",
+            (judge, _json(number for number in numbers if number is not None)),
+        ).fetchall()
+        there = {(pair, order): (conversation, text) for pair, order, conversation, text in rows}
         kept: dict[int, set[tuple[Any, ...]]] = {}
-        numbers = _json(given)
-        for row in self._db.execute(f"SELECT * FROM verdicts WHERE conversation IN {_AMONG}", (numbers,)):
+        conversations = _json({conversation for conversation, _ in there.values()})
+        for row in self._db.execute(f"SELECT * FROM verdicts WHERE conversation IN {_AMONG}", (conversations,)):
             kept.setdefault(row[0], set()).add(row)
-        said = dict(
-            self._db.execute(f"SELECT conversation, text FROM answers WHERE conversation IN {_AMONG}", (numbers,))
-        )
+
+        def same(number: int | None, one: MadeVerdicts, order: Order) -> bool:
+            conversation, text = there.get((number, order), (0, ""))
+            rows = {verdict_row(conversation, verdict) for verdict in one.verdicts[order]}
+            return text == one.word and kept.get(conversation) == rows
+
         return [
-            number
-            for number, (one, verdicts) in given.items()
-            if said.get(number) != one.word
-            or kept.get(number) != {verdict_row(number, verdict) for verdict in verdicts}
+            one
+            for number, one in zip(numbers, made, strict=True)
+            if not all(same(number, one, order) for order in one.verdicts)
         ]
 
     def _replace(self, given: Mapping[int, tuple[MadeVerdicts, Sequence[Verdict]]]) -> None:

@@ -116,7 +116,7 @@ def compare(
         judgment = opened.compare(instruction, a, b)
         jury = opened.result() if isinstance(opened, Jury) else None
     if as_json:
-        print(to_json({**judged_pair(judgment), **({} if jury is None else {"jury": plain(jury)})}))
+        print(to_json({**plain(judged_pair(judgment)), **({} if jury is None else {"jury": plain(jury)})}))
     else:
         _show_one(judgment)
         if jury is not None:
