@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Union
+from typing import TYPE_CHECKING, Union
 
 from evenhand.core.engine import NOTHING, Engine, Usage
 from evenhand.core.errors import EngineError, InputError, SpecError
@@ -23,12 +23,14 @@ from evenhand.core.judge import Judgment, Orders
 from evenhand.core.jury import Pool, PoolRule, spoke
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Protocol
-from evenhand.results.jury import Heard, JuryCounter, JuryResult
-from evenhand.running.jury import JuryMembers, JuryPool, log_length, member_of, scales_of
+from evenhand.running.jury import Heard, JuryMembers, JuryPool, log_length, member_of, scales_of
 from evenhand.running.pace import BudgetError, Limits, Pace
 from evenhand.running.runner import Line, Totals
 from evenhand.store import Store
 from evenhand.views.api import Judge, Judgments
+
+if TYPE_CHECKING:  # the statistics load numpy, which takes a third of a second
+    from evenhand.results.jury import JuryResult
 
 AnyJudge = Union[Judge, "Jury"]
 AT_ONCE = 512  # pairs that go through all jurors before they are pooled
@@ -82,6 +84,8 @@ class Jury:
         limits: Limits | None = None,
         closing: ExitStack | None = None,  # what to close with the jury, where its judges were opened for it
     ) -> None:
+        from evenhand.results.jury import JuryCounter
+
         self.orders, self.seed, self.limits = orders, seed, limits or Limits()
         self._open = closing or ExitStack()
         try:
