@@ -231,7 +231,7 @@ def test_jurors_under_other_protocols_are_pooled_on_what_they_share(tmp_path: Pa
 
 
 def test_the_same_judge_twice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="sits twice"):
+    with pytest.raises(InputError, match="named twice"):
         Jury([engine("a", "A"), engine("a", "A")], "overall", db=tmp_path / "x.db")
 
 

@@ -113,13 +113,7 @@ class JuryPool:
 
     def heard(self, pairs: Sequence[Pair]) -> list[list[dict[str, Outcome] | None]]:
         """What each juror said of each pair."""
-        numbers = self.store.made.numbers(pairs)
-        here = [number for number in numbers if number is not None]
-        each = [
-            self.store.made.outcomes(row.id, row.dimensions, here) if row else {}
-            for row in self.members.rows(self.store)
-        ]
-        return [[None if number is None else said.get(number) for said in each] for number in numbers]
+        return outcomes_of(self.store, self.members, pairs)
 
     def conversations(self, pair: Pair, heard: Heard) -> dict[Order, Conversation]:
         """What the jury says of a pair in each order."""
@@ -146,6 +140,16 @@ class JuryPool:
             {order: list(conversation.verdicts.values()) for order, conversation in conversations.items()},
             word,
         )
+
+
+def outcomes_of(
+    store: Store, members: JuryMembers, pairs: Sequence[Pair], first: int | None = None
+) -> list[list[dict[str, Outcome] | None]]:
+    """What each member, or only the first so many of them, said of each pair; None where it said nothing."""
+    numbers = store.made.numbers(pairs)
+    here = [number for number in numbers if number is not None]
+    each = [store.made.outcomes(row.id, row.dimensions, here) if row else {} for row in members.rows(store)[:first]]
+    return [[None if number is None else said.get(number) for said in each] for number in numbers]
 
 
 def log_length(pair: Pair) -> float:

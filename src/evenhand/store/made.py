@@ -109,6 +109,16 @@ class MadeBook:
             for pair, text in rows:
                 yield pair, json.loads(text)
 
+    def without_verdict(self, judge: int, reason: str) -> list[str]:
+        """The keys of the pairs of a made judge that have no verdict for this reason."""
+        with clearly(self._path):
+            rows = self._db.execute(
+                "SELECT DISTINCT p.key, p.id FROM outcomes o JOIN pairs p ON p.id = o.pair"
+                " WHERE o.judge = ? AND o.reason = ? ORDER BY p.id",
+                (judge, reason),
+            ).fetchall()
+        return [key for key, _ in rows]
+
     def usage(self, judge: int, made: int) -> tuple[Usage, int]:
         """The tokens of a judge's answers on the pairs of a made one, and on how many of them it has answered."""
         with clearly(self._path):

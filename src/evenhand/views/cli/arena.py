@@ -18,6 +18,7 @@ from evenhand.results.plain import to_json
 from evenhand.results.ranking import matches_of
 from evenhand.views import console
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app
+from evenhand.views.cli.escalation_tables import show_escalation
 from evenhand.views.cli.groups import (
     EngineOptions,
     JudgeOptions,
@@ -133,6 +134,8 @@ def _show_ranking(judged: JudgedInput, ranking: JudgeRanking | None, db: Path) -
         show_usage(judged.run)
     if judged.jury is not None:
         show_jury(judged.jury)
+    if judged.escalation is not None:
+        show_escalation(judged.escalation, db)
     show_end(judged, db, f"evenhand rank --db {db}")
 
 

@@ -38,7 +38,9 @@ from evenhand.views.cli.deciding import dimension_from
 from evenhand.views.cli.gate_files import GateFileOptions
 from evenhand.views.cli.groups import (
     ALL_MUST_SPEAK,
+    NO_LEVELS,
     EngineOptions,
+    EscalateOptions,
     JudgeOptions,
     JuryOptions,
     LimitOptions,
@@ -46,11 +48,11 @@ from evenhand.views.cli.groups import (
     settings_of,
 )
 from evenhand.views.cli.inputs import BaselineOption, Input, JoinOnOption, find_input
-from evenhand.views.cli.judging import check_slots
+from evenhand.views.cli.judging import check_slots, prepare
 from evenhand.views.cli.option_groups import flat_options
 from evenhand.views.cli.options import ADVANCED, INPUT, JUDGE, LIMITS, OnOption
 from evenhand.views.cli.running import run_with_progress
-from evenhand.views.jury import AnyJudge, Jury
+from evenhand.views.jury import AnyJudge, Escalation, Jury
 
 # The judge or the machine failed. Elsewhere that is 1, but here 1 is a model that is worse.
 NOT_JUDGED = 4
@@ -127,11 +129,13 @@ class GateJudgeOptions:
         ),
     ] = ""
     jury: JuryOptions = ALL_MUST_SPEAK
+    levels: EscalateOptions = NO_LEVELS
 
     @property
     def named(self) -> JudgeOptions:
         """As for `judge`, with its defaults."""
-        return JudgeOptions(self.spec or catalog.DEFAULT_MODEL, self.protocol or None, jury=self.jury)
+        named = self.spec or catalog.DEFAULT_MODEL
+        return JudgeOptions(named, self.protocol or None, jury=self.jury, levels=self.levels)
 
 
 @dataclass(frozen=True)
@@ -200,12 +204,13 @@ def gate(
         raise InputError("--against without pairs to judge", hint="evenhand gate PAIRS --against last")
 
     def judge_them() -> tuple[GateResult, Fields]:
-        settings = settings_of(judge.named, engine, limits, rule.seed)
+        settings = settings_of(judge.named, engine, limits, rule.seed, rule.on)
         decider = rule.decider(what, settings.protocol.dimensions)
         given = trial.find()
         check_slots(settings, given)
         shuffled = Shuffle(given.read, seed=rule.seed)
         with settings.judge(output.db) as opened:
+            prepare(opened, given)
             most = min(given.count, rule.max_pairs or given.count)
             log = TrialLog(decider.dimension, files.worst)
             result, fields = go_through(what, decider, opened, shuffled, most, log)
@@ -277,6 +282,8 @@ def _about(judge: AnyJudge, found: RunSummary | None) -> Fields:
     own: Fields = {"judge": judge.setup.engine.identity["model"], "protocol": judge.setup.protocol.name}
     if isinstance(judge, Jury):
         own["jury"] = plain(judge.result())
+    if isinstance(judge, Escalation) and found is not None and found.summary.pairs:
+        own["escalation"] = plain(judge.result())
     if found is None:
         return own
     used = {"asked": found.asked, "tokens": found.tokens, "cost": found.cost, "seconds": round(found.seconds, 3)}

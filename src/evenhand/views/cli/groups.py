@@ -19,6 +19,7 @@ from evenhand.engines.llama import Hardware
 from evenhand.engines.made import Member, made_protocol, shared_dimensions
 from evenhand.engines.repeated import Repeated
 from evenhand.io.pairs import JoinOptions
+from evenhand.running.escalation import PEOPLE, check_target
 from evenhand.running.pace import Limits
 from evenhand.running.prices import Price, find_price
 from evenhand.views.api import Judge
@@ -37,9 +38,11 @@ from evenhand.views.cli.inputs import (
 )
 from evenhand.views.cli.options import (
     DEFAULT_DB,
+    AgreeOption,
     ConcurrencyOption,
     ContextOption,
     DbOption,
+    EscalateOption,
     GpuOption,
     JsonOption,
     JudgeOption,
@@ -63,7 +66,7 @@ from evenhand.views.cli.options import (
     weights_from,
 )
 from evenhand.views.cli.running import endpoint_settings, load_protocol, open_judge
-from evenhand.views.jury import Jury, split_judges
+from evenhand.views.jury import Escalation, Jury, split_judges
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,17 @@ ALL_MUST_SPEAK = JuryOptions()
 
 
 @dataclass(frozen=True)
+class EscalateOptions:
+    """Levels of judges, and what they promise."""
+
+    escalate: EscalateOption = ""
+    agree: AgreeOption = 0.0
+
+
+NO_LEVELS = EscalateOptions()
+
+
+@dataclass(frozen=True)
 class JudgeOptions:
     """Who judges, and what it is asked."""
 
@@ -119,6 +133,7 @@ class JudgeOptions:
     protocol: ProtocolOption = None
     orders: OrdersOption = "both"
     jury: JuryOptions = ALL_MUST_SPEAK
+    levels: EscalateOptions = NO_LEVELS
 
 
 @dataclass(frozen=True)
@@ -194,6 +209,11 @@ class JudgeSettings:
     ) -> JudgeSettings:
         """The settings that these options come to."""
         limits = limits or LimitOptions()
+        if judge.levels != NO_LEVELS:
+            raise InputError(
+                "this command takes one judge, and no --escalate",
+                hint="evenhand judge --escalate keeps a judge in the database that other commands show",
+            )
         named = split_judges(judge.spec)
         if len(named) > 1:
             raise InputError(
@@ -282,13 +302,42 @@ class JurySettings:
             )
 
 
+@dataclass(frozen=True)
+class EscalationSettings(JurySettings):
+    """Levels of judges as a command line asks for them."""
+
+    agree: float = 0.0
+    people: bool = False
+    on: str = ""
+
+    def judge(self, db: Path | None) -> Escalation:  # type: ignore[override]
+        """The levels, with the database in which they keep their verdicts."""
+        if db is None:
+            raise InputError("--escalate needs the labels of a database", hint="name it with --db")
+        with ExitStack() as opened:
+            judges = [opened.enter_context(one.judge(db)) for one in self.each]
+            return Escalation(
+                judges,
+                db=db,
+                agree=self.agree,
+                people=self.people,
+                on=self.on,
+                orders=self.orders,
+                seed=self.seed,
+                limits=self.each[0].limits,
+                closing=opened.pop_all(),
+            )
+
+
 AnySettings = JudgeSettings | JurySettings
 
 
 def settings_of(
-    judge: JudgeOptions, engine: EngineOptions, limits: LimitOptions | None = None, seed: int = 0
+    judge: JudgeOptions, engine: EngineOptions, limits: LimitOptions | None = None, seed: int = 0, on: str = ""
 ) -> AnySettings:
-    """The settings of one judge, or of a jury where several are named."""
+    """The settings of one judge, of a jury where several are named, or of levels."""
+    if judge.levels != NO_LEVELS:
+        return _escalation(judge, engine, limits, seed, on)
     named = split_judges(judge.spec)
     if len(named) == 1:
         if judge.jury != ALL_MUST_SPEAK:
@@ -299,3 +348,27 @@ def settings_of(
     return JurySettings(
         tuple(JudgeSettings.of(replace(judge, spec=name), engine, limits, seed) for name in escaped), rule
     )
+
+
+def _escalation(
+    judge: JudgeOptions, engine: EngineOptions, limits: LimitOptions | None, seed: int, on: str
+) -> EscalationSettings:
+    levels = judge.levels
+    if not levels.escalate:
+        raise InputError("--agree without --escalate", hint="--escalate small,large,people --agree 0.85")
+    if judge.spec != catalog.DEFAULT_MODEL or judge.jury != ALL_MUST_SPEAK:
+        raise InputError("--judge and --escalate are two ways to say who judges", hint="give one of them")
+    if not levels.agree:
+        raise InputError("--escalate without --agree", hint="how often people must agree, such as --agree 0.85")
+    check_target(levels.agree)
+    named = split_judges(levels.escalate)
+    people = named[-1] == PEOPLE
+    judges = named[:-1] if people else named
+    if not judges or PEOPLE in judges:
+        raise InputError(f"--escalate {levels.escalate}", hint="judges first, people last: small,large,people")
+    asked = replace(judge, levels=NO_LEVELS)
+    each = tuple(
+        JudgeSettings.of(replace(asked, spec=name.replace(",", "\\,")), engine, limits, seed) for name in judges
+    )
+    rule = PoolRule(max(len(each), 2))  # nothing is pooled
+    return EscalationSettings(each, rule, levels.agree, people, on)

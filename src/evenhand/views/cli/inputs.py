@@ -18,7 +18,7 @@ from evenhand.io.pairs.recognition import parse_columns
 from evenhand.store import Store
 from evenhand.views import console
 from evenhand.views.cli.options import INPUT
-from evenhand.views.jury import AnyJudge, Jury
+from evenhand.views.jury import AnyJudge, ManyJudges
 
 PairsArgument = Annotated[
     list[str] | None,
@@ -112,7 +112,7 @@ class Input:
 
     def end(self, judge: AnyJudge, judged: int) -> None:
         """Remember that all of the files is judged, if it is; of a jury each juror's own runs tell."""
-        if isinstance(judge, Jury):
+        if isinstance(judge, ManyJudges):
             return
         number = judge.store.judge_book.find(judge.setup.fingerprint)
         if self.mark is not None and number is not None and judged == self.count:

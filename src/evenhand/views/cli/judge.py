@@ -16,6 +16,7 @@ from evenhand.results.plain import plain, to_json
 from evenhand.views import console
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app
 from evenhand.views.cli.deciding import dimension_from, show_decision
+from evenhand.views.cli.escalation_tables import show_escalation
 from evenhand.views.cli.groups import (
     EngineOptions,
     JudgeOptions,
@@ -65,9 +66,9 @@ def judge(
     seed: SeedOption = 0,
 ) -> None:
     """Judge every pair of a file, or the outputs of two models; a run that was stopped goes on where it stopped."""
-    if on and not until_decided:
+    if on and not until_decided and not judge.levels.escalate:
         raise InputError("--on without --until-decided", hint="add --until-decided")
-    settings = settings_of(judge, engine, limits, seed)
+    settings = settings_of(judge, engine, limits, seed, on)
     dimension = dimension_from(on, settings.protocol.dimensions) if until_decided else ""
     given = files.find(reading.reading, output.db)
     given.print()
@@ -92,6 +93,8 @@ def _show(judged: JudgedInput, decision: Decision | None, output: OutputOptions)
     show_run(judged.run)
     if judged.jury is not None:
         show_jury(judged.jury)
+    if judged.escalation is not None:
+        show_escalation(judged.escalation, output.db)
     if decision:
         show_decision(decision, judged.run.summary.sides)
     show_end(judged, output.db)

@@ -16,6 +16,7 @@ from evenhand.engines import catalog
 from evenhand.engines.presets import find_address
 from evenhand.engines.scripted import ScriptedEngine
 from evenhand.results.decision import Decider
+from evenhand.results.escalation import EscalationResult
 from evenhand.results.jury import JuryResult
 from evenhand.results.plain import plain, to_json
 from evenhand.results.run import RunSummary
@@ -23,11 +24,12 @@ from evenhand.running.runner import plan
 from evenhand.store import Store
 from evenhand.views import console
 from evenhand.views.cli.app import DONE, WITH_FAILURES
+from evenhand.views.cli.escalation_tables import queue_for_people
 from evenhand.views.cli.groups import AnySettings, JudgeSettings, JurySettings
 from evenhand.views.cli.inputs import Input
 from evenhand.views.cli.probe import seconds_for
 from evenhand.views.cli.running import run_with_progress
-from evenhand.views.jury import Jury
+from evenhand.views.jury import AnyJudge, Escalation, Jury
 
 
 @dataclass(frozen=True)
@@ -38,15 +40,18 @@ class JudgedInput:
     run: RunSummary
     kept: bool
     jury: JuryResult | None = None  # where several judges were asked
+    escalation: EscalationResult | None = None  # where levels were
 
     def plain(self) -> dict[str, object]:
         """The run as JSON has it, with who spoke in a jury."""
-        return {**self.run.plain(), **({} if self.jury is None else {"jury": plain(self.jury)})}
+        more = {"jury": self.jury, "escalation": self.escalation}
+        return {**self.run.plain(), **{name: plain(found) for name, found in more.items() if found is not None}}
 
     @property
     def exit_code(self) -> int:
         """Whether all went well."""
-        failed = self.run.summary.invalid or self.given.bad or self.run.stopped
+        waiting = self.escalation.waiting if self.escalation else 0  # for people: that is no failure
+        failed = self.run.summary.invalid > waiting or self.given.bad or self.run.stopped
         return WITH_FAILURES if failed else DONE
 
 
@@ -59,6 +64,7 @@ def judge_input(
     if decider is not None:
         rows = decider.watch(islice(Shuffle(given.read, seed=settings.seed), limit))
     with settings.judge(db) as judge:
+        prepare(judge, given, limit)
         if given.begin(judge):
             console.err.print(
                 f"all {console.count(given.count, 'pair')} were judged before: nothing is left to ask,"
@@ -69,7 +75,22 @@ def judge_input(
         given.end(judge, found.summary.pairs)
         kept = judge.store.judge_book.find(judge.setup.fingerprint) is not None
         jury = judge.result() if isinstance(judge, Jury) else None
-    return JudgedInput(given, found, kept, jury)
+        levels = judge.result() if isinstance(judge, Escalation) and kept else None
+        if isinstance(judge, Escalation) and kept:
+            queue_for_people(judge)
+    return JudgedInput(given, found, kept, jury, levels)
+
+
+def prepare(judge: AnyJudge, given: Input, limit: int | None = None) -> None:
+    """Of levels, find what each may decide before the bulk of the pairs is asked about."""
+    if isinstance(judge, Escalation):
+        plan = judge.prepare(islice(given.read(), limit), _note)
+        for note in plan.notes:
+            _note(note)
+
+
+def _note(text: str) -> None:
+    console.err.print(console.visible(text), style="dim", markup=False, soft_wrap=True)
 
 
 def check_slots(settings: AnySettings, given: Input) -> None:

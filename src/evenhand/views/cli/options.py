@@ -54,6 +54,24 @@ QuorumOption = Annotated[
         rich_help_panel=JUDGE,
     ),
 ]
+EscalateOption = Annotated[
+    str,
+    typer.Option(
+        "--escalate",
+        metavar="SPECS",
+        help="Judges from the cheapest to the best with commas between, and people last if they are to decide the"
+        " rest: small,large,people. Each decides what it may, by the labels of people that are there.",
+        rich_help_panel=JUDGE,
+    ),
+]
+AgreeOption = Annotated[
+    float,
+    typer.Option(
+        "--agree",
+        help="With --escalate: on what share of the decided pairs people must agree, with 95% confidence.",
+        rich_help_panel=JUDGE,
+    ),
+]
 ProtocolOption = Annotated[
     str | None,
     typer.Option(
