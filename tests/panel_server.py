@@ -6,6 +6,7 @@ It speaks for the same response in either order.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from collections import Counter
@@ -42,6 +43,7 @@ class Panel:
         self.unreadable: dict[str, set[int]] = {}  # numbers of pairs to which a model answers nonsense
         self.asked: Counter[str] = Counter()
         self.pairs: dict[str, set[int]] = {}
+        self.hold: tuple[str, int] | None = None  # a model, and after how many questions it answers no more
         self.url = ""
 
     async def behave(self, request: web.Request, body: Body) -> web.StreamResponse:
@@ -49,6 +51,8 @@ class Panel:
         if model in self.failing:
             return await fails(401, "no such key")(request, body)
         self.asked[model] += 1
+        while self.hold is not None and model == self.hold[0] and self.asked[model] >= self.hold[1]:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)  # another thread ends it
         number, forward = number_of(body)
         self.pairs.setdefault(model, set()).add(number)
         if number in self.unreadable.get(model, ()):

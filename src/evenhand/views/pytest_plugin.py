@@ -211,7 +211,7 @@ _REFEREE: pytest.StashKey[Referee] = pytest.StashKey()
 
 @pytest.fixture(scope="session")
 def evenhand_judge(pytestconfig: pytest.Config) -> Any:
-    """Who judges: a name, an Engine, a list for a jury. Override it in your conftest.py for an engine of your own."""
+    """Who judges: a name, an Engine, a list for a jury. Override it in conftest.py for an engine of your own."""
     from evenhand.engines.catalog import DEFAULT_MODEL
 
     return _setting(pytestconfig, "judge") or DEFAULT_MODEL

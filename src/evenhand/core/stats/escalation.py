@@ -190,13 +190,13 @@ def best_promise(
 
 
 def log_odds_of(confidence: ArrayLike) -> Array:
-    """The log-odds of confidences, in a table of a row for each pair.
+    """The log-odds of confidences, so far rounded that the sides of a pair make no difference.
 
     >>> log_odds_of([0.5, 1.0]).round(1).tolist()
     [0.0, 20.7]
     """
     given = np.asarray(confidence, dtype=np.float64).clip(_CERTAIN, 1 - _CERTAIN)
-    return np.asarray(np.log(given) - np.log1p(-given))
+    return np.asarray(np.round(np.log(given) - np.log1p(-given), 6))
 
 
 def _confidence(log_odds: float) -> float:
