@@ -9,6 +9,7 @@ from pathlib import Path
 
 from evenhand.core.engine import Usage
 from evenhand.core.errors import InputError
+from evenhand.engines.presets import PRESETS
 
 SHIPPED = Path(__file__).parent / "prices.json"
 
@@ -60,3 +61,14 @@ def _price(row: Mapping[str, float], data: Mapping[str, object]) -> Price:
     return Price(
         full / per, cached / per, output / per, str(data.get("currency", "USD")), str(data.get("date", "unknown"))
     )
+
+
+def price_of(identity: Mapping[str, str]) -> Price | None:
+    """The shipped price of a judge by its identity, where it is known which service it was.
+
+    >>> price_of({"base_url": "https://api.openai.com/v1", "model": "gpt-4o-mini"}).currency
+    'USD'
+    """
+    address = identity.get("base_url")
+    named = [preset.name for preset in PRESETS.values() if preset.base_url and preset.base_url == address]
+    return find_price(f"{named[0]}:{identity['model']}") if named else None

@@ -109,6 +109,16 @@ class MadeBook:
             for pair, text in rows:
                 yield pair, json.loads(text)
 
+    def word(self, judge: int, pair: int) -> Mapping[str, Any] | None:
+        """The word that is kept about one pair of a made judge."""
+        with clearly(self._path):
+            row = self._db.execute(
+                "SELECT a.text FROM queue d JOIN answers a ON a.conversation = d.conversation"
+                " WHERE d.judge = ? AND d.pair = ? LIMIT 1",
+                (judge, pair),
+            ).fetchone()
+        return None if row is None else json.loads(row[0])
+
     def without_verdict(self, judge: int, reason: str) -> list[str]:
         """The keys of the pairs of a made judge that have no verdict for this reason."""
         with clearly(self._path):

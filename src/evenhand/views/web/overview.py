@@ -9,6 +9,7 @@ from evenhand.core.errors import InputError
 from evenhand.core.verdict import found_on
 from evenhand.results.answer import AnswerSentence, answer_of
 from evenhand.results.bias import BiasSummary, biases_of
+from evenhand.results.made import made_notes
 from evenhand.results.noise import NoiseSummary, noise_of
 from evenhand.results.ranking import RankingSummary, matches_of
 from evenhand.results.summary import Summary, summarise
@@ -23,6 +24,7 @@ class JudgeOverview:
     summary: Summary
     biases: Mapping[str, BiasSummary]
     noise: Mapping[str, NoiseSummary]
+    made: tuple[str, ...] = ()  # of a judge that is made of others: who spoke, or who decided
 
     @property
     def answer(self) -> AnswerSentence:
@@ -57,7 +59,7 @@ def judge_overview(store: Records, judge: JudgeRow) -> JudgeOverview:
     biases = {name: biases_of(found) for name, found in summary.dimensions.items()}
     kept = {name: replace(found, rows=None) for name, found in summary.dimensions.items()}
     counted = replace(summary, dimensions=kept, unfinished=store.unfinished(judge))
-    return JudgeOverview(judge, counted, biases, noise_of(store, judge))
+    return JudgeOverview(judge, counted, biases, noise_of(store, judge), made_notes(store, judge))
 
 
 def models_overview(store: Records, judge: JudgeRow, dimension: str) -> ModelsOverview:

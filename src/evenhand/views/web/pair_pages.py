@@ -15,7 +15,8 @@ from evenhand.core.errors import InputError
 from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import ORDERS, Order, Protocol
 from evenhand.core.suspicion import suspicions
-from evenhand.engines.made import was_asked_here
+from evenhand.engines.made import is_made, was_asked_here
+from evenhand.results.made import pair_line
 from evenhand.results.pair_outcome import outcomes_from
 from evenhand.results.people import People
 from evenhand.store import HumanLabel, JudgeRow, Store, View
@@ -247,16 +248,29 @@ class JudgedPairView:
 
     judge: JudgeRow
     outcomes: tuple[OutcomeView, ...]
+    word: str = ""  # of a judge that is made of others: who spoke, or who decided
 
 
 def _judged(store: Store, judges: list[JudgeRow], first: int, number: int, pair: Pair) -> list[JudgedPairView]:
     """What each judge said of a pair; the judge of the list stands first, then the newest."""
     found = [
-        JudgedPairView(judge, outcome_views(judgment, outcomes_from(store.pages.outcomes(judge.id, number))))
+        JudgedPairView(
+            judge,
+            outcome_views(judgment, outcomes_from(store.pages.outcomes(judge.id, number))),
+            _word(store, judge, number),
+        )
         for judge in reversed(judges)
         if (judgment := store.judgment(judge, number, pair))
     ]
     return sorted(found, key=lambda item: item.judge.id != first)
+
+
+def _word(store: Store, judge: JudgeRow, number: int) -> str:
+    """Who spoke in a jury, or which level decided; empty for a judge that was asked itself."""
+    if not is_made(judge.identity):
+        return ""
+    word = store.made.word(judge.id, number)
+    return pair_line(word) if word else ""
 
 
 @dataclass(frozen=True, slots=True)
