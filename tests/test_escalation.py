@@ -21,15 +21,13 @@ from conftest import LoopThread
 from evenhand import Pair, Store
 from evenhand.core.errors import InputError
 from evenhand.core.stats.escalation import (
-    NEVER,
-    SHARES,
     Cascade,
     best_promise,
     choose_cascade,
     disagreement_test,
+    error_of,
     fewest_labels,
     log_odds_of,
-    paths_for,
 )
 from evenhand.views.jury import Escalation
 from panel_server import Panel, row, serving
@@ -37,32 +35,52 @@ from panel_server import Panel, row, serving
 # -- thresholds against a naive reference ------------------------------------------------------------------------
 
 
-def naive(confidence: Any, right: Any, target: float) -> tuple[int, int]:
-    """The most labelled pairs that any path decides and keeps the promise, and how many of these are right."""
-    n, levels = len(confidence), len(confidence[0])
-    best = (0, 0)
-    for path in paths_for(levels):
-        places = [
-            [
-                -math.inf if math.isnan(c) or o == NEVER else float(log_odds_of([c])[0]) - o
-                for c, o in zip(row, path, strict=True)
-            ]
-            for row in confidence
-        ]
-        tops = sorted((max(place) for place in places), reverse=True)
-        held = (0, 0)
-        for share in SHARES:
-            rank = math.ceil(share * n)
-            if rank < fewest_labels(target, levels) or tops[rank - 1] == -math.inf:
+def ranked(values: list[float], shares: list[float]) -> list[float]:
+    """The values that stand behind each share of all, from the highest down, each once."""
+    down = sorted(values, reverse=True)
+    ranks = [math.ceil(share * len(down)) for share in shares]
+    return list(dict.fromkeys(down[rank] if rank < len(down) else -math.inf for rank in ranks))
+
+
+def naive_paths(z: list[list[float]]) -> list[list[tuple[float, ...]]]:
+    """The floors that are tried, in the words of the docstring."""
+    levels, shares = len(z[0]), [step / 20 for step in range(6, 20)]
+
+    def alone(one: int) -> list[tuple[float, ...]]:
+        found = [t for t in ranked([row[one] for row in z], shares) if t > -math.inf]
+        return [tuple(t if k == one else math.inf for k in range(levels)) for t in [*found, -math.inf]]
+
+    def rest(offsets: list[float], begin: float) -> list[tuple[float, ...]]:
+        cheap = [max(row[k] - offsets[k] for k in range(levels - 1)) for row in z]
+        more = [t for t in ranked(cheap, [step / 10 for step in range(1, 11)]) if t < begin]
+        return [(*(t + offsets[k] for k in range(levels - 1)), -math.inf) for t in [begin, *more]]
+
+    if levels == 1:
+        return [alone(0)]
+    paths = []
+    for step in (0.0, 1.0, 2.0):
+        offsets = [step * (levels - 1 - k) for k in range(levels)]
+        best = [max(row[k] - offsets[k] for k in range(levels)) for row in z]
+        down = [t for t in ranked(best, shares) if t > -math.inf]
+        first = [tuple(t + o for o in offsets) for t in down]
+        paths.append([*first, *rest(offsets, down[-1] if down else math.inf)])
+    return [*paths, rest([0.0] * levels, math.inf), *(alone(one) for one in range(levels))]
+
+
+def naive(confidence: Any, right: Any, target: float) -> tuple[int, tuple[int, ...]]:
+    """The most labelled pairs that any path decides and keeps the promise, by level."""
+    z = [[-math.inf if math.isnan(c) else float(log_odds_of([c])[0]) for c in row] for row in confidence]
+    paths, best = naive_paths(z), (0, (0,) * len(z[0]))
+    for path in paths:
+        for floors in path:
+            by = [next((k for k, x in enumerate(row) if x > floors[k]), None) for row in z]
+            n = sum(k is not None for k in by)
+            wins = sum(right[i][k] for i, k in enumerate(by) if k is not None)
+            if target**n > 0.05 / len(paths):
                 continue
-            lowest = tops[rank - 1]  # all that stand where it does are decided with it
-            decided = [k for k in range(n) if max(places[k]) >= lowest]
-            floor = max((max(place) for place in places if max(place) < lowest), default=-math.inf)
-            wins = sum(right[k][next(j for j in range(levels) if places[k][j] > floor)] for k in decided)
-            if binom.cdf(len(decided) - wins, len(decided), 1 - target) > 0.05 / len(paths_for(levels)):
+            if binom.cdf(n - wins, n, 1 - target) > 0.05 / len(paths):
                 break
-            held = (len(decided), wins)
-        best = max(best, held)
+            best = max(best, (n, tuple(by.count(k) for k in range(len(z[0])))))
     return best
 
 
@@ -85,18 +103,15 @@ tables = st.integers(1, 3).flatmap(
 def test_what_is_decided_is_what_a_naive_search_finds(table: list[Any], target: float) -> None:
     confidence, right = [list(one) for one, _ in table], [list(two) for _, two in table]
     found = choose_cascade(confidence, right, target)
-    most, _ = naive(confidence, right, target)
-    assert found.n == most
-    assert (found.floor is None) == (most == 0)
-    if most:
-        assert found.agreed >= 0.5 * most
-        assert sum(found.by_level) == most
-        decided = [
-            next((k for k, c in enumerate(one) if found.decides(k, None if math.isnan(c) else c)), None)
-            for one in confidence
-        ]
-        assert tuple(decided.count(k) for k in range(len(confidence[0]))) == found.by_level
-        assert sum(right[i][k] for i, k in enumerate(decided) if k is not None) == found.agreed
+    most, by_level = naive(confidence, right, target)
+    assert (found.n, found.by_level if most else by_level) == (most, by_level)
+    assert found.promised == (most > 0)
+    decided = [
+        next((k for k, c in enumerate(one) if found.decides(k, None if math.isnan(c) else c)), None)
+        for one in confidence
+    ]
+    assert tuple(decided.count(k) for k in range(len(confidence[0]))) == found.by_level
+    assert sum(right[i][k] for i, k in enumerate(decided) if k is not None) == found.agreed
 
 
 @given(st.integers(1, 200), st.integers(0, 200), st.floats(0.51, 0.99))
@@ -107,7 +122,7 @@ def test_the_test_is_the_binomial_tail(n: int, wrong: int, target: float) -> Non
 
 def test_fewest_labels_are_just_enough() -> None:
     for target, levels in ((0.85, 1), (0.85, 2), (0.9, 3), (0.6, 2)):
-        error, least = 0.05 / len(paths_for(levels)), fewest_labels(target, levels)
+        error, least = error_of(levels), fewest_labels(target, levels)
         assert target**least <= error < target ** (least - 1)
 
 
@@ -115,9 +130,8 @@ def test_pairs_that_may_have_been_drawn_by_instruction_count_as_instructions() -
     sure, right = np.full((60, 1), 0.9), np.ones((60, 1))
     assert choose_cascade(sure, right, 0.85).n == 60
     assert choose_cascade(sure, right, 0.85, clusters=np.arange(60)).n == 60
-    assert (
-        choose_cascade(sure, right, 0.85, clusters=np.arange(60) // 4).floor is None
-    )  # 15 instructions, and it takes 19
+    # 15 instructions, and it takes 19
+    assert not choose_cascade(sure, right, 0.85, clusters=np.arange(60) // 4).promised
 
 
 def test_the_best_promise_is_the_highest_that_holds() -> None:
@@ -126,8 +140,8 @@ def test_the_best_promise_is_the_highest_that_holds() -> None:
     right = rng.random((80, 1)) < 0.8
     found = best_promise(sure, right, 0.95)
     assert found is not None
-    assert choose_cascade(sure, right, found.target).floor is not None
-    assert all(choose_cascade(sure, right, p / 100).floor is None for p in range(round(found.target * 100) + 1, 95))
+    assert choose_cascade(sure, right, found.target).promised
+    assert not any(choose_cascade(sure, right, p / 100).promised for p in range(round(found.target * 100) + 1, 95))
     assert best_promise(sure, np.zeros((80, 1)), 0.9) is None
 
 
@@ -147,8 +161,8 @@ def test_the_promise_holds_in_95_percent_of_draws(kind: str) -> None:
         some = rng.choice(size, 250, replace=False)
         found = choose_cascade(sure[some], right[some], target)
         decided = agreed = 0.0
-        if found.floor is not None:
-            by = z - np.asarray(found.offsets) > found.floor
+        if found.promised:
+            by = z > np.asarray(found.floors)
             any_, first = by.any(axis=1), by.argmax(axis=1)
             decided, agreed = float(any_.mean()), float(right[np.arange(size), first][any_].mean())
         kept += not decided or agreed >= target
@@ -159,7 +173,7 @@ def test_the_promise_holds_in_95_percent_of_draws(kind: str) -> None:
 
 
 def test_floors_are_told_as_confidences() -> None:
-    found = Cascade((2.0, 0.0), 1.0, 9, 9, (4, 5), 9, 0.8, 0.05).floors()
+    found = Cascade((3.0, 1.0), 9, 9, (4, 5), 9, 0.8, 0.05).confidences()
     assert found == pytest.approx((1 / (1 + math.exp(-3)), 1 / (1 + math.exp(-1))))
 
 

@@ -71,7 +71,7 @@ class EscalationPlan:
     def plain(self) -> dict[str, Any]:
         """The plan as JSON has it."""
         cascade = self.cascade
-        floors = dict(zip(self.names, cascade.floors(), strict=True))
+        floors = dict(zip(self.names, cascade.confidences(), strict=True))
         return {
             "dimension": self.dimension,
             "agree": cascade.target,
@@ -222,7 +222,7 @@ def plan_escalation(names: Sequence[str], labelled: LabelledPairs, heard: Heard,
     sure, right = _tables(labelled, heard, len(names))
     clusters = None if labelled.one_by_one else _clusters(labelled.pairs)
     found = choose_cascade(sure, right, target, clusters=clusters)
-    if found.floor is None:
+    if not found.promised:
         raise _refusal(labelled, sure, right, target, clusters)
     notes = list(labelled.use.notes)
     if clusters is not None and labelled.instructions < len(labelled.pairs):

@@ -62,7 +62,7 @@ class EscalationPool:
             "levels": " ".join(member.fingerprint for member in members),
             "agree": f"{cascade.target:g}",
             "on": self.dimension,
-            "floors": " ".join("never" if x is None else f"{x:.6g}" for x in cascade.floors()),
+            "floors": " ".join("never" if x is None else f"{x:.6g}" for x in cascade.confidences()),
             "plan": json.dumps(
                 {
                     "labels": cascade.labels,
