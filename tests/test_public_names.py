@@ -14,6 +14,7 @@ PUBLIC = [
     "InputError",
     "Judge",
     "Judgment",
+    "Jury",
     "ModelError",
     "Outcome",
     "Pair",

@@ -203,3 +203,27 @@ def test_a_suite_that_does_not_judge_is_left_alone(suite: pytest.Pytester) -> No
     done.assert_outcomes(passed=1)
     assert not re.search(r"evenhand: \d", done.stdout.str())
     assert not (suite.path / ".evenhand-pytest.db").exists()
+
+
+def test_several_judges_are_a_jury(suite: pytest.Pytester) -> None:
+    suite.makeconftest(
+        CONFTEST.replace(
+            'return ScriptedEngine(script, name="scripted judge")',
+            'return [ScriptedEngine(script, name="one"), ScriptedEngine(script, name="two")]',
+        )
+    )
+    suite.makepyfile("""
+        def test_one(better):
+            assert better("good", than="bad", instruction="2 + 2?", on="correctness").side == "1"
+            better("good", than="bad", instruction="2 + 2?")
+
+        def test_worse(better):
+            better("bad", than="good", instruction="2 + 2?", on="correctness")
+    """)
+    first = suite.runpytest()
+    first.assert_outcomes(passed=1, failed=1)
+    first.stdout.fnmatch_lines(["*judge: jury of one, two under correctness*"])
+    first.stdout.fnmatch_lines(["evenhand: 3 pairs judged, 8 questions asked"])
+    assert asked(suite) == 8
+    suite.runpytest()
+    assert asked(suite) == 8

@@ -14,6 +14,7 @@ from evenhand.engines.scripted import ScriptedEngine
 from evenhand.io.pairs import read_pairs
 from evenhand.store import Store
 from evenhand.views.api import Judge
+from evenhand.views.jury import Jury
 
 __all__ = [
     "Answer",
@@ -23,6 +24,7 @@ __all__ = [
     "InputError",
     "Judge",
     "Judgment",
+    "Jury",
     "ModelError",
     "Outcome",
     "Pair",

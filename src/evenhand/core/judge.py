@@ -96,7 +96,8 @@ class Judgment:
         >>> Judgment.of(Pair("Hi", "x", "y"), {"forward": judged}).turned()["overall"].side
         '1'
         """
-        asked = [outcome for name, outcome in self.outcomes.items() if name != COMBINED]
+        derived = COMBINED in found_on([name for name in self.outcomes if name != COMBINED])
+        asked = [outcome for name, outcome in self.outcomes.items() if name != COMBINED or not derived]
         orders = {order: None for outcome in asked for order in outcome.orders}
         conversations = {
             _OTHER[order]: Conversation({outcome.dimension: outcome.orders[order] for outcome in asked})
@@ -122,7 +123,7 @@ class Judgment:
             name: pool(name, {order: conversation.verdicts[name] for order, conversation in conversations.items()})
             for name in dimensions
         }
-        if COMBINED in found_on(dimensions):
+        if COMBINED not in outcomes and COMBINED in found_on(dimensions):
             outcomes[COMBINED] = pool_combined(
                 {order: conversation.verdicts for order, conversation in conversations.items()}
             )

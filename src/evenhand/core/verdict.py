@@ -268,7 +268,7 @@ def parts_of(dimensions: Iterable[str], *, both_orders: bool = True) -> list[str
     >>> parts_of(["good_1", "format", "overall"]), parts_of(["good_1", "format", "overall"], both_orders=False)
     (['good_1', 'format'], ['format'])
     """
-    parts = [name for name in dimensions if name != "overall"]
+    parts = [name for name in dimensions if name not in ("overall", COMBINED)]
     compared = [name for name in parts if name not in POINTWISE_DIMENSIONS]
     return parts if both_orders else compared or parts
 
@@ -283,6 +283,8 @@ def found_on(dimensions: Collection[str]) -> tuple[str, ...]:
     >>> found_on(["overall", "precision", "format"])
     ('overall', 'precision', 'format')
     """
+    if COMBINED in dimensions:  # a jury pools what each of its judges came to
+        return tuple(dimensions)
     whole_first = next(iter(dimensions), "") == "overall"
     return tuple(dimensions) if whole_first or len(parts_of(dimensions)) < 2 else (*dimensions, COMBINED)
 

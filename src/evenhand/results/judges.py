@@ -7,6 +7,8 @@ from typing import Protocol, TypeVar
 
 # A fingerprint may be given by its beginning, of so many digits at least.
 SHORTEST_PREFIX = 4
+# Judges that are made of others are called by what they are, too: "jury of a, b" by jury.
+MADE = ("jury", "escalation")
 
 
 class NamedJudge(Protocol):
@@ -31,6 +33,8 @@ AnyJudge = TypeVar("AnyJudge", bound=NamedJudge)
 def is_called(judge: NamedJudge, word: str) -> bool:
     """Whether a word names a judge: model, protocol, model/protocol, or the beginning of the fingerprint."""
     names = (judge.protocol, judge.model, f"{judge.model}/{judge.protocol}")
+    if word in MADE and judge.model.startswith(f"{word} of "):
+        return True
     return word in names or (len(word) >= SHORTEST_PREFIX and judge.fingerprint.startswith(word))
 
 

@@ -20,6 +20,7 @@ from evenhand.results.counting import DEFAULT, Counting
 from evenhand.results.decision import Decider, replay
 from evenhand.results.groups import Group
 from evenhand.results.human import HumanRate
+from evenhand.results.made import made_notes
 from evenhand.results.noise import NoiseSummary, noise_of
 from evenhand.results.summary import Span, Summary, summarise
 from evenhand.store import JudgeRow, Records
@@ -51,6 +52,7 @@ class JudgeSummary:
     calibrated: tuple[str, ...] | None = None  # the dimensions that were, where that was asked for
     stopped_early: EarlyStop | None = None
     noise: Mapping[str, NoiseSummary] | None = None  # by dimension; None where the judge was asked once
+    made: tuple[str, ...] = ()  # of a judge that is made of others: who spoke, or who decided
 
     @property
     def title(self) -> str:
@@ -70,6 +72,7 @@ class JudgeSummary:
             "seconds": round(self.seconds, 3),
             "noise": self.noise,
             **({} if self.stopped_early is None else {"stopped_early": self.stopped_early}),
+            **({"made": self.made} if self.made else {}),
         }
 
 
@@ -161,6 +164,7 @@ def judge_summary(
         names,
         early_stop(store, judge),
         noise_of(store, judge) or None,
+        made_notes(store, judge),
     )
 
 

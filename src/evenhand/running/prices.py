@@ -10,6 +10,7 @@ from typing import Any
 
 from evenhand.core.engine import Usage
 from evenhand.core.errors import InputError
+from evenhand.engines.presets import PRESETS
 
 SHIPPED = Path(__file__).parent / "prices.json"
 
@@ -75,3 +76,14 @@ def _price(row: Mapping[str, Any], data: Mapping[str, object]) -> Price:
         str(row.get("date") or data.get("date", "unknown")),
         float(row.get("batch", 0.5)),
     )
+
+
+def price_of(identity: Mapping[str, str]) -> Price | None:
+    """The shipped price of a judge by its identity, where it is known which service it was.
+
+    >>> price_of({"base_url": "https://api.openai.com/v1", "model": "gpt-4o-mini"}).currency
+    'USD'
+    """
+    address = identity.get("base_url")
+    named = [preset.name for preset in PRESETS.values() if preset.base_url and preset.base_url == address]
+    return find_price(f"{named[0]}:{identity['model']}") if named else None

@@ -246,6 +246,24 @@ class AnnotationBook:
             self._db.execute("UPDATE annotators SET dimensions = ? WHERE name = ?", (json.dumps(list(every)), name))
         return new
 
+    def give(self, name: str, pairs: Sequence[str]) -> int:
+        """Put these very pairs on an annotator's list, behind what is there; how many are new to it.
+
+        They were chosen and not drawn, so that their labels do not speak for other pairs.
+        """
+        with self._writing():
+            who = self.annotator(name)
+            if who is None:
+                raise InputError(f"no annotator is called {name}")
+            mine = {key for (key,) in self._db.execute("SELECT pair FROM tasks WHERE annotator = ?", (name,))}
+            new = [key for key in dict.fromkeys(pairs) if key not in mine]
+            self._db.executemany(
+                'INSERT INTO tasks (annotator, place, pair, "order", shared, done, design, probability, among)'
+                " VALUES (?, ?, ?, ?, 0, NULL, 'suggested', NULL, NULL)",
+                [(name, who.tasks + n, key, order_for(who.seed, key)) for n, key in enumerate(new, 1)],
+            )
+        return len(new)
+
     def next(self, name: str) -> AnnotationTask | None:
         """The pair that an annotator is to label now; None where the list is done."""
         return self._task(name, "done IS NULL ORDER BY place LIMIT 1", ())

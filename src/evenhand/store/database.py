@@ -30,6 +30,7 @@ from evenhand.store.damage import damage_in
 from evenhand.store.gates import GateBook
 from evenhand.store.judgebook import JudgeBook
 from evenhand.store.labels import LabelBook
+from evenhand.store.made import MadeBook
 from evenhand.store.opening import BUSY_SECONDS, MEMORY, open_to_read, open_to_write, refuse_to_migrate
 from evenhand.store.outcomes import IN_ORDER, SAID_BY_JUDGE, OutcomeTable, Progress, conversations_of, is_dirty
 from evenhand.store.outputs import OutputBook
@@ -114,6 +115,7 @@ class Store:
         self.annotation = AnnotationBook(self._db, self._writing, self.path, self.outcomes)
         self.outputs = OutputBook(self._db, self._writing, self.path)
         self.vectors = VectorBook(self._db, self._writing)
+        self.made = MadeBook(self._db, self._writing, self.path, self._queue, self.outcomes)
 
     def __enter__(self) -> Self:
         return self

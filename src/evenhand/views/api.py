@@ -14,18 +14,18 @@ from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from evenhand.core.engine import Engine
+from evenhand.core.engine import Engine, Usage
 from evenhand.core.errors import SpecError
 from evenhand.core.fence import FenceKind
 from evenhand.core.judge import Judgment, Orders, Setup
 from evenhand.core.pair import Pair
-from evenhand.core.protocol import Protocol
+from evenhand.core.protocol import ORDERS, Protocol
 from evenhand.engines import open_engine
 from evenhand.engines.catalog import DEFAULT_MODEL
 from evenhand.engines.heads import PREFIX, SHIPPED_HEAD
 from evenhand.engines.llama import LlamaEngine
 from evenhand.engines.presets import find_address
-from evenhand.running.pace import Limits
+from evenhand.running.pace import Limits, Pace
 from evenhand.running.prices import Price
 from evenhand.running.runner import Line, Run
 from evenhand.store import Store
@@ -192,14 +192,16 @@ class Judge:
         line: Line | None = None,
         words: bool = True,
         on_wait: Callable[[str], None] | None = None,
+        pace: Pace | None = None,
     ) -> Judgments:
         """Begin a run; what comes back is iterated over, and `close` stops it early without losing anything.
 
         With a `line`, such as a Decider that watches the pairs, little is asked that may turn out not to be needed.
         Without `words`, a judgment that was kept comes with its verdicts alone and without what the judge said,
-        which is most of what there is to read. `on_wait` is told for which other process the run has to wait.
+        which is most of what there is to read. `on_wait` is told for which other process the run has to wait. A
+        `pace` that was asked with before goes on with its limits and its budget.
         """
-        return Judgments(self._run(pairs, line, words, on_wait), self._loop)
+        return Judgments(self._run(pairs, line, words, on_wait, pace), self._loop)
 
     def _run(
         self,
@@ -207,6 +209,7 @@ class Judge:
         line: Line | None = None,
         words: bool = True,
         on_wait: Callable[[str], None] | None = None,
+        pace: Pace | None = None,
     ) -> Run:
         return Run(
             self.setup,
@@ -219,7 +222,17 @@ class Judge:
             line=line,
             words=words,
             on_wait=on_wait,
+            pace=pace,
         )
+
+    @property
+    def answers_of_pair(self) -> int:
+        """How many answers a pair takes."""
+        return len(self.setup.protocol.questions) * (len(ORDERS) if self.orders == "both" else 1)
+
+    def cost_of(self, usage: Usage) -> float | None:
+        """What tokens cost at this judge's price; None where it has none."""
+        return self.price.of(usage) if self.price else None
 
     def close(self) -> None:
         """Stop what is under way and the engine, and close the database."""

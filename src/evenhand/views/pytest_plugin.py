@@ -11,7 +11,7 @@ docs/pytest.md tells the rest. What is heavy is imported when the first test ask
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,13 +21,15 @@ import pytest
 if TYPE_CHECKING:
     from evenhand.core.engine import Engine
     from evenhand.core.pair import Pair
+    from evenhand.core.protocol import Protocol
     from evenhand.core.verdict import Outcome
     from evenhand.results.gate import GateResult
     from evenhand.views.api import Judge
+    from evenhand.views.jury import AnyJudge
 
 DEFAULT_DB = ".evenhand-pytest.db"
 _OPTIONS = {
-    "judge": "who judges, in the words of evenhand judge --judge",
+    "judge": "who judges, in the words of evenhand judge --judge; several with commas between are a jury",
     "protocol": "a protocol or template file for all tests; without one, each dimension has its own",
     "db": f"where verdicts are kept, from the root of the tests; {DEFAULT_DB} by default",
 }
@@ -46,9 +48,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 class Referee:
     """Judges for tests: one engine, one database, as many protocols as are asked for."""
 
-    def __init__(self, judge: str | Engine, protocol: str, db: Path) -> None:
+    def __init__(self, judge: str | Engine | Sequence[str | Engine], protocol: str, db: Path) -> None:
         self._spec, self._protocol, self.db = judge, protocol, db
-        self._judge: Judge | None = None
+        self._judges: list[Judge] = []
+        self._judge: AnyJudge | None = None
+        self._template = ""
         self.asked = self.judged = 0
 
     def better(self, new: str, *, than: str, instruction: str, on: str = "") -> Outcome:
@@ -107,9 +111,9 @@ class Referee:
         return result
 
     def close(self) -> None:
-        """Stop the engine and close the database."""
-        if self._judge is not None:
-            self._judge.close()
+        """Stop the engines and close the database."""
+        for judge in {id(judge): judge for judge in (self._judge, *self._judges) if judge is not None}.values():
+            judge.close()
 
     def _compare(
         self, new: str, old: str, instruction: str, on: str, wanted: tuple[str, ...], claim: str
@@ -128,28 +132,42 @@ class Referee:
             )
         return outcome
 
-    def _with(self, on: str) -> tuple[Judge, str]:
+    def _with(self, on: str) -> tuple[AnyJudge, str]:
         """The judge under the protocol that asks on a dimension, and the dimension; without one, the headline."""
         from evenhand.core.errors import InputError
-        from evenhand.core.judge import Setup
         from evenhand.core.protocol import Protocol, built_in_names
         from evenhand.core.verdict import found_on, headline
-        from evenhand.views.api import Judge
 
         name = self._protocol or on or "overall"
         if not self._protocol and name not in built_in_names():
             raise InputError(f"no built-in protocol asks on '{on}'", hint="set evenhand_protocol to one that does")
-        template = Protocol.load(name)
+        template = _own_protocol(self._spec) or Protocol.load(name)
         dimension, known = on or headline(template.dimensions), found_on(template.dimensions)
         if dimension not in known:
             raise InputError(f"{name} does not ask on '{on}'", hint=f"it asks on {', '.join(known)}")
-        if self._judge is None:
-            self.db.parent.mkdir(parents=True, exist_ok=True)
-            self._judge = Judge(self._spec, template, db=self.db)
-        elif self._judge.setup.protocol.fingerprint != template.fingerprint:
-            # The engine lives on this Judge's loop, and a model is loaded once.
-            self._judge.setup = Setup(self._judge.setup.engine, template)
+        if self._template != template.fingerprint:
+            self._template = template.fingerprint
+            self._open(template)
+        assert self._judge is not None
         return self._judge, dimension
+
+    def _open(self, template: Protocol) -> None:
+        """The judge, or a jury where several are named, under a protocol; a model is loaded once."""
+        from evenhand.core.engine import Engine
+        from evenhand.core.judge import Setup
+        from evenhand.views.api import Judge
+        from evenhand.views.jury import Jury, split_judges
+
+        if not self._judges:
+            self.db.parent.mkdir(parents=True, exist_ok=True)
+            spec = self._spec
+            named = split_judges(spec) if isinstance(spec, str) else [spec] if isinstance(spec, Engine) else spec
+            self._judges = [Judge(name, template, db=self.db) for name in named]
+        for judge in self._judges:  # the engine lives on its Judge's loop
+            judge.setup = Setup(judge.setup.engine, template)
+        if isinstance(self._judge, Jury):
+            self._judge.close()
+        self._judge = self._judges[0] if len(self._judges) == 1 else Jury(self._judges, db=self.db)
 
     def _texts(self, instruction: str, new: str, old: str) -> str:
         named = {"instruction": instruction, "new": new, "old": old}
@@ -192,12 +210,24 @@ def _cases(
     return lambda: every
 
 
+def _own_protocol(judge: object) -> Protocol | None:
+    """The protocol of a judge that answers no other: a trained head, by its name or as an engine."""
+    from evenhand.engines.heads import PREFIX, is_head
+
+    if isinstance(judge, str) and is_head(judge):
+        from evenhand.engines.heads.engine import head_protocol
+        from evenhand.engines.heads.head import find_head
+
+        return head_protocol(find_head(judge.removeprefix(PREFIX)))
+    return getattr(judge, "protocol", None)
+
+
 _REFEREE: pytest.StashKey[Referee] = pytest.StashKey()
 
 
 @pytest.fixture(scope="session")
 def evenhand_judge(pytestconfig: pytest.Config) -> Any:
-    """Who judges: a name, or an Engine. Override it in your conftest.py for an engine of your own."""
+    """Who judges: a name, an Engine, a list for a jury. Override it in conftest.py for an engine of your own."""
     from evenhand.views.api import default_judge
 
     return _setting(pytestconfig, "judge") or default_judge(_setting(pytestconfig, "protocol"))

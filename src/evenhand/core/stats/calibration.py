@@ -528,3 +528,7 @@ def _codes(truth: ArrayLike) -> Codes:
 
 def _rows(p: ArrayLike, truth: ArrayLike) -> tuple[Array, Codes]:
     return np.asarray(p, dtype=np.float64).reshape(-1, CATEGORIES), _codes(truth)
+
+
+# What a jury's weights are learned with, too.
+fit_davidson, probabilities, refuse_few = _fit, _probabilities, _refuse

@@ -19,16 +19,18 @@ from evenhand.results.ranking import matches_of
 from evenhand.results.ranking_answer import ranking_answer
 from evenhand.views import console
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app
+from evenhand.views.cli.escalation_tables import show_escalation
 from evenhand.views.cli.groups import (
     EngineOptions,
     JudgeOptions,
-    JudgeSettings,
     LimitOptions,
     OutputOptions,
     ReadingOptions,
+    settings_of,
 )
 from evenhand.views.cli.inputs import Input
 from evenhand.views.cli.judging import JudgedInput, judge_input, show_end, show_plan
+from evenhand.views.cli.jury_tables import show_jury
 from evenhand.views.cli.opening import open_records
 from evenhand.views.cli.option_groups import flat_options
 from evenhand.views.cli.options import INPUT, OUTPUT, DryRunOption
@@ -87,7 +89,7 @@ def arena(
     dry_run: DryRunOption = False,
 ) -> None:
     """Pair many models' outputs, all against all, and judge the pairs or write them to a file."""
-    settings = JudgeSettings.of(judge, engine, limits, draw.seed)
+    settings = settings_of(judge, engine, limits, draw.seed)
     met = Arena(outputs, baseline=draw.baseline, size=draw.size, seed=draw.seed, reading=reading.reading)
     given = Input(len(met), lambda: iter(met), met.bad, met.unmatched, notes=met.notes)
     given.print()
@@ -106,7 +108,7 @@ def arena(
     judged = judge_input(settings, given, output.db)
     ranking = _ranking(judged, output.db)
     if output.as_json:
-        print(to_json({**judged.run.plain(), "db": str(output.db), **about, "ranking": ranking}))
+        print(to_json({**judged.plain(), "db": str(output.db), **about, "ranking": ranking}))
     else:
         _show_ranking(judged, ranking, output.db)
     raise typer.Exit(judged.exit_code)
@@ -132,6 +134,10 @@ def _show_ranking(judged: JudgedInput, ranking: JudgeRanking | None, db: Path) -
         for note in console.notes(judged.run.summary):
             console.out.print(note, soft_wrap=True)
         show_usage(judged.run)
+    if judged.jury is not None:
+        show_jury(judged.jury)
+    if judged.escalation is not None:
+        show_escalation(judged.escalation, db)
     show_end(judged, db, f"evenhand rank --db {db}")
 
 

@@ -21,7 +21,7 @@ from evenhand.store import BatchRow
 from evenhand.store.batches import UNSETTLED
 from evenhand.views import console
 from evenhand.views.api import Judge
-from evenhand.views.cli.groups import JudgeSettings, OutputOptions
+from evenhand.views.cli.groups import AnySettings, JudgeSettings, OutputOptions
 from evenhand.views.cli.inputs import Input
 from evenhand.views.cli.judging import JudgedInput
 from evenhand.views.cli.running import summary_of_run
@@ -30,11 +30,15 @@ from evenhand.views.cli.running import summary_of_run
 _LINE_SECONDS = 60.0
 
 
-def check_batch_judge(settings: JudgeSettings) -> None:
+def check_batch_judge(settings: AnySettings) -> JudgeSettings:
     """Refuse a judge that has no batches, before a model is fetched and pairs are read."""
+    if not isinstance(settings, JudgeSettings):
+        hint = "run each judge with --batch; evenhand jury pools what the database then holds"
+        raise SpecError("--batch asks one judge at a time", hint=hint)
     if find_address(settings.spec) is None:
         raise SpecError(f"{settings.spec} cannot be asked in batches", hint=WHO_CAN)
     check_batches(settings.engine())
+    return settings
 
 
 def judge_in_batches(

@@ -21,25 +21,37 @@ from evenhand.core.judge import Judgment
 from evenhand.core.shuffle import Shuffle
 from evenhand.core.verdict import found_on
 from evenhand.engines.imported import is_imported
+from evenhand.engines.made import is_made
 from evenhand.io.pairs import JoinOptions
 from evenhand.results.decision import Decider, replay
 from evenhand.results.gate import Gate, GateResult
 from evenhand.results.judges import judges_named
 from evenhand.results.losses import TrialLog, since_last, stored_losses
-from evenhand.results.plain import to_json
+from evenhand.results.plain import plain, to_json
 from evenhand.results.run import RunSummary
 from evenhand.results.summary import Counter, summarise
 from evenhand.store import GateRecord, JudgeRow, Store
 from evenhand.views import console
-from evenhand.views.api import Judge
 from evenhand.views.cli.app import app
 from evenhand.views.cli.deciding import dimension_from
 from evenhand.views.cli.gate_files import GateFileOptions
-from evenhand.views.cli.groups import EngineOptions, JudgeOptions, JudgeSettings, LimitOptions, OutputOptions
+from evenhand.views.cli.groups import (
+    ALL_MUST_SPEAK,
+    NO_LEVELS,
+    EngineOptions,
+    EscalateOptions,
+    JudgeOptions,
+    JuryOptions,
+    LimitOptions,
+    OutputOptions,
+    settings_of,
+)
 from evenhand.views.cli.inputs import BaselineOption, ColumnsOption, Input, JoinOnOption, columns_from, find_input
+from evenhand.views.cli.judging import check_slots, prepare
 from evenhand.views.cli.option_groups import flat_options
 from evenhand.views.cli.options import ADVANCED, INPUT, JUDGE, LIMITS, OnOption
 from evenhand.views.cli.running import run_with_progress
+from evenhand.views.jury import AnyJudge, Escalation, Jury
 
 # The judge or the machine failed. Elsewhere that is 1, but here 1 is a model that is worse.
 NOT_JUDGED = 4
@@ -102,7 +114,7 @@ class GateJudgeOptions:
             "--judge",
             "-j",
             metavar="SPEC",
-            help="As for judge. Without PAIRS: the newest judge of the database.",
+            help="As for judge, several with commas between too. Without PAIRS: the newest judge of the database.",
             rich_help_panel=JUDGE,
         ),
     ] = ""
@@ -116,11 +128,13 @@ class GateJudgeOptions:
             rich_help_panel=JUDGE,
         ),
     ] = ""
+    jury: JuryOptions = ALL_MUST_SPEAK
+    levels: EscalateOptions = NO_LEVELS
 
     @property
     def named(self) -> JudgeOptions:
         """As for `judge`, with its defaults."""
-        return JudgeOptions(self.spec, self.protocol or None)
+        return JudgeOptions(self.spec, self.protocol or None, jury=self.jury, levels=self.levels)
 
 
 @dataclass(frozen=True)
@@ -189,12 +203,13 @@ def gate(
         raise InputError("--against without pairs to judge", hint="evenhand gate PAIRS --against last")
 
     def judge_them() -> tuple[GateResult, Fields]:
-        settings = JudgeSettings.of(judge.named, engine, limits, rule.seed)
+        settings = settings_of(judge.named, engine, limits, rule.seed, rule.on)
         decider = rule.decider(what, settings.protocol.dimensions)
         given = trial.find()
-        given.check_slots(settings.protocol)
+        check_slots(settings, given)
         shuffled = Shuffle(given.read, seed=rule.seed)
         with settings.judge(output.db) as opened:
+            prepare(opened, given)
             most = min(given.count, rule.max_pairs or given.count)
             log = TrialLog(decider.dimension, files.worst)
             result, fields = go_through(what, decider, opened, shuffled, most, log)
@@ -217,7 +232,7 @@ def gate(
 
 
 def go_through(
-    what: Gate, decider: Decider, judge: Judge, shuffled: Shuffle, most: int, log: TrialLog
+    what: Gate, decider: Decider, judge: AnyJudge, shuffled: Shuffle, most: int, log: TrialLog
 ) -> tuple[GateResult, Fields]:
     """Judge until it is settled; what keeps the judge from judging ends up in the result."""
     counter, found, failure = Counter(found_on(judge.setup.protocol.dimensions)), None, ""
@@ -242,7 +257,7 @@ def go_through(
     return GateResult(what, decider.standing, summary.sides, *counts, log.losses), _about(judge, found)
 
 
-def compared(result: GateResult, log: TrialLog, judge: Judge, rule: RuleOptions) -> GateResult:
+def compared(result: GateResult, log: TrialLog, judge: AnyJudge, rule: RuleOptions) -> GateResult:
     """The result beside that of an earlier gate, and kept for the next one."""
     number = judge.store.judge_book.find(judge.setup.fingerprint)
     if number is None or result.failure or not log.scores:
@@ -261,9 +276,13 @@ def compared(result: GateResult, log: TrialLog, judge: Judge, rule: RuleOptions)
     return result
 
 
-def _about(judge: Judge, found: RunSummary | None) -> Fields:
+def _about(judge: AnyJudge, found: RunSummary | None) -> Fields:
     """Who judged, and what that took."""
     own: Fields = {"judge": judge.setup.engine.identity["model"], "protocol": judge.setup.protocol.name}
+    if isinstance(judge, Jury):
+        own["jury"] = plain(judge.result())
+    if isinstance(judge, Escalation) and found is not None and found.summary.pairs:
+        own["escalation"] = plain(judge.result())
     if found is None:
         return own
     used = {"asked": found.asked, "tokens": found.tokens, "cost": found.cost, "seconds": round(found.seconds, 3)}
@@ -285,7 +304,8 @@ def count_stored(
     candidate = candidate_of(store.matches(row), store.path)
     blocks = list(on_trial(store.blocks(row), candidate))
     imported = is_imported(row.identity)
-    replay(blocks, decider, seed=rule.seed, most=rule.max_pairs, one_order=imported)
+    made = is_made(row.identity)  # of judges that may have been imported
+    replay(blocks, decider, seed=rule.seed, most=rule.max_pairs, one_order=imported or made)
     if imported:
         console.err.print(_ONE_ORDER, style="yellow", soft_wrap=True)
     summary = summarise(blocks, found_on(row.dimensions))

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from evenhand.core.engine import Engine
 from evenhand.core.errors import InputError
 from evenhand.core.judge import Orders, Setup
+from evenhand.core.jury import PoolRule
 from evenhand.core.protocol import Protocol
 from evenhand.engines.endpoint import EndpointSettings
 from evenhand.engines.llama import Hardware
+from evenhand.engines.made import Member, made_protocol, shared_dimensions
 from evenhand.engines.repeated import Repeated
 from evenhand.io.pairs import JoinOptions
+from evenhand.running.escalation import PEOPLE, check_target
 from evenhand.running.pace import Limits
 from evenhand.running.prices import Price, find_price
 from evenhand.views.api import Judge, default_judge
@@ -31,11 +37,13 @@ from evenhand.views.cli.inputs import (
 )
 from evenhand.views.cli.options import (
     DEFAULT_DB,
+    AgreeOption,
     BatchOption,
     ConcurrencyOption,
     ContextOption,
     DbOption,
     DetachOption,
+    EscalateOption,
     FenceOption,
     GpuOption,
     JsonOption,
@@ -43,8 +51,10 @@ from evenhand.views.cli.options import (
     MaxCostOption,
     MaxRequestsOption,
     OrdersOption,
+    PoolOption,
     PricesOption,
     ProtocolOption,
+    QuorumOption,
     RawOption,
     RepeatOption,
     RequestsPerMinuteOption,
@@ -52,10 +62,14 @@ from evenhand.views.cli.options import (
     SetOption,
     ThreadsOption,
     TokensPerMinuteOption,
+    WeightsOption,
     fence_from,
     orders_from,
+    pool_from,
+    weights_from,
 )
 from evenhand.views.cli.running import endpoint_settings, load_protocol, open_judge
+from evenhand.views.jury import Escalation, Jury, split_judges
 
 
 @dataclass(frozen=True)
@@ -88,12 +102,41 @@ class PairOptions:
 
 
 @dataclass(frozen=True)
+class JuryOptions:
+    """How several judges are pooled."""
+
+    pool: PoolOption = "mean"
+    weights: WeightsOption = ""
+    quorum: QuorumOption = 0
+
+    def rule(self, jurors: int) -> PoolRule:
+        """The rule that these options come to."""
+        return PoolRule(jurors, pool_from(self.pool), weights_from(self.weights), self.quorum)
+
+
+ALL_MUST_SPEAK = JuryOptions()
+
+
+@dataclass(frozen=True)
+class EscalateOptions:
+    """Levels of judges, and what they promise."""
+
+    escalate: EscalateOption = ""
+    agree: AgreeOption = 0.0
+
+
+NO_LEVELS = EscalateOptions()
+
+
+@dataclass(frozen=True)
 class JudgeOptions:
     """Who judges, and what it is asked."""
 
     spec: JudgeOption = ""
     protocol: ProtocolOption = None
     orders: OrdersOption = "both"
+    jury: JuryOptions = ALL_MUST_SPEAK
+    levels: EscalateOptions = NO_LEVELS
 
 
 @dataclass(frozen=True)
@@ -194,7 +237,18 @@ class JudgeSettings:
     ) -> JudgeSettings:
         """The settings that these options come to."""
         limits = limits or LimitOptions()
-        spec = judge.spec or default_judge(judge.protocol or engine.fence)
+        if judge.levels != NO_LEVELS:
+            raise InputError(
+                "this command takes one judge, and no --escalate",
+                hint="evenhand judge --escalate keeps a judge in the database that other commands show",
+            )
+        named = split_judges(judge.spec or default_judge(judge.protocol or engine.fence))
+        if len(named) > 1:
+            raise InputError(
+                f"{len(named)} judges, and this command takes one",
+                hint="run it once for each; evenhand jury pools what a database holds of them",
+            )
+        [spec] = named
         return cls(
             spec,
             load_protocol(judge.protocol, spec, fence_from(engine.fence)),
@@ -229,3 +283,120 @@ class JudgeSettings:
             limits=self.limits,
             price=self.price,
         )
+
+
+@dataclass(frozen=True)
+class JurySettings:
+    """Several judges as a command line asks for them, each with the settings that it would have by itself."""
+
+    each: tuple[JudgeSettings, ...]
+    rule: PoolRule
+
+    @property
+    def seed(self) -> int:
+        """Decides random orders."""
+        return self.each[0].seed
+
+    @property
+    def orders(self) -> Orders:
+        """In which orders each juror judges."""
+        return self.each[0].orders
+
+    @cached_property
+    def protocol(self) -> Protocol:
+        """What the jury has outcomes on: the dimensions that all jurors have."""
+        members = [Member(one.spec, one.protocol.name, "", tuple(one.protocol.dimensions)) for one in self.each]
+        return made_protocol(members, shared_dimensions(members))
+
+    def judge(self, db: Path | None) -> Jury:
+        """The jury, with the database in which it and its judges keep their verdicts."""
+        with ExitStack() as opened:
+            folder = opened.enter_context(
+                tempfile.TemporaryDirectory(prefix="evenhand-", ignore_cleanup_errors=True)
+            )
+            path = db or Path(folder) / "jury.db"
+            judges = [opened.enter_context(one.judge(path)) for one in self.each]
+            rule = self.rule
+            return Jury(
+                judges,
+                db=path,
+                pool=rule.pool,
+                weights=rule.weights,
+                quorum=rule.quorum,
+                orders=self.orders,
+                seed=self.seed,
+                limits=self.each[0].limits,
+                closing=opened.pop_all(),
+            )
+
+
+@dataclass(frozen=True)
+class EscalationSettings(JurySettings):
+    """Levels of judges as a command line asks for them."""
+
+    agree: float = 0.0
+    people: bool = False
+    on: str = ""
+
+    def judge(self, db: Path | None) -> Escalation:  # type: ignore[override]
+        """The levels, with the database in which they keep their verdicts."""
+        if db is None:
+            raise InputError("--escalate needs the labels of a database", hint="name it with --db")
+        with ExitStack() as opened:
+            judges = [opened.enter_context(one.judge(db)) for one in self.each]
+            return Escalation(
+                judges,
+                db=db,
+                agree=self.agree,
+                people=self.people,
+                on=self.on,
+                orders=self.orders,
+                seed=self.seed,
+                limits=self.each[0].limits,
+                closing=opened.pop_all(),
+            )
+
+
+AnySettings = JudgeSettings | JurySettings
+
+
+def settings_of(
+    judge: JudgeOptions, engine: EngineOptions, limits: LimitOptions | None = None, seed: int = 0, on: str = ""
+) -> AnySettings:
+    """The settings of one judge, of a jury where several are named, or of levels."""
+    if judge.levels != NO_LEVELS:
+        return _escalation(judge, engine, limits, seed, on)
+    named = split_judges(judge.spec) if judge.spec else []
+    if len(named) < 2:
+        if judge.jury != ALL_MUST_SPEAK:
+            raise InputError("--pool, --weights and --quorum are for several judges", hint="--judge a,b,c")
+        return JudgeSettings.of(judge, engine, limits, seed)
+    rule = judge.jury.rule(len(named))
+    escaped = [name.replace(",", "\\,") for name in named]
+    return JurySettings(
+        tuple(JudgeSettings.of(replace(judge, spec=name), engine, limits, seed) for name in escaped), rule
+    )
+
+
+def _escalation(
+    judge: JudgeOptions, engine: EngineOptions, limits: LimitOptions | None, seed: int, on: str
+) -> EscalationSettings:
+    levels = judge.levels
+    if not levels.escalate:
+        raise InputError("--agree without --escalate", hint="--escalate small,large,people --agree 0.85")
+    if judge.spec or judge.jury != ALL_MUST_SPEAK:
+        raise InputError("--judge and --escalate are two ways to say who judges", hint="give one of them")
+    if not levels.agree:
+        raise InputError("--escalate without --agree", hint="how often people must agree, such as --agree 0.85")
+    check_target(levels.agree)
+    named = split_judges(levels.escalate)
+    people = named[-1] == PEOPLE
+    judges = named[:-1] if people else named
+    if not judges or PEOPLE in judges:
+        raise InputError(f"--escalate {levels.escalate}", hint="judges first, people last: small,large,people")
+    asked = replace(judge, levels=NO_LEVELS)
+    each = tuple(
+        JudgeSettings.of(replace(asked, spec=name.replace(",", "\\,")), engine, limits, seed) for name in judges
+    )
+    rule = PoolRule(max(len(each), 2))  # nothing is pooled
+    return EscalationSettings(each, rule, levels.agree, people, on)

@@ -24,6 +24,7 @@ PANELS = {
         "rank": "rank",
         "card": "card",
         "reasons": "reasons",
+        "jury": "jury",
         "attack": "attack",
         "report": "report",
         "export": "export",
@@ -69,6 +70,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "evenhand judge pairs.jsonl --dry-run",
         "evenhand judge pairs.jsonl --until-decided",
         "evenhand judge pairs.jsonl --judge openai:gpt-4o-mini --batch",
+        "evenhand judge pairs.jsonl --judge openai:gpt-4o-mini,qwen2.5-coder-1.5b --pool majority",
     ),
     "arena": (
         "evenhand arena a.jsonl b.jsonl c.jsonl --size 300",
@@ -92,6 +94,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "rank": ("evenhand rank", "evenhand rank --scale elo --anchor gpt-4o --plot ranking.svg"),
     "card": ("evenhand card", "evenhand card qwen2.5-coder-1.5b --json"),
     "reasons": ("evenhand reasons", 'evenhand reasons --search "misses the point"', "evenhand reasons --loser new"),
+    "jury": (
+        "evenhand jury --pool majority",
+        "evenhand jury gpt-4o,claude-sonnet,qwen3-8b/overall --weights 2,1,1 --name panel",
+    ),
     "attack": (
         "evenhand attack --list",
         "evenhand attack --judge openai:gpt-4o-mini --max-cost 1",

@@ -17,8 +17,8 @@ from evenhand.io.pairs import JoinOptions, Unmatched, check_pairs, join_outputs,
 from evenhand.io.pairs.recognition import parse_columns
 from evenhand.store import Store
 from evenhand.views import console
-from evenhand.views.api import Judge
 from evenhand.views.cli.options import INPUT
+from evenhand.views.jury import AnyJudge, ManyJudges
 
 PairsArgument = Annotated[
     list[str] | None,
@@ -102,7 +102,7 @@ class Input:
             for pair in self.read():
                 protocol.more_texts(pair)
 
-    def begin(self, judge: Judge) -> bool:
+    def begin(self, judge: AnyJudge) -> bool:
         """Remember that the files were checked: the next run over them begins at once. Is all of them judged?"""
         if self.mark is None:
             return False
@@ -110,8 +110,10 @@ class Input:
         number = judge.store.judge_book.find(judge.setup.fingerprint)
         return number is not None and judge.store.is_finished(self.mark, number, _orders(judge))
 
-    def end(self, judge: Judge, judged: int) -> None:
-        """Remember that all of the files is judged, if it is."""
+    def end(self, judge: AnyJudge, judged: int) -> None:
+        """Remember that all of the files is judged, if it is; of a jury each juror's own runs tell."""
+        if isinstance(judge, ManyJudges):
+            return
         number = judge.store.judge_book.find(judge.setup.fingerprint)
         if self.mark is not None and number is not None and judged == self.count:
             judge.store.note_finished(self.mark, number, _orders(judge))
@@ -171,7 +173,7 @@ def columns_from(text: str | None) -> dict[str, str]:
     return parse_columns(text) if text else {}
 
 
-def _orders(judge: Judge) -> str:
+def _orders(judge: AnyJudge) -> str:
     """In which orders pairs are judged: with another seed, random orders are others."""
     return judge.orders if judge.orders != "random" else f"random {judge.seed}"
 

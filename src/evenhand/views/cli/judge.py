@@ -13,22 +13,24 @@ from evenhand.core.judge import Judgment
 from evenhand.core.reasons import ReasonReader
 from evenhand.results.decision import Decider, Decision, decision_of
 from evenhand.results.judged import judged_pair
-from evenhand.results.plain import to_json
+from evenhand.results.plain import plain, to_json
 from evenhand.views import console
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app
 from evenhand.views.cli.batching import check_batch_judge, judge_in_batches
 from evenhand.views.cli.deciding import dimension_from, show_decision
+from evenhand.views.cli.escalation_tables import show_escalation
 from evenhand.views.cli.groups import (
     BatchOptions,
     EngineOptions,
     JudgeOptions,
-    JudgeSettings,
     LimitOptions,
     OutputOptions,
     PairOptions,
     ReadingOptions,
+    settings_of,
 )
 from evenhand.views.cli.judging import JudgedInput, judge_input, show_end, show_plan
+from evenhand.views.cli.jury_tables import show_jury
 from evenhand.views.cli.option_groups import flat_options
 from evenhand.views.cli.options import (
     INPUT,
@@ -41,6 +43,7 @@ from evenhand.views.cli.options import (
     SeedOption,
 )
 from evenhand.views.cli.running import show_run
+from evenhand.views.jury import Jury
 
 
 @app.command()
@@ -67,20 +70,19 @@ def judge(
     seed: SeedOption = 0,
 ) -> None:
     """Judge every pair of a file, or the outputs of two models; a run that was stopped goes on where it stopped."""
-    if on and not until_decided:
+    if on and not until_decided and not judge.levels.escalate:
         raise InputError("--on without --until-decided", hint="add --until-decided")
     batches.check(limits, until_decided=until_decided)
-    settings = JudgeSettings.of(judge, engine, limits, seed)
-    if batches.batch:
-        check_batch_judge(settings)
+    settings = settings_of(judge, engine, limits, seed, on)
+    batched = check_batch_judge(settings) if batches.batch else None
     dimension = dimension_from(on, settings.protocol.dimensions) if until_decided else ""
     given = files.find(reading.reading, output.db)
     given.print()
     if dry_run:
         show_plan(settings, islice(given.read(), limit), output.db, output.as_json, batch=batches.batch)
         return
-    if batches.batch:
-        found = judge_in_batches(settings, given, output, limit=limit, detach=batches.detach)
+    if batched is not None:
+        found = judge_in_batches(batched, given, output, limit=limit, detach=batches.detach)
         if found is None:
             return
         _show(found, None, output)
@@ -98,9 +100,13 @@ def judge(
 def _show(judged: JudgedInput, decision: Decision | None, output: OutputOptions) -> None:
     if output.as_json:
         stopping = {"until_decided": decision} if decision else {}
-        print(to_json({**judged.run.plain(), "db": str(output.db), **judged.given.plain(), **stopping}))
+        print(to_json({**judged.plain(), "db": str(output.db), **judged.given.plain(), **stopping}))
         return
     show_run(judged.run)
+    if judged.jury is not None:
+        show_jury(judged.jury)
+    if judged.escalation is not None:
+        show_escalation(judged.escalation, output.db)
     if decision:
         show_decision(decision, judged.run.summary.sides)
     show_end(judged, output.db)
@@ -120,14 +126,18 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Judge one pair on the spot."""
-    settings = JudgeSettings.of(judge, engine)  # before a model is fetched
+    settings = settings_of(judge, engine)  # before a model is fetched
     with settings.judge(db) as opened:
         judgment = opened.compare(instruction, a, b)
         reader = ReasonReader(opened.setup.protocol.questions)
+        jury = opened.result() if isinstance(opened, Jury) else None
     if as_json:
-        print(to_json(judged_pair(judgment, reader)))
+        shown = judged_pair(judgment, reader)
+        print(to_json({**plain(shown), **({} if jury is None else {"jury": plain(jury)})}))
     else:
         _show_one(judgment, reader)
+        if jury is not None:
+            show_jury(jury)
     bad = any(outcome.side is None for outcome in judgment.outcomes.values())
     raise typer.Exit(WITH_FAILURES if bad else DONE)
 

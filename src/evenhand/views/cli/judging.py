@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
+from rich.markup import escape
+
 from evenhand.core.engine import Engine
 from evenhand.core.pair import Pair
 from evenhand.core.shuffle import Shuffle
@@ -14,16 +16,20 @@ from evenhand.engines import catalog
 from evenhand.engines.presets import find_address
 from evenhand.engines.scripted import ScriptedEngine
 from evenhand.results.decision import Decider
-from evenhand.results.plain import to_json
+from evenhand.results.escalation import EscalationResult
+from evenhand.results.jury import JuryResult
+from evenhand.results.plain import plain, to_json
 from evenhand.results.run import RunSummary
 from evenhand.running.runner import plan
 from evenhand.store import Store
 from evenhand.views import console
 from evenhand.views.cli.app import DONE, WITH_FAILURES
-from evenhand.views.cli.groups import JudgeSettings
+from evenhand.views.cli.escalation_tables import queue_for_people
+from evenhand.views.cli.groups import AnySettings, JudgeSettings, JurySettings
 from evenhand.views.cli.inputs import Input
 from evenhand.views.cli.probe import seconds_for
 from evenhand.views.cli.running import model_of, run_with_progress
+from evenhand.views.jury import AnyJudge, Escalation, Jury
 
 
 @dataclass(frozen=True)
@@ -33,23 +39,32 @@ class JudgedInput:
     given: Input
     run: RunSummary
     kept: bool
+    jury: JuryResult | None = None  # where several judges were asked
+    escalation: EscalationResult | None = None  # where levels were
+
+    def plain(self) -> dict[str, object]:
+        """The run as JSON has it, with who spoke in a jury."""
+        more = {"jury": self.jury, "escalation": self.escalation}
+        return {**self.run.plain(), **{name: plain(found) for name, found in more.items() if found is not None}}
 
     @property
     def exit_code(self) -> int:
         """Whether all went well."""
-        failed = self.run.summary.invalid or self.given.bad or self.run.stopped
+        waiting = self.escalation.waiting if self.escalation else 0  # for people: that is no failure
+        failed = self.run.summary.invalid > waiting or self.given.bad or self.run.stopped
         return WITH_FAILURES if failed else DONE
 
 
 def judge_input(
-    settings: JudgeSettings, given: Input, db: Path, *, limit: int | None = None, decider: Decider | None = None
+    settings: AnySettings, given: Input, db: Path, *, limit: int | None = None, decider: Decider | None = None
 ) -> JudgedInput:
     """Judge pairs with progress, until the decider has seen enough where there is one."""
-    given.check_slots(settings.protocol)
+    check_slots(settings, given)
     rows: Iterable[Pair] = islice(given.read(), limit)
     if decider is not None:
         rows = decider.watch(islice(Shuffle(given.read, seed=settings.seed), limit))
     with settings.judge(db) as judge:
+        prepare(judge, given, limit)
         if given.begin(judge):
             console.err.print(
                 f"all {console.count(given.count, 'pair')} were judged before: nothing is left to ask,"
@@ -59,7 +74,29 @@ def judge_input(
         found = run_with_progress(judge, rows, min(given.count, limit or given.count), enough=decider, line=decider)
         given.end(judge, found.summary.pairs)
         kept = judge.store.judge_book.find(judge.setup.fingerprint) is not None
-    return JudgedInput(given, found, kept)
+        jury = judge.result() if isinstance(judge, Jury) else None
+        levels = judge.result() if isinstance(judge, Escalation) and kept else None
+        if isinstance(judge, Escalation) and kept:
+            queue_for_people(judge)
+    return JudgedInput(given, found, kept, jury, levels)
+
+
+def prepare(judge: AnyJudge, given: Input, limit: int | None = None) -> None:
+    """Of levels, find what each may decide before the bulk of the pairs is asked about."""
+    if isinstance(judge, Escalation):
+        plan = judge.prepare(islice(given.read(), limit), _note)
+        for note in plan.notes:
+            _note(note)
+
+
+def _note(text: str) -> None:
+    console.err.print(console.visible(text), style="dim", markup=False, soft_wrap=True)
+
+
+def check_slots(settings: AnySettings, given: Input) -> None:
+    """Refuse pairs that cannot fill a slot of a judge's protocol."""
+    for one in settings.each if isinstance(settings, JurySettings) else (settings,):
+        given.check_slots(one.protocol)
 
 
 def show_end(judged: JudgedInput, db: Path, more: str = "") -> None:
@@ -92,9 +129,22 @@ def planned_engine(spec: str) -> Engine | None:
 
 
 def show_plan(
+    settings: AnySettings, pairs: Iterable[Pair], db: Path, as_json: bool, *, batch: bool = False
+) -> None:
+    """What a run would take: money for an endpoint, time for a model that runs here; of a jury, one by one."""
+    if isinstance(settings, JudgeSettings):
+        _show_plan(settings, pairs, db, as_json, batch=batch)
+        return
+    every = list(pairs)
+    for one in settings.each:
+        if not as_json:
+            console.out.print(f"[bold]{escape(one.spec)}[/]")
+        _show_plan(one, every, db, as_json)
+
+
+def _show_plan(
     settings: JudgeSettings, pairs: Iterable[Pair], db: Path, as_json: bool, *, batch: bool = False
 ) -> None:
-    """What a run would take: money for an endpoint, time for a model that runs here."""
     stand_in = planned_engine(settings.spec)
     engine = stand_in or settings.engine()
     price = settings.price.in_batch() if settings.price and batch else settings.price
@@ -112,7 +162,7 @@ def show_plan(
         fields = {"pairs": found.pairs, "requests": found.requests, "kept": found.kept, "tokens": usage}
         money = {"cost": cost, "currency": price.currency if price else None}
         batched = {"batch": True} if batch else {}
-        print(to_json({**fields, **money, "seconds": seconds, **batched}))
+        print(to_json({"judge": settings.spec, **fields, **money, "seconds": seconds, **batched}))
         return
     console.out.print(
         f"{console.count(found.pairs, 'pair')}: {console.count(found.requests, 'request')} to make,"

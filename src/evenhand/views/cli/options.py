@@ -11,6 +11,7 @@ import typer
 from evenhand.core.errors import InputError
 from evenhand.core.fence import FENCES, FenceKind
 from evenhand.core.judge import ORDER_CHOICES, Orders
+from evenhand.core.jury import POOLS, Pool
 from evenhand.views.cli.opening import bring_up_to_date
 
 DEFAULT_DB = Path("evenhand.db")
@@ -26,8 +27,50 @@ JudgeOption = Annotated[
         metavar="SPEC",
         help="A model of the catalog (see [bold]evenhand models[/]), a path to a GGUF file, "
         "hf:owner/repo/file.gguf, an endpoint such as openai:MODEL or vllm:MODEL, http://host/v1#MODEL, "
-        "or head:FILE, which [bold]evenhand learn[/] writes. Default: head:general, which comes trained; with "
-        "--protocol, the model that is asked.",
+        "or head:FILE, which [bold]evenhand learn[/] writes. Several with commas between are a jury. "
+        "Default: head:general, which comes trained; with --protocol, the model that is asked.",
+        rich_help_panel=JUDGE,
+    ),
+]
+PoolOption = Annotated[
+    str,
+    typer.Option(
+        "--pool",
+        metavar="|".join(POOLS),
+        help="How several judges are pooled: the mean of their log-odds, calibrated where that is kept, or a vote.",
+        rich_help_panel=JUDGE,
+    ),
+]
+WeightsOption = Annotated[
+    str,
+    typer.Option(
+        "--weights", metavar="NUMBERS", help="What each judge of a jury weighs: 2,1,1.", rich_help_panel=JUDGE
+    ),
+]
+QuorumOption = Annotated[
+    int,
+    typer.Option(
+        "--quorum",
+        min=0,
+        help="So many judges of a jury must speak on a pair for a verdict. Default: all.",
+        rich_help_panel=JUDGE,
+    ),
+]
+EscalateOption = Annotated[
+    str,
+    typer.Option(
+        "--escalate",
+        metavar="SPECS",
+        help="Judges from the cheapest to the best with commas between, and people last if they are to decide the"
+        " rest: small,large,people. Each decides what it may, by the labels of people that are there.",
+        rich_help_panel=JUDGE,
+    ),
+]
+AgreeOption = Annotated[
+    float,
+    typer.Option(
+        "--agree",
+        help="With --escalate: on what share of the decided pairs people must agree, with 95% confidence.",
         rich_help_panel=JUDGE,
     ),
 ]
@@ -289,3 +332,25 @@ class JudgeFilter:
     protocol: Annotated[str, typer.Option("--protocol", "-p", metavar="NAME", help="Only under this protocol.")] = (
         ""
     )
+
+
+def pool_from(word: str) -> Pool:
+    """What --pool says."""
+    found = next((pool for pool in POOLS if pool == word), None)
+    if found is None:
+        raise InputError(f"--pool {word}", hint=f"one of {', '.join(POOLS)}")
+    return found
+
+
+def weights_from(text: str) -> tuple[float, ...]:
+    """What --weights says.
+
+    >>> weights_from("2, 1,1"), weights_from("")
+    ((2.0, 1.0, 1.0), ())
+    """
+    try:
+        return tuple(float(part) for part in text.split(",")) if text else ()
+    except ValueError:
+        raise InputError(
+            f"--weights {text}", hint="numbers with commas between, one for each judge: 2,1,1"
+        ) from None

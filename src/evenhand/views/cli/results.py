@@ -14,7 +14,7 @@ from rich.markup import escape
 from evenhand.core.errors import InputError
 from evenhand.core.protocol import Protocol
 from evenhand.core.verdict import found_on
-from evenhand.engines.imported import is_imported
+from evenhand.engines.made import was_asked_here
 from evenhand.results.comparison import Comparison, compare, values_of
 from evenhand.results.counting import DEFAULT, Counting, weighting_from
 from evenhand.results.groups import Group, group_by
@@ -155,7 +155,7 @@ def reread(db: DbOption = DEFAULT_DB, as_json: JsonOption = False) -> None:
     read = changed = 0
     with open_store(db) as store:
         for row in store.judges():
-            if is_imported(row.identity):  # how its verdicts were read off its answers is not known here
+            if not was_asked_here(row.identity):  # how its verdicts were read off its answers is not known here
                 continue
             protocol = Protocol.parse(row.template, name=row.protocol)
             seen, other = store.reread(

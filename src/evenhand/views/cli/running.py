@@ -15,7 +15,7 @@ from evenhand.core.errors import InputError, ModelError, SpecError
 from evenhand.core.fence import FenceKind
 from evenhand.core.judge import Judgment
 from evenhand.core.pair import Pair
-from evenhand.core.protocol import ORDERS, Protocol
+from evenhand.core.protocol import Protocol
 from evenhand.core.verdict import found_on
 from evenhand.engines import catalog, open_engine
 from evenhand.engines.endpoint import EndpointSettings
@@ -27,9 +27,10 @@ from evenhand.results.summary import Counter
 from evenhand.running.pace import BudgetError
 from evenhand.running.runner import Line, Totals
 from evenhand.views import console
-from evenhand.views.api import Judge, Judgments, default_protocol
+from evenhand.views.api import Judgments, default_protocol
 from evenhand.views.cli.headway import Headway
 from evenhand.views.cli.services import full_name
+from evenhand.views.jury import AnyJudge, JuryJudgments
 
 # What is on the command line is in the shell's history, and a field of the request is kept in the database.
 _SECRETS = ("key", "api_key", "apikey", "api-key", "token", "access_token", "authorization", "password", "secret")
@@ -140,7 +141,7 @@ def collect_seldom() -> None:
 
 
 def run_with_progress(
-    judge: Judge,
+    judge: AnyJudge,
     pairs: Iterable[Pair],
     total: int,
     *,
@@ -158,7 +159,7 @@ def run_with_progress(
         console.watching(total, lines=lines) as watch,
         judge.run(pairs, line=line, words=False, on_wait=watch.print) as judgments,
     ):
-        headway = Headway(total, _answers_of_pair(judge), judgments.totals)
+        headway = Headway(total, judge.answers_of_pair, judgments.totals)
         watch.follow(headway)
         try:
             _take_all(judgments, counter, watch, headway, enough)
@@ -175,12 +176,12 @@ def run_with_progress(
                 watch.print(f"stopped after {done}; the same command goes on from here")
             raise
     totals = judgments.totals
-    cost = judge.price.of(totals.usage) if judge.price else None
+    cost = judge.cost_of(totals.usage)
     return summary_of_run(judge, counter, totals, cost, time.monotonic() - began, stopped)
 
 
 def summary_of_run(
-    judge: Judge, counter: Counter, totals: Totals, cost: float | None, seconds: float, stopped: str
+    judge: AnyJudge, counter: Counter, totals: Totals, cost: float | None, seconds: float, stopped: str
 ) -> RunSummary:
     """What a run came to."""
     return RunSummary(
@@ -194,12 +195,8 @@ def summary_of_run(
     )
 
 
-def _answers_of_pair(judge: Judge) -> int:
-    return len(judge.setup.protocol.questions) * (len(ORDERS) if judge.orders == "both" else 1)
-
-
 def _take_all(
-    judgments: Judgments,
+    judgments: Judgments | JuryJudgments,
     counter: Counter,
     watch: console.Watch,
     headway: Headway,
@@ -231,6 +228,8 @@ def show_run(found: JudgeSummary, title: str = "") -> None:
         console.out.print(
             console.early_stop_note(found.stopped_early, summary.sides[0]), soft_wrap=True, markup=False
         )
+    for note in found.made:
+        console.out.print(console.visible(note), soft_wrap=True, markup=False, highlight=False)
     for dimension, noise in (found.noise or {}).items():
         console.out.print(f"{console.visible(dimension)}: {noise.text}", soft_wrap=True, markup=False)
     show_usage(found)

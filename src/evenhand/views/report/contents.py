@@ -15,7 +15,9 @@ from evenhand import __version__
 from evenhand.core.engine import Usage, measured_length
 from evenhand.core.errors import InputError
 from evenhand.core.verdict import found_on, headline
+from evenhand.engines.made import members_of
 from evenhand.results.people import People
+from evenhand.running.prices import Price, price_of
 from evenhand.store import JudgeRow, Records, RunGroup
 
 if TYPE_CHECKING:  # with numpy and scipy, which --help needs not
@@ -179,6 +181,7 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
     from evenhand.results.answer import answer_of
     from evenhand.results.bias import biases_of
     from evenhand.results.examples import Examples
+    from evenhand.results.made import made_notes
     from evenhand.results.noise import noise_of
     from evenhand.results.ranking import Matches
     from evenhand.results.ranking_answer import ranking_answer
@@ -218,10 +221,16 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
         why,
         reasons_on(store, row, on),
         summary.repeats,
-        tuple(summary.notes()),
+        (*summary.notes(), *made_notes(store, row, _prices(store, row))),
         stored_attacks(store, row),
         summary.several,
     )
+
+
+def _prices(store: Records, row: JudgeRow) -> list[Price | None]:
+    """The prices of the judges that a judge is made of, where their services have one."""
+    known = {judge.fingerprint: judge.identity for judge in store.judges(counted=False)}
+    return [price_of(known[mark]) if mark in known else None for mark in members_of(row.identity)]
 
 
 class _Taker(Protocol):

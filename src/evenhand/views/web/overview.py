@@ -10,6 +10,7 @@ from evenhand.core.errors import InputError
 from evenhand.core.verdict import found_on, headline
 from evenhand.results.answer import AnswerSentence, answer_of
 from evenhand.results.bias import BiasSummary, biases_of
+from evenhand.results.made import made_notes
 from evenhand.results.noise import NoiseSummary, noise_of
 from evenhand.results.ranking import RankingSummary, matches_of
 from evenhand.results.ranking_answer import ranking_answer
@@ -27,6 +28,7 @@ class JudgeOverview:
     biases: Mapping[str, BiasSummary]
     noise: Mapping[str, NoiseSummary]
     reasons: ReasonSummary | None = None
+    made: tuple[str, ...] = ()  # of a judge that is made of others: who spoke, or who decided
 
     @property
     def answer(self) -> AnswerSentence:
@@ -63,7 +65,7 @@ def judge_overview(store: Records, judge: JudgeRow) -> JudgeOverview:
     kept = {name: replace(found, rows=None) for name, found in summary.dimensions.items()}
     counted = replace(summary, dimensions=kept, unfinished=store.unfinished(judge))
     reasons = reasons_on(store, judge, headline(judge.dimensions))
-    return JudgeOverview(judge, counted, biases, noise_of(store, judge), reasons)
+    return JudgeOverview(judge, counted, biases, noise_of(store, judge), reasons, made_notes(store, judge))
 
 
 def models_overview(

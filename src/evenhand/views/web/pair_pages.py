@@ -17,7 +17,8 @@ from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import ORDERS, Order, Protocol
 from evenhand.core.reasons import Reason, ReasonReader, questions_of, with_words
 from evenhand.core.suspicion import suspicions
-from evenhand.engines.imported import is_imported
+from evenhand.engines.made import is_made, was_asked_here
+from evenhand.results.made import pair_line
 from evenhand.results.pair_outcome import outcomes_from
 from evenhand.results.people import People
 from evenhand.store import HumanLabel, JudgeRow, Store, View
@@ -252,6 +253,7 @@ class JudgedPairView:
     judge: JudgeRow
     outcomes: tuple[OutcomeView, ...]
     reasons: tuple[Reason, ...] = ()
+    word: str = ""  # of a judge that is made of others: who spoke, or who decided
 
 
 def _judged(store: Store, judges: list[JudgeRow], first: int, number: int, pair: Pair) -> list[JudgedPairView]:
@@ -261,6 +263,7 @@ def _judged(store: Store, judges: list[JudgeRow], first: int, number: int, pair:
             judge,
             outcome_views(judgment, outcomes_from(store.pages.outcomes(judge.id, number))),
             _reasons(store, judge, number, judgment),
+            _word(store, judge, number),
         )
         for judge in reversed(judges)
         if (judgment := store.judgment(judge, number, pair))
@@ -273,6 +276,14 @@ def _reasons(store: Store, judge: JudgeRow, number: int, judgment: Judgment) -> 
     spoken = with_words(judgment, store.archive.said(judge.id, number), questions_of(judge.template))
     found = ReasonReader.of(judge).reasons(spoken)
     return tuple(replace(reason, text=cut(reason.text, PIECE_LIMIT)[0]) for reason in found)
+
+
+def _word(store: Store, judge: JudgeRow, number: int) -> str:
+    """Who spoke in a jury, or which level decided; empty for a judge that was asked itself."""
+    if not is_made(judge.identity):
+        return ""
+    word = store.made.word(judge.id, number)
+    return pair_line(word) if word else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +329,7 @@ def _conversation(
     order = cast("Order", chosen or (there[0] if there else ORDERS[0]))
     conversation = store.pages.conversation(judge.id, number, order)
     given: ConversationView | None = None
-    if conversation is not None and not is_imported(judge.identity):  # what it was asked is not known
+    if conversation is not None and was_asked_here(judge.identity):  # what it was asked is not known
         with suppress(InputError):  # a template that today's reader does not understand, or a field that is gone
             protocol = Protocol.parse(judge.template, name=judge.protocol)
             given = conversation_view(protocol, pair, order, store.answers(conversation), raw=judge.raw_markup)

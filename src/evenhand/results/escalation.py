@@ -1,0 +1,326 @@
+"""What levels of judges may decide, what they decided, what it cost, and what is left to people."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from evenhand.core.columns import CODE_OF
+from evenhand.core.engine import Usage
+from evenhand.core.errors import InputError
+from evenhand.core.outcome import cluster_number
+from evenhand.core.pair import Pair, Side, short_hash
+from evenhand.core.stats.clustered import Array
+from evenhand.core.stats.escalation import CONFIDENCE, Cascade, best_promise, choose_cascade, fewest_labels
+from evenhand.core.verdict import Outcome
+from evenhand.core.votes import Drawn, draws_on, label_of
+from evenhand.engines.made import members_of
+from evenhand.results.label_use import LabelUse, label_use
+from evenhand.results.people import People
+from evenhand.store import JudgeRow, Store
+
+Heard = Sequence[Sequence[Mapping[str, Outcome] | None]]
+_HOW = (
+    "label some that are drawn at random: evenhand serve --pairs PAIRS puts them before people, or evenhand suggest"
+    " --random 1 --out FILE writes them to a file for evenhand labels import"
+)
+
+
+class Pricing(Protocol):
+    """What tokens cost."""
+
+    @property
+    def currency(self) -> str:
+        """In which money."""
+
+    def of(self, usage: Usage) -> float:
+        """What these tokens cost."""
+
+
+@dataclass(frozen=True)
+class LabelledPairs:
+    """Pairs with labels that may be used, what people say of them, and how they came to be labelled."""
+
+    dimension: str
+    pairs: list[Pair]
+    sides: list[Side]
+    among: int  # of so many pairs
+    use: LabelUse
+    one_by_one: bool  # whether each pair is known to have been drawn by itself
+
+    @property
+    def instructions(self) -> int:
+        """How many instructions they have."""
+        return len({pair.instruction for pair in self.pairs})
+
+
+@dataclass(frozen=True, slots=True)
+class EscalationPlan:
+    """What each level may decide, and what that promises."""
+
+    names: tuple[str, ...]
+    dimension: str
+    cascade: Cascade
+    notes: tuple[str, ...]
+
+    def plain(self) -> dict[str, Any]:
+        """The plan as JSON has it."""
+        cascade = self.cascade
+        floors = dict(zip(self.names, cascade.confidences(), strict=True))
+        return {
+            "dimension": self.dimension,
+            "agree": cascade.target,
+            "confidence": CONFIDENCE,
+            "labels": cascade.labels,
+            "decided_labels": cascade.n,
+            "agreed_labels": cascade.agreed,
+            "coverage": cascade.coverage,
+            "floors": floors,
+            "notes": self.notes,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class LevelResult:
+    """One level: about how many pairs it was asked, how many it decided, and what its answers took."""
+
+    name: str
+    floor: float | None  # it decides where it is surer than this; None where it decides nothing
+    asked: int
+    decided: int
+    share: float
+    tokens: Usage | None
+    cost: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class EscalationResult:
+    """Who decided what; `always` is what the last judge would have taken for all pairs, by what some took."""
+
+    escalation: str
+    dimension: str
+    agree: float
+    confidence: float
+    labels: int
+    agreed: float  # of the labelled pairs that are decided
+    pairs: int
+    levels: tuple[LevelResult, ...]  # the last one is people's, where they are a level
+    waiting: int
+    tokens: int
+    tokens_always: int | None
+    cost: float | None
+    cost_always: float | None
+    currency: str
+
+    @property
+    def guarantee(self) -> str:
+        """The promise in a sentence."""
+        return (
+            f"Of the pairs that judges decide, at least {self.agree:.0%} are decided as people would, with"
+            f" {self.confidence:.0%} confidence ({self.labels:,} labels; on those decided, judges and people agree"
+            f" in {self.agreed:.0%})."
+        )
+
+    @property
+    def saved(self) -> str:
+        """What was saved, in a sentence; empty where nothing is known of it."""
+        if self.cost is not None and self.cost_always:
+            what = f"{self.cost:,.2f} {self.currency} instead of {self.cost_always:,.2f}"
+            part = 1 - self.cost / self.cost_always
+        elif self.tokens_always:
+            what, part = (
+                f"{self.tokens:,} tokens instead of {self.tokens_always:,}",
+                1 - self.tokens / self.tokens_always,
+            )
+        else:
+            return ""
+        last = [level.name for level in self.levels if level.tokens is not None][-1]
+        word = f"{part:.0%} less" if part >= 0 else f"{-part:.0%} more"
+        return f"{what} for asking {last} about every pair: {word}."
+
+
+def find_labelled(
+    store: Store, pairs: Iterable[Pair], dimension: str, on_note: Callable[[str], None] | None = None
+) -> LabelledPairs:
+    """The labelled ones among these pairs; where none of them is, those of the whole database."""
+    found = _labelled(store, pairs, dimension)
+    if found.pairs:
+        return found
+    there = (pair for _, pair in store.voted())
+    other = _labelled(store, there, dimension)
+    if other.pairs and on_note:
+        on_note(
+            f"none of these pairs is labelled; the {len(other.pairs):,} labelled pairs of the database are taken"
+            " for a random sample of pairs like these"
+        )
+    return other if other.pairs else found
+
+
+def _labelled(store: Store, pairs: Iterable[Pair], dimension: str) -> LabelledPairs:
+    people, kept, sides = People(store), [], []
+    drawn: dict[int, Sequence[Drawn]] = {}
+    numbers: list[int] = []
+    some: list[Pair] = []
+
+    def take() -> None:
+        for pair, number in zip(some, store.made.numbers(some), strict=True):
+            votes = people.votes(pair)
+            side = label_of(votes, dimension)
+            if side is not None:
+                drawn[len(numbers)] = draws_on(people.draws(pair, votes), dimension)
+                kept.append((len(numbers), pair))
+                sides.append(side)
+            numbers.append(number if number is not None else 1 << 40)
+        some.clear()
+
+    for pair in pairs:
+        some.append(pair)
+        if len(some) >= 500:
+            take()
+    take()
+    weights, use = label_use(np.array(numbers, dtype=np.int64), drawn)
+    used = [_is_used(pair, weights[row], float(weights.max(initial=0.0))) for row, pair in kept]
+    chosen = [(row, pair, side) for (row, pair), side, fits in zip(kept, sides, used, strict=True) if fits]
+    one_by_one = len(numbers) == len(kept) or all(
+        any(one.design == "random" for one in drawn[row]) for row, _, _ in chosen
+    )
+    return LabelledPairs(
+        *(dimension, [pair for _, pair, _ in chosen], [side for _, _, side in chosen]),
+        *(len(numbers), use, one_by_one),
+    )
+
+
+def _is_used(pair: Pair, weight: float, most: float) -> bool:
+    """Whether a label is used: those of unequal weight are thinned until all had the same chance to be there."""
+    return weight > 0 and short_hash(f"thin {pair.key}") / float(1 << 64) < weight / most
+
+
+def refuse_few(labelled: LabelledPairs, target: float, levels: int) -> None:
+    """Refuse labels that could not keep the promise whatever the judges said, before anybody is asked."""
+    least, n = fewest_labels(target, levels), len(labelled.pairs)
+    if not n:
+        why = labelled.use.notes[0] if labelled.use.left_out else "no pair is labelled"
+        raise InputError(
+            f"--escalate needs labels of people on {_asked(labelled.dimension)}, and {why}",
+            hint=f"{_HOW}. For {target:.0%} it takes {least} at the least, and some hundred to decide much",
+        )
+    if n < least:
+        raise InputError(
+            f"with your {n:,} labels, {target:.0%} cannot be promised whatever the judges say: it takes {least} at"
+            " the least",
+            hint=f"label more, or promise less with --agree; {_HOW}",
+        )
+
+
+def plan_escalation(names: Sequence[str], labelled: LabelledPairs, heard: Heard, target: float) -> EscalationPlan:
+    """What each level may decide; InputError with what could be promised instead, where it is nothing."""
+    sure, right = _tables(labelled, heard, len(names))
+    clusters = None if labelled.one_by_one else _clusters(labelled.pairs)
+    found = choose_cascade(sure, right, target, clusters=clusters)
+    if not found.promised:
+        raise _refusal(labelled, sure, right, target, clusters)
+    notes = list(labelled.use.notes)
+    if clusters is not None and labelled.instructions < len(labelled.pairs):
+        notes.append(
+            f"{len(labelled.pairs):,} labels on {labelled.instructions:,} instructions, and it is not known that"
+            " pairs were drawn one by one: they count as about one label for each instruction."
+        )
+    return EscalationPlan(tuple(names), labelled.dimension, found, tuple(notes))
+
+
+def _tables(labelled: LabelledPairs, heard: Heard, levels: int) -> tuple[Array, Array]:
+    """How sure each level is of each labelled pair, and whether it says what people say."""
+    sure = np.full((len(labelled.pairs), levels), np.nan)
+    right = np.zeros((len(labelled.pairs), levels), dtype=np.bool_)
+    for row, (said, side) in enumerate(zip(heard, labelled.sides, strict=True)):
+        for level, outcomes in enumerate(said):
+            outcome = outcomes.get(labelled.dimension) if outcomes else None
+            if outcome is not None and outcome.side is not None and outcome.p is not None:
+                sure[row, level] = outcome.p[outcome.side]
+                right[row, level] = CODE_OF[outcome.side] == CODE_OF[side]
+    return sure, right
+
+
+def _clusters(pairs: Sequence[Pair]) -> Array:
+    return np.array([cluster_number(pair.instruction) for pair in pairs], dtype=np.uint64)
+
+
+def _refusal(
+    labelled: LabelledPairs, sure: Array, right: Array, target: float, clusters: Array | None
+) -> InputError:
+    n = len(labelled.pairs)
+    other = best_promise(sure, right, target, clusters=clusters)
+    said = f"with your {n:,} labels, {target:.0%} cannot be promised"
+    if other is None:
+        return InputError(f"{said}, nor anything above 50%", hint="label more pairs, or ask better judges")
+    return InputError(
+        f"{said}; {other.target:.0%} can, with {other.coverage:.0%} of the pairs decided",
+        hint=f"--agree {other.target:.2f}, more labels, or a better judge as the last level",
+    )
+
+
+def _asked(dimension: str) -> str:
+    return "overall" if dimension == "combined" else dimension
+
+
+# -- what came of it ----------------------------------------------------------------------------------------------
+
+
+def escalation_result(store: Store, row: JudgeRow, prices: Sequence[Pricing | None] = ()) -> EscalationResult:
+    """What an escalation that a database holds came to."""
+    identity, plan = row.identity, json.loads(row.identity["plan"])
+    known = {judge.fingerprint: judge for judge in store.judges(counted=False)}
+    judges = [known.get(mark) for mark in members_of(identity)]
+    floors = [None if word == "never" else float(word) for word in identity["floors"].split()]
+    decided: Counter[int | None] = Counter(word["level"] for _, word in store.made.words(row.id))
+    pairs = decided.total()
+    every = [*prices, *[None] * (len(judges) - len(prices))]
+    levels = [
+        _level_result(store, row, judge, floor, decided[number], pairs, price)
+        for number, (judge, floor, price) in enumerate(zip(judges, floors, every, strict=True), 1)
+    ]
+    tokens = sum(_count(level.tokens) for level in levels)
+    costs = [level.cost for level in levels]
+    cost = None if any(x is None for x in costs) else sum(x for x in costs if x is not None)
+    last = levels[-1]
+    per_pair = pairs / last.asked if last.asked else None
+    if plan["people"]:
+        said = decided[len(judges) + 1]
+        levels.append(LevelResult("people", None, said + decided[None], said, _share(said, pairs), None, None))
+    return EscalationResult(
+        *(row.model, identity["on"], float(identity["agree"]), CONFIDENCE, plan["labels"]),
+        *(plan["agreed"] / max(plan["decided"], 1), pairs, tuple(levels), decided[None], tokens),
+        round(_count(last.tokens) * per_pair) if per_pair and _count(last.tokens) else None,
+        cost,
+        last.cost * per_pair if per_pair and last.cost is not None else None,
+        next((price.currency for price in every if price), ""),
+    )
+
+
+def _level_result(
+    store: Store,
+    row: JudgeRow,
+    judge: JudgeRow | None,
+    floor: float | None,
+    decided: int,
+    pairs: int,
+    price: Pricing | None,
+) -> LevelResult:
+    usage, asked = store.made.usage(judge.id, row.id) if judge else (Usage(), 0)
+    name = judge.model if judge else "a judge that was removed"
+    return LevelResult(
+        name, floor, asked, decided, _share(decided, pairs), usage, price.of(usage) if price else None
+    )
+
+
+def _count(usage: Usage | None) -> int:
+    return 0 if usage is None else usage.computed + usage.reused + usage.generated
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0

@@ -1,0 +1,166 @@
+"""A jury over kept verdicts: what its judges said of pairs is pooled, and kept as what a judge of its own said.
+
+Nobody is asked here. The same jurors under the same rule are the same jury, so pooling again after a juror has
+answered more brings the jury up to date, and pooling again without that writes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from evenhand.core.engine import NOTHING
+from evenhand.core.judge import Conversation, Judgment, Setup
+from evenhand.core.jury import INCOMPLETE, PoolRule, Scale, pool_jury, word_of
+from evenhand.core.pair import Pair
+from evenhand.core.protocol import ORDERS, Order
+from evenhand.core.verdict import Outcome, Verdict, invalid
+from evenhand.engines.made import Member, jury_engine, made_protocol, names_of, shared_dimensions
+from evenhand.store import JudgeRow, Store
+from evenhand.store.made import MadeVerdicts
+
+AT_ONCE = 500  # pairs that are pooled in one transaction
+Heard = Sequence[dict[str, Outcome] | None]  # what each juror said of one pair, by dimension
+Watcher = Callable[[Pair, Heard, Judgment], None]
+
+
+@dataclass(frozen=True)
+class JuryMembers:
+    """Who sits in a jury, and on which dimensions all of them have outcomes."""
+
+    members: tuple[Member, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """What to call them."""
+        return names_of(self.members)
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """What the jury has outcomes on."""
+        return shared_dimensions(self.members)
+
+    def rows(self, store: Store) -> list[JudgeRow | None]:
+        """Their rows in a store; None for one that has not answered anything there."""
+        known = {row.fingerprint: row for row in store.judges(counted=False)}
+        return [known.get(member.fingerprint) for member in self.members]
+
+
+def member_of(judge: Setup | JudgeRow) -> Member:
+    """A judge as a member of a jury."""
+    if isinstance(judge, JudgeRow):
+        return Member(judge.model, judge.protocol, judge.fingerprint, judge.dimensions)
+    return Member(
+        judge.engine.identity["model"], judge.protocol.name, judge.fingerprint, tuple(judge.protocol.dimensions)
+    )
+
+
+def scales_of(store: Store, members: JuryMembers) -> dict[str, tuple[Scale | None, ...]]:
+    """The calibrations that are kept of the jurors, by dimension; a dimension that has none is not there."""
+    rows = members.rows(store)
+    kept = [store.calibrations.of(row.id) if row else {} for row in rows]
+    found = {}
+    for name in members.dimensions:
+        each = tuple(_scale(one.get(name)) for one in kept)
+        if any(each):
+            found[name] = each
+    return found
+
+
+def _scale(fields: dict[str, float] | None) -> Scale | None:
+    if fields is None:
+        return None
+    slope = max(float(fields["slope"]), 0.0)  # an older version kept slopes below 0, which say nothing
+    return Scale(slope, float(fields["tie"]), float(fields["length"]) if slope else 0.0)
+
+
+class JuryPool:
+    """Pools what jurors said of pairs, in one store."""
+
+    def __init__(
+        self, store: Store, members: JuryMembers, rule: PoolRule, name: str = "", *, watch: Watcher | None = None
+    ) -> None:
+        self.store, self.members, self.rule, self._watch = store, members, rule, watch
+        self.names, self.dimensions = members.names, members.dimensions
+        self.setup = Setup(
+            jury_engine(members.members, rule, name), made_protocol(members.members, self.dimensions)
+        )
+
+    def pool(self, pairs: Sequence[Pair]) -> list[Judgment]:
+        """What the jury says of pairs that are in the store; it is kept when this returns."""
+        heard = self.heard(pairs)
+        made, judgments = [], []
+        for pair, said in zip(pairs, heard, strict=True):
+            conversations = self.conversations(pair, said)
+            judgments.append(Judgment.of(pair, conversations))
+            made.append(self._made(pair, said, conversations))
+        self.store.made.keep(self.store.judge(self.setup), made)
+        if self._watch is not None:
+            for pair, said, judgment in zip(pairs, heard, judgments, strict=True):
+                self._watch(pair, said, judgment)
+        return judgments
+
+    def pool_all(self, pairs: Iterable[Pair]) -> int:
+        """Pool pairs some hundred at a time, and note that as a run; how many they were."""
+        run = self.store.begin_run(self.store.judge(self.setup), {"orders": "both", "seed": 0})
+        count, waiting = 0, iter(pairs)
+        while some := list(islice(waiting, AT_ONCE)):
+            count += len(self.pool(some))
+        self.store.end_run(run, pairs=count, asked=0, usage=NOTHING)
+        return count
+
+    def heard(self, pairs: Sequence[Pair]) -> list[list[dict[str, Outcome] | None]]:
+        """What each juror said of each pair."""
+        return outcomes_of(self.store, self.members, pairs)
+
+    def conversations(self, pair: Pair, heard: Heard) -> dict[Order, Conversation]:
+        """What the jury says of a pair in each order."""
+        length = log_length(pair)
+        by_order: dict[Order, dict[str, Verdict]] = {}
+        for name in self.dimensions:
+            said = [None if outcomes is None else outcomes.get(name) for outcomes in heard]
+            for order, verdict in pool_jury(name, said, self.rule, length).items():
+                by_order.setdefault(order, {})[name] = verdict
+        if not by_order:  # nobody was asked
+            silent = {verdict.dimension: verdict for verdict in invalid(self.dimensions, INCOMPLETE)}
+            by_order = dict.fromkeys(ORDERS, silent)
+        return {order: Conversation(self._whole(verdicts)) for order, verdicts in by_order.items()}
+
+    def _whole(self, verdicts: dict[str, Verdict]) -> dict[str, Verdict]:
+        return {name: verdicts.get(name) or Verdict(name, None, invalid=INCOMPLETE) for name in self.dimensions}
+
+    def _made(self, pair: Pair, heard: Heard, conversations: dict[Order, Conversation]) -> MadeVerdicts:
+        first = self.dimensions[0]
+        word = word_of(self.names, [None if said is None else said.get(first) for said in heard])
+        return MadeVerdicts(
+            pair,
+            {order: self.setup.key(pair, order) for order in conversations},
+            {order: list(conversation.verdicts.values()) for order, conversation in conversations.items()},
+            word,
+        )
+
+
+def outcomes_of(
+    store: Store, members: JuryMembers, pairs: Sequence[Pair], first: int | None = None
+) -> list[list[dict[str, Outcome] | None]]:
+    """What each member, or only the first so many of them, said of each pair; None where it said nothing."""
+    numbers = store.made.numbers(pairs)
+    here = [number for number in numbers if number is not None]
+    each = [store.made.outcomes(row.id, row.dimensions, here) if row else {} for row in members.rows(store)[:first]]
+    return [[None if number is None else said.get(number) for said in each] for number in numbers]
+
+
+def log_length(pair: Pair) -> float:
+    """The log of the lengths' ratio; an empty text counts as one character.
+
+    >>> log_length(Pair("Hi", "x", ""))
+    0.0
+    """
+    return math.log(max(len(pair.output_1), 1)) - math.log(max(len(pair.output_2), 1))
+
+
+def without_calibrations(rule: PoolRule) -> PoolRule:
+    """The same rule on what the jurors said as they said it."""
+    return replace(rule, scales={})

@@ -1,0 +1,212 @@
+"""Verdicts that are made out of those of other judges: read in bulk, kept in bulk, made anew where they changed."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import orjson
+
+from evenhand.core.engine import Answer, Usage
+from evenhand.core.judge import Judgment
+from evenhand.core.pair import Pair
+from evenhand.core.protocol import Order
+from evenhand.core.verdict import Outcome, Verdict
+from evenhand.store.outcomes import IN_ORDER, SAID_BY_JUDGE, OutcomeTable, conversations_of
+from evenhand.store.queue import Queue
+from evenhand.store.rows import answer_row, verdict_row
+from evenhand.store.schema import clearly
+
+_PAIR = "instruction, output_1, output_2, name, model_1, model_2, labels, metadata, candidate"
+_AMONG = "(SELECT value FROM json_each(?))"
+
+
+@dataclass(frozen=True, slots=True)
+class MadeVerdicts:
+    """What is made of one pair: verdicts and a word about them by order, under the names of the conversations."""
+
+    pair: Pair
+    keys: Mapping[Order, str]
+    verdicts: Mapping[Order, Sequence[Verdict]]
+    word: str
+
+
+class MadeBook:
+    """The made verdicts of one store: `store.made`.
+
+    >>> from evenhand.store import Store
+    >>> with Store(":memory:") as store:
+    ...     store.made.numbers([Pair("Hi", "x", "y")])
+    [None]
+    """
+
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        writing: Callable[[], AbstractContextManager[None]],
+        path: str,
+        queue: Queue,
+        outcomes: OutcomeTable,
+    ) -> None:
+        self._db, self._writing, self._path, self._queue, self._outcomes = db, writing, path, queue, outcomes
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def numbers(self, pairs: Sequence[Pair]) -> list[int | None]:
+        """The numbers of pairs; None for one that is not here."""
+        names = orjson.dumps([[pair.id, pair.key] for pair in pairs]).decode()
+        with clearly(self._path):
+            rows = self._db.execute(
+                "SELECT p.name, p.key, p.id FROM json_each(?) w CROSS JOIN pairs p"
+                " ON p.name = json_extract(w.value, '$[0]') AND p.key = json_extract(w.value, '$[1]')",
+                (names,),
+            ).fetchall()
+        found = {(name, key): int(number) for name, key, number in rows}
+        return [found.get((pair.id, pair.key)) for pair in pairs]
+
+    def outcomes(
+        self, judge: int, dimensions: Sequence[str], pairs: Sequence[int]
+    ) -> dict[int, dict[str, Outcome]]:
+        """What a judge said of pairs, by their numbers, where it has come to an end or failed."""
+        with clearly(self._path):
+            rows = self._db.execute(f"{SAID_BY_JUDGE} AND d.pair IN {_AMONG}{IN_ORDER}", (judge, _json(pairs)))
+            found: dict[int, dict[str, Outcome]] = {}
+            for pair, judged in groupby(rows, key=itemgetter(0)):
+                conversations, ended = conversations_of(dimensions, judged)
+                if ended:
+                    found[pair] = Judgment.outcomes_of(conversations)
+        return found
+
+    def pairs(self, judges: Sequence[int], size: int = 500) -> Iterator[list[Pair]]:
+        """Every pair that was given to any of these judges, some hundred at a time."""
+        after = -1
+        while True:
+            with clearly(self._path):
+                rows = self._db.execute(
+                    f"SELECT id, {_PAIR} FROM pairs WHERE id > ? AND id IN (SELECT pair FROM queue WHERE judge IN"
+                    f" {_AMONG}) ORDER BY id LIMIT ?",
+                    (after, _json(judges), size),
+                ).fetchall()
+            if not rows:
+                return
+            after = rows[-1][0]
+            yield [_pair(columns) for _, *columns in rows]
+
+    def words(self, judge: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """The word that is kept about each pair of a made judge, in the order of the pairs' numbers."""
+        with clearly(self._path):
+            rows = self._db.execute(
+                "SELECT d.pair, min(a.text) FROM queue d JOIN answers a ON a.conversation = d.conversation"
+                " WHERE d.judge = ? GROUP BY d.pair ORDER BY d.pair",
+                (judge,),
+            )
+            for pair, text in rows:
+                yield pair, json.loads(text)
+
+    def word(self, judge: int, pair: int) -> Mapping[str, Any] | None:
+        """The word that is kept about one pair of a made judge."""
+        with clearly(self._path):
+            row = self._db.execute(
+                "SELECT a.text FROM queue d JOIN answers a ON a.conversation = d.conversation"
+                " WHERE d.judge = ? AND d.pair = ? LIMIT 1",
+                (judge, pair),
+            ).fetchone()
+        return None if row is None else json.loads(row[0])
+
+    def without_verdict(self, judge: int, reason: str) -> list[str]:
+        """The keys of the pairs of a made judge that have no verdict for this reason."""
+        with clearly(self._path):
+            rows = self._db.execute(
+                "SELECT DISTINCT p.key, p.id FROM outcomes o JOIN pairs p ON p.id = o.pair"
+                " WHERE o.judge = ? AND o.reason = ? ORDER BY p.id",
+                (judge, reason),
+            ).fetchall()
+        return [key for key, _ in rows]
+
+    def usage(self, judge: int, made: int) -> tuple[Usage, int]:
+        """The tokens of a judge's answers on the pairs of a made one, and on how many of them it has answered."""
+        with clearly(self._path):
+            computed, reused, generated, pairs = self._db.execute(
+                "SELECT coalesce(sum(a.computed), 0), coalesce(sum(a.reused), 0), coalesce(sum(a.generated), 0),"
+                " count(DISTINCT d.pair) FROM (SELECT DISTINCT pair, conversation FROM queue WHERE judge = ?"
+                " AND pair IN (SELECT pair FROM queue WHERE judge = ?)) d"
+                " JOIN answers a ON a.conversation = d.conversation",
+                (judge, made),
+            ).fetchone()
+        return Usage(computed, reused, generated), int(pairs)
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def keep(self, judge: int, made: Sequence[MadeVerdicts]) -> int:
+        """Keep verdicts in one transaction, those that are new or changed; how many conversations that were."""
+        with clearly(self._path):
+            changed = self._changed(judge, made)
+        if not changed:
+            return 0
+        with self._writing():
+            jobs, claimed = self._queue.enter(judge, 1, [(one.pair, one.keys) for one in changed], {})
+            self._db.executemany("DELETE FROM claims WHERE conversation = ?", [(number,) for number in claimed])
+            given = {
+                job.conversations[order]: (one, verdicts)
+                for job, one in zip(jobs, changed, strict=True)
+                for order, verdicts in one.verdicts.items()
+            }
+            self._replace(given)
+            rows = self._db.execute(
+                f"SELECT DISTINCT judge, pair FROM queue WHERE judge = ? AND conversation IN {_AMONG}",
+                (judge, _json(given)),
+            )
+            self._outcomes.refresh(rows.fetchall())
+        return len(given)
+
+    def _changed(self, judge: int, made: Sequence[MadeVerdicts]) -> list[MadeVerdicts]:
+        """Those that are not there just so."""
+        numbers = self.numbers([one.pair for one in made])
+        rows = self._db.execute(
+            'SELECT d.pair, d."order", d.conversation, a.text FROM queue d JOIN answers a'
+            f" ON a.conversation = d.conversation WHERE d.judge = ? AND d.pair IN {_AMONG}",
+            (judge, _json(number for number in numbers if number is not None)),
+        ).fetchall()
+        there = {(pair, order): (conversation, text) for pair, order, conversation, text in rows}
+        kept: dict[int, set[tuple[Any, ...]]] = {}
+        conversations = _json({conversation for conversation, _ in there.values()})
+        for row in self._db.execute(f"SELECT * FROM verdicts WHERE conversation IN {_AMONG}", (conversations,)):
+            kept.setdefault(row[0], set()).add(row)
+
+        def same(number: int | None, one: MadeVerdicts, order: Order) -> bool:
+            conversation, text = there.get((number, order), (0, ""))
+            rows = {verdict_row(conversation, verdict) for verdict in one.verdicts[order]}
+            return text == one.word and kept.get(conversation) == rows
+
+        return [
+            one
+            for number, one in zip(numbers, made, strict=True)
+            if not all(same(number, one, order) for order in one.verdicts)
+        ]
+
+    def _replace(self, given: Mapping[int, tuple[MadeVerdicts, Sequence[Verdict]]]) -> None:
+        for table in ("answers", "verdicts"):
+            self._db.execute(f"DELETE FROM {table} WHERE conversation IN {_AMONG}", (_json(given),))
+        self._db.executemany(
+            "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [answer_row(number, 0, Answer(one.word)) for number, (one, _) in given.items()],
+        )
+        self._db.executemany(
+            "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [verdict_row(number, verdict) for number, (_, verdicts) in given.items() for verdict in verdicts],
+        )
+
+
+def _pair(columns: Sequence[Any]) -> Pair:
+    task, one, two, name, model_1, model_2, labels, metadata, candidate = columns
+    return Pair(task, one, two, name, model_1, model_2, json.loads(labels), json.loads(metadata), candidate)
+
+
+def _json(values: Any) -> str:
+    return orjson.dumps(list(values)).decode()
