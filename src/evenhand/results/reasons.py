@@ -145,9 +145,9 @@ class ReasonCounter:
     def summary(self, *, top: int = TOP, least: int = LEAST) -> ReasonSummary:
         """What the reasons come to."""
         totals = [sum(count.pairs[which] for count in self._counts.values()) for which in (0, 1)]
-        lists = [self._list(which, totals, top, least) for which in (0, 1)]
+        blamed, praised = (self._list(which, totals, top, least) for which in (0, 1))
         counts = (self._pairs, self._reasons, self._decided)
-        return ReasonSummary(self.dimension, *counts, *lists, self._pruned)
+        return ReasonSummary(self.dimension, *counts, blamed, praised, self._pruned)
 
     def _list(self, which: int, totals: list[int], top: int, least: int) -> tuple[ReasonPhrase, ...]:
         often = {stems: count for stems, count in self._counts.items() if count.pairs[which] >= least}

@@ -13,8 +13,8 @@ def log_odds_z(counts: tuple[int, int], totals: tuple[int, int], phrases: int, p
     The log-odds ratio with a symmetric Dirichlet prior over its approximate standard error: Monroe, Colaresi and
     Quinn (2008), "Fightin' Words: Lexical Feature Selection and Evaluation for Identifying the Content of Political
     Conflict", Political Analysis 16(4), section 3. `counts` are those of the phrase in both groups, `totals` those
-    of all phrases, of which there are so many different ones. A phrase that is said a few times only is far from 0 if
-    it is said of one group alone.
+    of all phrases; `phrases` is how many different ones there are. A phrase that is said a few times only is far
+    from 0 if it is said of one group alone.
 
     >>> round(log_odds_z((20, 2), (100, 100), 40), 2), log_odds_z((5, 5), (50, 50), 40)
     (3.39, 0.0)
