@@ -61,7 +61,7 @@ def outputs(tmp_path: Path) -> tuple[Path, Path]:
 
 def test_outputs_that_are_joined_or_meet_in_an_arena(outputs: tuple[Path, Path]) -> None:
     reading = JoinOptions(columns=OUTPUTS)
-    joined = list(join_outputs(*map(str, outputs), reading))
+    joined = list(join_outputs(str(outputs[0]), str(outputs[1]), reading))
     met = list(Arena(list(outputs), reading=reading))
     assert sorted(pair.output_1 for pair in joined) == ["gut 0", "gut 1", "gut 2"]
     assert {frozenset(pair.texts) for pair in met} == {frozenset(pair.texts) for pair in joined}

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from evenhand import Judge, Pair, ScriptedEngine
+from evenhand import Judge, Pair, ScriptedEngine, read_pairs
 from evenhand.core.answer_forms import EXAMPLES, FormMatch, form_of
 from evenhand.core.engine import Answer
 from evenhand.core.protocol import ORDERS, Order, Prompt, Protocol, form_names
@@ -22,9 +22,12 @@ from evenhand.core.stats.contrast import log_odds_z
 from evenhand.core.verdict import Verdict, read_answer
 from evenhand.results.clauses import clauses, phrases
 from evenhand.results.reasons import FoundReason, ReasonSummary, search_reasons, summarise_reasons
+from evenhand.running.importing import import_verdicts
 from evenhand.store import JudgeRow, Store
+from evenhand.store.shards import open_shards
+from evenhand.store.shards.copying import copy_store
 from evenhand.views.cli.app import load_all
-from web_server import WebServer
+from web_server import CANARY, HOSTILE, WebServer
 
 EXPLAINED = ReasonReader(Protocol.load("explained").questions)
 BLAMES = ("misses the unit", "is far too long", "does not answer the question", "gets the date wrong")
@@ -243,24 +246,28 @@ def test_phrases_have_something_to_say_at_both_ends(text: str, found: set[str]) 
     assert {phrase.text for phrase in phrases(text)} == found
 
 
-def naive_z(y1: int, y2: int, n1: int, n2: int) -> float:
-    """Written once more, from the counts of a two by two table with one half added to each of its cells."""
-    cells = [y1 + 0.5, n1 - y1 + 0.5, y2 + 0.5, n2 - y2 + 0.5]
-    return (math.log(cells[0]) - math.log(cells[1]) - math.log(cells[2]) + math.log(cells[3])) / math.sqrt(
-        1 / cells[0] + 1 / cells[2]
-    )
+def naive_z(y: tuple[int, int], n: tuple[int, int], vocabulary: int) -> float:
+    """Written once more, with the letters of the paper: every phrase has the prior 1/2, all of them together a0."""
+    a, a0 = 0.5, 0.5 * vocabulary
+    delta = math.log((y[0] + a) / (n[0] + a0 - y[0] - a)) - math.log((y[1] + a) / (n[1] + a0 - y[1] - a))
+    return float(delta / math.sqrt(1 / (y[0] + a) + 1 / (y[1] + a)))
 
 
-@given(st.integers(0, 50), st.integers(0, 50), st.integers(50, 500), st.integers(50, 500))
-def test_the_contrast_is_that_of_the_formula_and_turns_with_the_groups(y1: int, y2: int, n1: int, n2: int) -> None:
-    assert log_odds_z(y1, y2, n1, n2) == pytest.approx(naive_z(y1, y2, n1, n2))
-    assert log_odds_z(y1, y2, n1, n2) == pytest.approx(-log_odds_z(y2, y1, n2, n1))
+FEW, MANY = st.integers(0, 50), st.integers(50, 500)
+
+
+@given(FEW, FEW, MANY, MANY, st.integers(2, 1000))
+def test_the_contrast_is_that_of_the_formula_and_turns_with_the_groups(
+    y1: int, y2: int, n1: int, n2: int, phrases: int
+) -> None:
+    assert log_odds_z((y1, y2), (n1, n2), phrases) == pytest.approx(naive_z((y1, y2), (n1, n2), phrases))
+    assert log_odds_z((y1, y2), (n1, n2), phrases) == pytest.approx(-log_odds_z((y2, y1), (n2, n1), phrases))
 
 
 def test_where_two_groups_say_a_phrase_alike_the_contrast_seldom_passes_two() -> None:
     rng = random.Random(3)
     draws = [[sum(rng.random() < 0.05 for _ in range(600)) for _ in range(2)] for _ in range(400)]
-    beyond = sum(abs(log_odds_z(one, two, 600, 600)) > 1.96 for one, two in draws) / len(draws)
+    beyond = sum(abs(log_odds_z((one, two), (600, 600), 100)) > 1.96 for one, two in draws) / len(draws)
     assert 0.02 < beyond < 0.09
 
 
@@ -438,3 +445,72 @@ def test_the_report_shows_reasons_in_all_its_forms(db: Path, tmp_path: Path) -> 
     assert "what the losing side is blamed for" in (tmp_path / "r.md").read_text()
     told = json.loads(run("report", "--db", db, "--out", tmp_path / "r.md", "--pairs", 0, "--json"))
     assert told["judges"][0]["reasons"]["blamed"]
+
+
+def test_a_folder_of_shards_has_the_same_reasons(db: Path, tmp_path: Path) -> None:
+    with Store(db, read_only=True) as store:
+        [row] = store.judges()
+        copy_store(store, row, tmp_path / "shards", rows=7)
+        found, texts = summarise_reasons(store, row), [hit.text for hit in search_reasons(store, row)]
+    with open_shards(tmp_path / "shards") as shards:
+        [copied] = shards.judges()
+        assert summarise_reasons(shards, copied) == found
+        assert [hit.text for hit in search_reasons(shards, copied)] == texts
+
+
+def test_an_export_with_reasons_is_read_back_as_the_pairs_alone(db: Path, tmp_path: Path) -> None:
+    for form, name in (("judgments", "a.csv"), ("verdicts", "b.jsonl"), ("judgments", "c.parquet")):
+        run("export", form, "--db", db, "--out", tmp_path / name, "--texts")
+        found = list(read_pairs(tmp_path / name))
+        assert [(pair.texts, pair.metadata) for pair in found[:24]] == [(pair.texts, {}) for pair in PAIRS]
+    told = json.loads(run("labels", "import", tmp_path / "b.jsonl", "--db", tmp_path / "l.db", "--json"))
+    assert told
+
+
+def test_hostile_reasons_stay_text_in_every_view(tmp_path: Path) -> None:
+    db, texts = tmp_path / "e.db", list(HOSTILE.values())
+
+    def hostile(prompt: Prompt) -> str:
+        number = int(prompt.turns[-1].text.split("Question ")[1].split()[0])
+        return f"Response B is odd {texts[number]} odd.\n\nVerdict: A"
+
+    with Judge(ScriptedEngine(hostile), "explained", db=db, orders="forward") as judge:
+        sides = [
+            j["overall"].side for j in judge.judge(Pair(f"Question {n} ", "x", "y") for n in range(len(texts)))
+        ]
+    assert set(sides) == {"1"}
+    with WebServer(db) as server:
+        owner = server.owner()
+        pages = [owner.get(path).text for path in ("/", *(f"/pair/{n + 1}" for n in range(len(texts))))]
+    run("report", "--db", db, "--out", tmp_path / "r.html")
+    run("reasons", "--db", db)
+    assert "\x1b[31m" not in run("reasons", "--db", db, "--search", "odd", "--top", 99)
+    for page in (*pages, (tmp_path / "r.html").read_text()):
+        assert "is odd" in page
+        assert f"<script>{CANARY}" not in page
+        assert f'onerror="{CANARY}"' not in page
+        assert "\u202e" not in page
+
+
+def test_the_reasons_of_imported_verdicts_are_those_of_their_file(tmp_path: Path) -> None:
+    rows = [
+        {
+            "question_id": number,
+            "model_1": "alpha",
+            "model_2": "beta",
+            "judge": ["gpt-x", "pair"],
+            "turn": 1,
+            "g1_winner": "model_1",
+            "g1_judgment": "Assistant B forgets the unit. [[A]]",
+            "g2_winner": "model_1",
+            "g2_judgment": "Assistant A forgets the unit. [[B]]",
+        }
+        for number in range(3)
+    ]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with Store(":memory:") as store:
+        import_verdicts(store, file)
+        found = summarise_reasons(store, store.judges()[0])
+    [phrase] = found.blamed
+    assert (phrase.phrase, phrase.pairs, phrase.models) == ("forgets the unit", 3, {"beta": 3})

@@ -52,21 +52,21 @@ class JudgedPair:
     seconds: float
 
 
-def judged_pair(judgment: Judgment, reader: ReasonReader) -> JudgedPair:
-    """A judgment as a result; the reader knows how to tell a reason from a verdict in the judge's words."""
+def judged_pair(judgment: Judgment, reader: ReasonReader | None = None) -> JudgedPair:
+    """A judgment as a result; a reader knows how to tell a reason from a verdict in the judge's words."""
     dimensions = {name: _dimension(outcome, reader) for name, outcome in judgment.outcomes.items()}
     notes = tuple(sorted(judgment.notes))
     return JudgedPair(judgment.pair.id, dimensions, notes, judgment.usage, round(judgment.seconds, 3))
 
 
-def _dimension(outcome: Outcome, reader: ReasonReader) -> JudgedDimension:
+def _dimension(outcome: Outcome, reader: ReasonReader | None) -> JudgedDimension:
     orders = {
         order: JudgedOrder(
             outcome.side_in(order) or "invalid",
             outcome.p_in(order),
             *(verdict.mass, verdict.label, verdict.invalid, verdict.raw),
-            reason=reader.reason(verdict, order) or None,
-            strength=reader.strength(verdict),
+            reason=(reader.reason(verdict, order) or None) if reader else None,
+            strength=reader.strength(verdict) if reader else None,
         )
         for order, verdict in outcome.orders.items()
     }

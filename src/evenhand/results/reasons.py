@@ -145,26 +145,32 @@ class ReasonCounter:
     def summary(self, *, top: int = TOP, least: int = LEAST) -> ReasonSummary:
         """What the reasons come to."""
         totals = [sum(count.pairs[which] for count in self._counts.values()) for which in (0, 1)]
-        lists = [self._list(which, totals, top, least) for which in (0, 1)]
+        blamed, praised = (self._list(which, totals, top, least) for which in (0, 1))
         counts = (self._pairs, self._reasons, self._decided)
-        return ReasonSummary(self.dimension, *counts, *lists, self._pruned)
+        return ReasonSummary(self.dimension, *counts, blamed, praised, self._pruned)
 
     def _list(self, which: int, totals: list[int], top: int, least: int) -> tuple[ReasonPhrase, ...]:
         often = {stems: count for stems, count in self._counts.items() if count.pairs[which] >= least}
         told = within_longer({stems: count.pairs[which] for stems, count in often.items()})
         ranked = sorted(
-            ((self._z(count, which, totals), stems) for stems, count in often.items() if stems not in told),
+            (
+                (self._z(count, which, totals, len(self._counts)), stems)
+                for stems, count in often.items()
+                if stems not in told
+            ),
             key=lambda item: (-item[0], -often[item[1]].pairs[which], -len(item[1]), item[1]),
         )
         chosen: list[tuple[float, tuple[str, ...]]] = []
         for z, stems in ranked:
-            if z > 0 and len(chosen) < top and not any(_holds(stems, other) for _, other in chosen):
+            of_it = z > 0 or not often[stems].pairs[1 - which]
+            if of_it and len(chosen) < top and not any(_holds(stems, other) for _, other in chosen):
                 chosen.append((z, stems))
         return tuple(self._phrase(often[stems], which, z) for z, stems in chosen)
 
     @staticmethod
-    def _z(count: _PhraseCount, which: int, totals: list[int]) -> float:
-        return log_odds_z(count.pairs[which], count.pairs[1 - which], totals[which], totals[1 - which])
+    def _z(count: _PhraseCount, which: int, totals: list[int], phrases: int) -> float:
+        counts = (count.pairs[which], count.pairs[1 - which])
+        return log_odds_z(counts, (totals[which], totals[1 - which]), max(phrases, 2))
 
     @staticmethod
     def _phrase(count: _PhraseCount, which: int, z: float) -> ReasonPhrase:

@@ -148,9 +148,9 @@ def find_parquet(names: Sequence[str], columns: Mapping[str, str] | None = None)
             return None
         files += found
     with ThreadPoolExecutor(_FOOTERS) as pool:
-        found = [group for groups in pool.map(lambda file: _groups(*file), files) for group in groups]
+        groups = [group for some in pool.map(lambda file: _groups(*file), files) for group in some]
     named = tuple(sorted((columns or {}).items()))
-    return [replace(group, columns=named) for group in found] if named else found
+    return [replace(group, columns=named) for group in groups]
 
 
 def _at_address(name: str) -> list[tuple[Any, str, str]]:

@@ -129,11 +129,8 @@ def _pairs(report: Report, store: Records) -> Iterator[PairReport]:
         if pair is None:
             continue
         judged = [
-            JudgedPairReport(
-                judge,
-                outcome_views(judgment, stored[judge.row.id].get(number, {})),
-                _answers(judge, number, store),
-                _reasons(judge, judgment, store.archive.said(judge.row.id, number)),
+            _judged_pair(
+                judge, judgment, stored[judge.row.id].get(number, {}), store.archive.said(judge.row.id, number)
             )
             for judge in report.judges
             if (judgment := store.judgment(judge.row, number, pair)) is not None
@@ -185,9 +182,15 @@ def _kinds(item: JudgedPairReport, known: Side | None) -> Iterator[str]:
         yield "against_people"
 
 
-def _answers(judge: JudgeReport, number: int, store: Records) -> list[tuple[str, list[str]]]:
+def _judged_pair(
+    judge: JudgeReport, judgment: Judgment, stored: Mapping[str, PairOutcome], said: Mapping[Order, tuple[str, ...]]
+) -> JudgedPairReport:
+    views = outcome_views(judgment, stored)
+    return JudgedPairReport(judge, views, _answers(judge, said), _reasons(judge, judgment, said))
+
+
+def _answers(judge: JudgeReport, said: Mapping[Order, tuple[str, ...]]) -> list[tuple[str, list[str]]]:
     """What the judge answered, word for word: for each question what it was about, and the answer in each order."""
-    said = store.archive.said(judge.row.id, number)
     about = asked_about(judge.template)
     most = max((len(answers) for answers in said.values()), default=0)
     return [
