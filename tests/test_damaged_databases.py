@@ -10,16 +10,19 @@ from pathlib import Path
 import pytest
 
 from command import evenhand_any
+from evenhand.core.errors import StoreError
 from evenhand.core.pair import Pair
 from evenhand.engines.scripted import ScriptedEngine
 from evenhand.store import Store
 from evenhand.store.damage import damage_in
 from evenhand.views.api import Judge
+from web_server import WebServer
 
 COMMANDS = (
     "results", "results --by topic", "results --human", "rank", "card", "gate", "labels", "suggest", "judges",
     "report --out {}/r.html", "export verdicts --out {}/v.jsonl", "export judgments --out {}/j.jsonl", "reread",
 )  # fmt: skip
+PAGES = ("/", "/pairs", "/pairs?q=yes", "/pairs/all", "/pair/1", "/people", "/card", "/pair/3/text/output_1")
 DAMAGES = 24
 
 
@@ -77,6 +80,29 @@ def test_no_command_ends_in_a_traceback_on_a_damaged_file(whole: bytes, seed: in
         assert "Traceback" not in done.stderr + done.stdout, (command, done.stderr)
         assert done.returncode in (0, 1, 2, 3, 4)
         assert done.stdout.strip() or done.stderr.strip()
+
+
+def test_no_page_ends_in_a_traceback_on_a_damaged_file(
+    whole: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is shown as far as it can be read, or said to be damaged in a page like any other."""
+    statuses = set()
+    for seed in range(200, 232, 4):  # whose end is missing, and others
+        db = tmp_path / f"{seed}.db"
+        db.write_bytes(damaged(whole, seed + seed // 4 % 4))
+        try:
+            with Store(db):
+                pass
+        except StoreError:  # refused before anything is served
+            continue
+        with WebServer(db, log_level="error") as server:
+            owner = server.owner()
+            answers = [owner.get(path) for path in PAGES]
+        assert all(answer.status in (200, 404, 500) for answer in answers)
+        assert all("<h1" in answer.text or answer.status == 200 for answer in answers)
+        statuses |= {answer.status for answer in answers}
+    assert 200 in statuses
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_whole_file_has_no_damage_and_text_that_is_no_json_is_found(whole: bytes, tmp_path: Path) -> None:
