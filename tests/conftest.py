@@ -26,7 +26,13 @@ SMOLLM = "smollm2-135m"
 
 
 # Files whose tests take longest, and the one browser that two of them share.
-SLOW = ("test_kill_endpoint.py", "test_scaleout_ray.py", "test_scaleout_nodes.py", "test_learn_command.py")
+SLOW = (
+    "test_kill_endpoint.py",
+    "test_kill_batches.py",
+    "test_scaleout_ray.py",
+    "test_scaleout_nodes.py",
+    "test_learn_command.py",
+)
 collect_ignore = ["warm_parent.py"]  # a program of its own, run by warm.py
 BROWSER = ("test_web_browser.py", "test_report_browser.py", "test_made_browser.py")
 

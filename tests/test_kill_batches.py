@@ -87,11 +87,11 @@ def test_a_command_killed_at_random_moments_pays_for_nothing_twice(
 ) -> None:
     server, rng = start(seed=4, fate=now_and_then(0.1), trouble=0.2), random.Random(7)
     db = tmp_path / "evenhand.db"
-    given = words(server, service, write_pairs(tmp_path / "pairs.jsonl", 150), db, "--batch")
+    given = words(server, service, write_pairs(tmp_path / "pairs.jsonl", 80), db, "--batch")
     killed = 0
     for _ in range(KILLS):
         process, seen = begin(given), len(server.headers)
-        wanted, deadline = seen + rng.randint(1, 40), time.monotonic() + TIME_LIMIT
+        wanted, deadline = seen + rng.randint(1, 20), time.monotonic() + TIME_LIMIT
         while process.poll() is None and len(server.headers) < wanted:
             assert time.monotonic() < deadline
             time.sleep(0.001)
@@ -101,7 +101,7 @@ def test_a_command_killed_at_random_moments_pays_for_nothing_twice(
         process.communicate(timeout=TIME_LIMIT)
     assert killed >= 0.7 * KILLS
     finish(given)
-    check_whole(server, db, 150, lost=killed)
+    check_whole(server, db, 80, lost=killed)
 
 
 def test_an_interrupt_leaves_the_batch_and_says_how_to_come_back(start: Start, tmp_path: Path) -> None:
