@@ -101,9 +101,8 @@ def main() -> None:
     for name, n, took, worked in zip(("one judge", "a jury of three"), asked, seconds, busy, strict=True):
         print(f"{name}: {n:,} requests in {took:.2f} s, {worked:.2f} s of the processor")
     over, work = seconds[1] / seconds[0] / 3, busy[1] / busy[0] / 3
-    print(
-        f"of three times one judge: requests {asked[1] / asked[0] / 3:.3f}, seconds {over:.3f}, processor {work:.3f}"
-    )
+    times = asked[1] / asked[0] / 3
+    print(f"of three times one judge: requests {times:.3f}, seconds {over:.3f}, processor {work:.3f}")
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ from evenhand.core.columns import CODE_OF
 from evenhand.core.jury import ABSENT, PoolRule, pooled_side, spoke
 from evenhand.core.outcome import cluster_number
 from evenhand.core.pair import Pair
-from evenhand.core.stats.agreement import MISSING, cohen_kappa, three_way
-from evenhand.core.stats.clustered import Array, Estimate, mean
+from evenhand.core.stats.agreement import MISSING, Codes, cohen_kappa, three_way
+from evenhand.core.stats.clustered import Estimate, mean
 from evenhand.core.verdict import Outcome, headline
 
 Heard = Sequence[Mapping[str, Outcome] | None]
@@ -148,7 +148,7 @@ class JuryCounter:
         )
 
     def _juror(
-        self, juror: int, said: Array, without: Array, pooled: Array, clusters: Array, failed: str
+        self, juror: int, said: Codes, without: Codes, pooled: Codes, clusters: Codes, failed: str
     ) -> JurorResult:
         judged = pooled != MISSING
         changed = (without != pooled)[judged]
@@ -162,7 +162,7 @@ class JuryCounter:
         )
 
 
-def _rate(codes: Array) -> float | None:
+def _rate(codes: Codes) -> float | None:
     values = _VALUE[codes]
     values = values[~np.isnan(values)]
     return float(values.mean()) if len(values) else None
