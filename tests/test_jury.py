@@ -190,6 +190,10 @@ def engine(name: str, said: str) -> ScriptedEngine:
     return ScriptedEngine(lambda prompt: said, name=name)
 
 
+def leaning(p: float) -> ScriptedEngine:
+    return ScriptedEngine(lambda prompt: {"A": p, "B": 1 - p, "tie": 0.01}, name=str(p))
+
+
 def test_a_jury_is_used_like_a_judge_and_each_verdict_is_kept(tmp_path: Path) -> None:
     db, pairs = tmp_path / "x.db", [Pair(f"Q{n}", "one", "two", id=str(n)) for n in range(5)]
     with Jury([engine("a", "A"), engine("b", "tie"), engine("c", "A")], "overall", db=db, pool="majority") as jury:
@@ -237,7 +241,7 @@ def test_the_same_judge_twice_is_refused(tmp_path: Path) -> None:
 
 def test_calibrations_that_are_kept_are_used_and_make_another_jury(tmp_path: Path) -> None:
     db, pair = tmp_path / "x.db", Pair("Q", "one", "two", id="1")
-    three = [ScriptedEngine(lambda prompt, p=p: {"A": p, "B": 1 - p, "tie": 0.01}, name=str(p)) for p in (0.6, 0.9)]
+    three = [leaning(0.6), leaning(0.9)]
     with Jury(three, "overall", db=db, orders="forward") as jury:
         plain = jury.compare(pair)["overall"]
     with Store(db) as store:
@@ -382,7 +386,7 @@ def test_a_budget_is_one_for_all_jurors(tmp_path: Path, panel: Panel) -> None:
 
 
 def test_a_python_jury_stops_at_its_budget(tmp_path: Path, panel: Panel) -> None:
-    pairs = [Pair(**{k: str(v) for k, v in row(n).items()}) for n in range(10)]
+    pairs = [Pair(f"Question {n}?", f"answer {n} side 1", f"answer {n} side 2", id=str(n)) for n in range(10)]
     names = [panel.spec(model) for model in MODELS]
     limits = Limits(max_requests=30)
     with Jury(names, "overall", db=tmp_path / "x.db", limits=limits) as jury, pytest.raises(BudgetError):

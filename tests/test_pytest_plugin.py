@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np  # before a suite inside this process does, and takes it out again: it loads only once
 import pytest
 
+from evenhand import Pair, Store
+
 pytest_plugins = ["pytester"]
 
 CONFTEST = """
@@ -227,3 +229,17 @@ def test_several_judges_are_a_jury(suite: pytest.Pytester) -> None:
     assert asked(suite) == 8
     suite.runpytest()
     assert asked(suite) == 8
+
+
+def test_levels_decide_what_the_labels_of_the_database_allow(suite: pytest.Pytester) -> None:
+    labelled = [Pair(f"Q{n}", "good", "bad", id=str(n), labels={"correctness": "1"}) for n in range(30)]
+    with Store(suite.path / ".evenhand-pytest.db") as store:
+        store.add_pairs(labelled)
+    suite.makepyfile("""
+        def test_one(better):
+            better("good", than="bad", instruction="2 + 2?", on="correctness")
+    """)
+    suite.runpytest("--evenhand-agree", "0.85").assert_outcomes(passed=1)
+    assert asked(suite) == 2 * 31
+    few = suite.runpytest("--evenhand-agree", "0.99")
+    few.stdout.fnmatch_lines(["*with your 30 labels, 99% cannot be promised whatever the judges say*"])

@@ -148,6 +148,20 @@ def pool_jury(
     return found
 
 
+def pooled_side(
+    dimension: str, outcomes: Sequence[Outcome | None], rule: PoolRule, log_length: float = 0.0
+) -> Side | None:
+    """The side of a pair that a jury chooses, without what it says in each order; None where too few spoke.
+
+    >>> pooled_side("overall", [None, None], PoolRule(2)) is None
+    True
+    """
+    speaking = [(juror, o) for juror, o in enumerate(outcomes) if o is not None and o.side is not None]
+    if len(speaking) < max(rule.least, 1):
+        return None
+    return _likeliest(_pooled([_voice(dimension, o, None, rule, juror, log_length) for juror, o in speaking])[0])
+
+
 def spoke(outcomes: Sequence[Outcome | None]) -> int:
     """How many jurors have a verdict."""
     return sum(outcome is not None and outcome.side is not None for outcome in outcomes)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenhand.core.columns import CODE_OF
 from evenhand.core.engine import Usage
@@ -233,7 +234,7 @@ def plan_escalation(names: Sequence[str], labelled: LabelledPairs, heard: Heard,
     return EscalationPlan(tuple(names), labelled.dimension, found, tuple(notes))
 
 
-def _tables(labelled: LabelledPairs, heard: Heard, levels: int) -> tuple[Array, Array]:
+def _tables(labelled: LabelledPairs, heard: Heard, levels: int) -> tuple[Array, NDArray[np.bool_]]:
     """How sure each level is of each labelled pair, and whether it says what people say."""
     sure = np.full((len(labelled.pairs), levels), np.nan)
     right = np.zeros((len(labelled.pairs), levels), dtype=np.bool_)
@@ -251,7 +252,7 @@ def _clusters(pairs: Sequence[Pair]) -> Array:
 
 
 def _refusal(
-    labelled: LabelledPairs, sure: Array, right: Array, target: float, clusters: Array | None
+    labelled: LabelledPairs, sure: Array, right: NDArray[np.bool_], target: float, clusters: Array | None
 ) -> InputError:
     n = len(labelled.pairs)
     other = best_promise(sure, right, target, clusters=clusters)

@@ -14,12 +14,12 @@ from itertools import combinations
 import numpy as np
 
 from evenhand.core.columns import CODE_OF
-from evenhand.core.jury import ABSENT, PoolRule, pool_jury, spoke
+from evenhand.core.jury import ABSENT, PoolRule, pooled_side, spoke
 from evenhand.core.outcome import cluster_number
 from evenhand.core.pair import Pair
-from evenhand.core.stats.agreement import MISSING, cohen_kappa, three_way
-from evenhand.core.stats.clustered import Array, Estimate, mean
-from evenhand.core.verdict import Outcome, headline, pool
+from evenhand.core.stats.agreement import MISSING, Codes, cohen_kappa, three_way
+from evenhand.core.stats.clustered import Estimate, mean
+from evenhand.core.verdict import Outcome, headline
 
 Heard = Sequence[Mapping[str, Outcome] | None]
 _VALUE = np.array([1.0, 0.0, 0.5, np.nan])  # of side 1, side 2 and a tie for side 1; -1 finds the last
@@ -90,6 +90,7 @@ class JuryCounter:
 
     def __init__(self, names: Sequence[str], rule: PoolRule, dimensions: Sequence[str], on: str = "") -> None:
         self._names, self._rule, self.dimension = list(names), rule, on or headline(dimensions)
+        self._others = [rule.without(k) for k in range(len(self._names))]
         self._said: list[list[int]] = []
         self._pooled: list[int] = []
         self._without: list[list[int]] = []
@@ -109,7 +110,7 @@ class JuryCounter:
         self._pooled.append(whole)
         self._without.append(
             [
-                self._code([*said[:k], *said[k + 1 :]], self._rule.without(k), length)
+                self._code([*said[:k], *said[k + 1 :]], self._others[k], length)
                 if outcome is not None and outcome.side is not None and whole != MISSING
                 else whole
                 for k, outcome in enumerate(said)
@@ -118,8 +119,7 @@ class JuryCounter:
         self._clusters.append(cluster_number(pair.instruction) >> 1)  # a signed number
 
     def _code(self, said: Sequence[Outcome | None], rule: PoolRule, length: float) -> int:
-        verdicts = pool_jury(self.dimension, said, rule, length)
-        return CODE_OF[pool(self.dimension, verdicts).side] if verdicts else MISSING
+        return CODE_OF[pooled_side(self.dimension, said, rule, length)]
 
     def result(self, jury: str, failed: Mapping[str, str] | None = None) -> JuryResult:
         """What has been counted."""
@@ -148,7 +148,7 @@ class JuryCounter:
         )
 
     def _juror(
-        self, juror: int, said: Array, without: Array, pooled: Array, clusters: Array, failed: str
+        self, juror: int, said: Codes, without: Codes, pooled: Codes, clusters: Codes, failed: str
     ) -> JurorResult:
         judged = pooled != MISSING
         changed = (without != pooled)[judged]
@@ -162,7 +162,7 @@ class JuryCounter:
         )
 
 
-def _rate(codes: Array) -> float | None:
+def _rate(codes: Codes) -> float | None:
     values = _VALUE[codes]
     values = values[~np.isnan(values)]
     return float(values.mean()) if len(values) else None

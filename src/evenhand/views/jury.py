@@ -409,14 +409,14 @@ class JuryJudgments:
 
     def _complete(self) -> list[Pair]:
         """The pairs on which every juror has spoken by now."""
-        heard = self._pool.heard(self._some)
+        heard = outcomes_of(self._jury.store, self._jury.members, self._some)
         on, jurors = self._pool.dimensions[0], len(self._jury.names)
         whole = [spoke([None if one is None else one.get(on) for one in said]) == jurors for said in heard]
         return [pair for pair, all_spoke in zip(self._some, whole, strict=True) if all_spoke]
 
     def _pooled(self, pairs: Sequence[Pair]) -> list[Judgment]:
         if not self._run:
-            settings = {"orders": self._jury.orders, "seed": self._jury.seed}
+            settings: dict[str, str | int] = {"orders": self._jury.orders, "seed": self._jury.seed}
             if self._line is not None:
                 settings["until_decided"] = self._line.dimension
             self._run = self._jury.store.begin_run(self._jury.store.judge(self._pool.setup), settings)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 DEFAULT_DB = ".evenhand-pytest.db"
 _OPTIONS = {
     "judge": "who judges, in the words of evenhand judge --judge; several with commas between are a jury",
+    "agree": "makes the judges levels, each of which decides what it may: on what share people must agree, as for"
+    " evenhand judge --agree; labels are those of the database",
     "protocol": "a protocol or template file for all tests; without one, each dimension has its own",
     "db": f"where verdicts are kept, from the root of the tests; {DEFAULT_DB} by default",
 }
@@ -48,8 +50,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 class Referee:
     """Judges for tests: one engine, one database, as many protocols as are asked for."""
 
-    def __init__(self, judge: str | Engine | Sequence[str | Engine], protocol: str, db: Path) -> None:
-        self._spec, self._protocol, self.db = judge, protocol, db
+    def __init__(
+        self, judge: str | Engine | Sequence[str | Engine], protocol: str, db: Path, agree: float = 0.0
+    ) -> None:
+        self._spec, self._protocol, self.db, self._agree = judge, protocol, db, agree
         self._judges: list[Judge] = []
         self._judge: AnyJudge | None = None
         self._template = ""
@@ -156,7 +160,7 @@ class Referee:
         from evenhand.core.engine import Engine
         from evenhand.core.judge import Setup
         from evenhand.views.api import Judge
-        from evenhand.views.jury import Jury, split_judges
+        from evenhand.views.jury import Escalation, Jury, ManyJudges, split_judges
 
         if not self._judges:
             self.db.parent.mkdir(parents=True, exist_ok=True)
@@ -165,9 +169,12 @@ class Referee:
             self._judges = [Judge(name, template, db=self.db) for name in named]
         for judge in self._judges:  # the engine lives on its Judge's loop
             judge.setup = Setup(judge.setup.engine, template)
-        if isinstance(self._judge, Jury):
+        if isinstance(self._judge, ManyJudges):
             self._judge.close()
-        self._judge = self._judges[0] if len(self._judges) == 1 else Jury(self._judges, db=self.db)
+        if self._agree:
+            self._judge = Escalation(self._judges, db=self.db, agree=self._agree, people=False)
+        else:
+            self._judge = self._judges[0] if len(self._judges) == 1 else Jury(self._judges, db=self.db)
 
     def _texts(self, instruction: str, new: str, old: str) -> str:
         named = {"instruction": instruction, "new": new, "old": old}
@@ -237,7 +244,8 @@ def evenhand_judge(pytestconfig: pytest.Config) -> Any:
 def referee(pytestconfig: pytest.Config, evenhand_judge: Any) -> Iterator[Referee]:
     """All of it: better, not_worse, gate."""
     db = pytestconfig.rootpath / (_setting(pytestconfig, "db") or DEFAULT_DB)
-    found = pytestconfig.stash[_REFEREE] = Referee(evenhand_judge, _setting(pytestconfig, "protocol"), db)
+    agree = float(_setting(pytestconfig, "agree") or 0)
+    found = pytestconfig.stash[_REFEREE] = Referee(evenhand_judge, _setting(pytestconfig, "protocol"), db, agree)
     yield found
     found.close()
 

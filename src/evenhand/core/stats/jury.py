@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evenhand.core.stats.agreement import Codes
 from evenhand.core.stats.calibration import TooFewLabels, fit_davidson, log_losses, probabilities, refuse_few
-from evenhand.core.stats.clustered import Array
 from evenhand.core.stats.clusters import places
 
 __all__ = ["LearnedWeights", "TooFewLabels", "learn_weights"]
@@ -61,5 +61,5 @@ def learn_weights(
     return LearnedWeights(tuple(map(float, slopes)), float(fitted[-1]), len(true), _count(groups), loss)
 
 
-def _count(groups: Array) -> int:
+def _count(groups: Codes) -> int:
     return len(np.unique(groups))

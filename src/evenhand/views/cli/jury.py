@@ -45,12 +45,9 @@ def pool_jury(
         bool,
         typer.Option("--learned", help="Weigh the judges as people's labels teach it.", rich_help_panel="Judge"),
     ] = False,
-    calibrated: Annotated[
-        bool,
-        typer.Option(
-            "--calibrated/--as-said", help="Use the calibrations that are kept, or none.", rich_help_panel="Judge"
-        ),
-    ] = True,
+    as_said: Annotated[
+        bool, typer.Option("--as-said", help="Leave out the calibrations that are kept.", rich_help_panel="Judge")
+    ] = False,
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="What to call the jury.")] = "",
     db: DbOption = DEFAULT_DB,
     as_json: JsonOption = False,
@@ -65,7 +62,7 @@ def pool_jury(
         rule = pooling.rule(len(rows))
         if on:
             dimension_from(on, members.dimensions)
-        rule = scaled(store, members, rule, on, learned=learned, calibrated=calibrated)
+        rule = scaled(store, members, rule, on, learned=learned, calibrated=not as_said)
         found, jury = pooled(store, members, rule, name, on)
         summary = judge_summary(store, jury)
     if as_json:
