@@ -279,8 +279,8 @@ def test_the_other_weighting_is_told_where_it_differs() -> None:
 def test_p_values_of_dimensions_are_corrected_together() -> None:
     counter = Counter()
     for n in range(40):
-        said = {"overall": Verdict("overall", "A" if n < 29 else "B"), "format": Verdict("format", "A")}
-        said["precision"] = Verdict("precision", "A" if n % 2 else "B")
+        said = {"precision": Verdict("precision", "A" if n % 2 else "B"), "format": Verdict("format", "A")}
+        said["overall"] = Verdict("overall", "A" if n < 29 else "B")
         counter.add(Judgment.of(Pair(f"Task {n}", "x", "y"), {"forward": Conversation(said)}))
     found = counter.summary()
     p = {name: each.p or 0.0 for name, each in found.dimensions.items()}
@@ -290,7 +290,7 @@ def test_p_values_of_dimensions_are_corrected_together() -> None:
     assert fixed["overall"] > p["overall"]
     [note] = found.notes()
     assert note.startswith(
-        "4 questions at once: corrected for their number (Holm), these stand out: overall, format"
+        "4 questions at once: corrected for their number (Holm), these stand out: format, overall"
     )
 
 

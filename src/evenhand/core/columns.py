@@ -132,9 +132,10 @@ class Outcomes:
 
     @property
     def lean(self) -> Codes:
-        """The side with the larger probability, also where the verdict is a tie."""
+        """The side with the larger probability, also where the verdict is a tie; equal is what a verdict calls so."""
         one, two = self.p[:, ONE], self.p[:, TWO]
-        lean = np.where(one == two, TIE, np.where(one > two, ONE, TWO))
+        equal = np.abs(one - two) <= 1e-9 * np.maximum(one, two)  # as in `evenhand.core.verdict`
+        lean = np.where(equal, TIE, np.where(one > two, ONE, TWO))
         return np.where(self.valid, lean, MISSING).astype(np.int8)
 
     @property
