@@ -30,6 +30,7 @@ _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*", re.UNICODE)
 _NOT = re.compile(r"n['’]t$")
 _ARTICLES = frozenset(["a", "an", "the"])
 _NEGATIONS = frozenset(("not", "no", "never", "without", "too", "nothing", "none", "nor"))
+_OF_A_VERB = frozenset(("out", "off", "down"))  # leaves out, breaks off
 # What every reason speaks of; a blame only where it is denied: "does not answer the question".
 _TASK_WORDS = "answer answers answered question instruction instructions prompt user person request asked"
 _TASK = frozenset(_TASK_WORDS.split())
@@ -102,9 +103,9 @@ def _is_phrase(words: list[str]) -> bool:
     denies = bool(_NOT.search(first)) or first in _NEGATIONS
     if last in _NEGATIONS or _NOT.search(last) or len(last) < 3 or last.isdigit():
         return False
-    if last in _STOP and not (denies and last in _TASK):
+    if last in _STOP and not (denies and last in _TASK) and not (len(words) > 1 and last in _OF_A_VERB):
         return False
-    return denies if denies or first in _STOP else True
+    return denies or first not in _STOP
 
 
 def stem(word: str) -> str:
