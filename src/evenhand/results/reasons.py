@@ -267,14 +267,25 @@ def asked_headline(judge: JudgeRow) -> str:
 
 def search_reasons(store: Records, judge: JudgeRow, text: str = "", dimension: str = "") -> Iterator[FoundReason]:
     """Every reason of a judge that says a text: as it is written, or in other forms of the same words."""
-    reader, wanted, letters = ReasonReader.of(judge), stems_of(text), " ".join(text.lower().split())
+    reader, wanted = ReasonReader.of(judge), _WantedText(text)
     for judgment in store.judgments(judge, words=True):
         pair = judgment.pair
+        about = (pair.id, pair.key, pair.model_1, pair.model_2)
         for reason in reader.reasons(judgment):
-            if dimension not in ("", reason.dimension):
-                continue
-            if letters in " ".join(reason.text.lower().split()) or (
-                wanted and _holds(stems_of(reason.text), wanted)
-            ):
-                about = (pair.id, pair.key, pair.model_1, pair.model_2)
+            if dimension in ("", reason.dimension) and wanted.is_in(reason.text):
                 yield FoundReason(*about, reason.dimension, reason.order, reason.side, reason.text)
+
+
+class _WantedText:
+    """A text to look for in others: as it is written, or by the stems of its words."""
+
+    def __init__(self, text: str) -> None:
+        self._letters, self._stems = " ".join(text.lower().split()), stems_of(text)
+        self._must = [stem for stem in self._stems if stem != "not"]  # which is not written where it is "n't"
+
+    def is_in(self, text: str) -> bool:
+        """Whether a text says it; most texts are passed over without being cut into words."""
+        letters = " ".join(text.lower().split())
+        if self._letters in letters:
+            return True
+        return bool(self._stems) and all(s in letters for s in self._must) and _holds(stems_of(text), self._stems)
