@@ -238,6 +238,7 @@ def test_clauses_are_about_the_side_that_they_name_first_or_that_was_named_last(
         ("Response 2 misses the point", {"misses", "misses the point", "point"}),
         ("it is too long", {"too long", "long"}),
         ("it does not answer the question", {"not answer", "not answer the question"}),
+        ("it leaves out units", {"leaves", "leaves out", "leaves out units", "units"}),
         ("it is better", set()),
         ("it gives 12", set()),
     ],

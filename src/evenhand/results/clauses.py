@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from evenhand.core.pair import Side
@@ -30,6 +31,7 @@ _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*", re.UNICODE)
 _NOT = re.compile(r"n['’]t$")
 _ARTICLES = frozenset(["a", "an", "the"])
 _NEGATIONS = frozenset(("not", "no", "never", "without", "too", "nothing", "none", "nor"))
+_OF_A_VERB = frozenset(("out", "off", "down"))  # leaves out, breaks off
 # What every reason speaks of; a blame only where it is denied: "does not answer the question".
 _TASK_WORDS = "answer answers answered question instruction instructions prompt user person request asked"
 _TASK = frozenset(_TASK_WORDS.split())
@@ -89,22 +91,35 @@ def phrases(text: str) -> Iterator[Phrase]:
     """
     for piece in _MENTION.split(text)[::3]:
         words = [match for match in _WORD.finditer(piece) if match[0].lower() not in _ARTICLES]
-        for begin in range(len(words)):
-            for end in range(begin + 1, min(begin + LONGEST, len(words)) + 1):
-                if _is_phrase([word[0].lower() for word in words[begin:end]]):
-                    stems = tuple(stem(word[0].lower()) for word in words[begin:end])
-                    yield Phrase(stems, " ".join(piece[words[begin].start() : words[end - 1].end()].split()))
+        kinds = [_kind(word[0].lower()) for word in words]
+        for begin, first in enumerate(kinds):
+            for end in range(begin, min(begin + LONGEST, len(words)) if first.begins else begin):
+                if _ends(first, kinds[end], alone=end == begin):
+                    stems = tuple([kind.stem for kind in kinds[begin : end + 1]])
+                    yield Phrase(stems, " ".join(piece[words[begin].start() : words[end].end()].split()))
 
 
-def _is_phrase(words: list[str]) -> bool:
-    """Whether words say something: the last has a meaning of its own, the first too, or it is a negation."""
-    first, last = words[0], words[-1]
-    denies = bool(_NOT.search(first)) or first in _NEGATIONS
-    if last in _NEGATIONS or _NOT.search(last) or len(last) < 3 or last.isdigit():
-        return False
-    if last in _STOP and not (denies and last in _TASK):
-        return False
-    return denies if denies or first in _STOP else True
+class _Kind(NamedTuple):
+    """What a word may do in a phrase."""
+
+    stem: str
+    begins: bool  # a phrase: it has a meaning of its own, or denies something
+    denies: bool
+    ends: bool  # a phrase, whatever stands before it
+    word: str
+
+
+@lru_cache(maxsize=50_000)
+def _kind(word: str) -> _Kind:
+    negated = bool(_NOT.search(word))
+    denies = negated or word in _NEGATIONS
+    ends = not denies and word not in _STOP and len(word) > 2 and not word.isdigit()
+    return _Kind(stem(word), denies or word not in _STOP, denies, ends, word)
+
+
+def _ends(first: _Kind, last: _Kind, *, alone: bool) -> bool:
+    """Whether a phrase that begins with one word may end on another."""
+    return last.ends or (not alone and (last.word in _OF_A_VERB or (first.denies and last.word in _TASK)))
 
 
 def stem(word: str) -> str:

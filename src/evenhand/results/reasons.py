@@ -9,7 +9,6 @@ decided against; a tie has none.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -80,12 +79,15 @@ class FoundReason:
 
 @dataclass(slots=True)
 class _PhraseCount:
-    """How often a phrase was said of losers (0) and of winners (1), how it was written, and where."""
+    """In how many pairs a phrase was said of one side, how it was written, of whom, and where."""
 
-    pairs: list[int] = field(default_factory=lambda: [0, 0])
-    texts: Counter[str] = field(default_factory=Counter)
-    models: tuple[Counter[str], Counter[str]] = field(default_factory=lambda: (Counter(), Counter()))
-    places: tuple[list[ReasonPlace], list[ReasonPlace]] = field(default_factory=lambda: ([], []))
+    pairs: int = 0
+    texts: dict[str, int] = field(default_factory=dict)
+    models: dict[str, int] = field(default_factory=dict)
+    places: list[ReasonPlace] = field(default_factory=list)
+
+
+_NEVER = _PhraseCount()
 
 
 class ReasonCounter:
@@ -99,7 +101,8 @@ class ReasonCounter:
     def __init__(self, reader: ReasonReader, dimension: str, *, loser: str = "", examples: int = EXAMPLES) -> None:
         self.dimension = dimension
         self._reader, self._loser, self._examples = reader, loser, examples
-        self._counts: dict[tuple[str, ...], _PhraseCount] = {}
+        # By what is said: of losers (0), of winners (1).
+        self._counts: tuple[dict[tuple[str, ...], _PhraseCount], ...] = ({}, {})
         self._seen: set[tuple[str, str, str]] = set()
         self._pairs = self._reasons = self._decided = 0
         self._pruned = False
@@ -117,7 +120,7 @@ class ReasonCounter:
         self._decided += sum(reason.side != "tie" for reason in found)
         for (stems, is_winner), (phrase, place) in _said(found, pair).items():
             self._note(stems, is_winner, phrase, place)
-        if len(self._counts) > _MOST_PHRASES:
+        if sum(map(len, self._counts)) > _MOST_PHRASES:
             self._prune()
 
     def _is_wanted(self, reason: Reason, pair: Pair) -> bool:
@@ -128,56 +131,62 @@ class ReasonCounter:
         )
 
     def _note(self, stems: tuple[str, ...], is_winner: bool, phrase: Phrase, place: ReasonPlace) -> None:
-        count = self._counts.setdefault(stems, _PhraseCount())
-        count.pairs[is_winner] += 1
-        count.texts[phrase.text] += 1
-        count.models[is_winner][place.model] += 1
-        if len(count.places[is_winner]) < self._examples:
-            count.places[is_winner].append(place)
+        counts = self._counts[is_winner]
+        if (count := counts.get(stems)) is None:
+            count = counts[stems] = _PhraseCount()
+        count.pairs += 1
+        count.texts[phrase.text] = count.texts.get(phrase.text, 0) + 1
+        count.models[place.model] = count.models.get(place.model, 0) + 1
+        if count.pairs <= self._examples:
+            count.places.append(place)
 
     def _prune(self) -> None:
         """Let go of the rarest phrases until half of the room is free."""
         self._pruned, least = True, 1
-        while len(self._counts) > _MOST_PHRASES // 2:
-            self._counts = {stems: count for stems, count in self._counts.items() if sum(count.pairs) > least}
+        while sum(map(len, self._counts)) > _MOST_PHRASES // 2:
+            for counts in self._counts:
+                for stems in [stems for stems, count in counts.items() if count.pairs <= least]:
+                    del counts[stems]
             least += 1
 
     def summary(self, *, top: int = TOP, least: int = LEAST) -> ReasonSummary:
         """What the reasons come to."""
-        totals = [sum(count.pairs[which] for count in self._counts.values()) for which in (0, 1)]
-        blamed, praised = (self._list(which, totals, top, least) for which in (0, 1))
+        blamed, praised = (self._list(which, top, least) for which in (0, 1))
         counts = (self._pairs, self._reasons, self._decided)
         return ReasonSummary(self.dimension, *counts, blamed, praised, self._pruned)
 
-    def _list(self, which: int, totals: list[int], top: int, least: int) -> tuple[ReasonPhrase, ...]:
-        often = {stems: count for stems, count in self._counts.items() if count.pairs[which] >= least}
-        told = within_longer({stems: count.pairs[which] for stems, count in often.items()})
-        ranked = sorted(
-            (
-                (self._z(count, which, totals, len(self._counts)), stems)
-                for stems, count in often.items()
-                if stems not in told
-            ),
-            key=lambda item: (-item[0], -often[item[1]].pairs[which], -len(item[1]), item[1]),
-        )
-        chosen: list[tuple[float, tuple[str, ...]]] = []
-        for z, stems in ranked:
-            of_it = z > 0 or not often[stems].pairs[1 - which]
-            if of_it and len(chosen) < top and not any(_holds(stems, other) for _, other in chosen):
-                chosen.append((z, stems))
-        return tuple(self._phrase(often[stems], which, z) for z, stems in chosen)
+    def _list(self, which: int, top: int, least: int) -> tuple[ReasonPhrase, ...]:
+        often = {stems: count for stems, count in self._counts[which].items() if count.pairs >= least}
+        told = within_longer({stems: count.pairs for stems, count in often.items()})
+        scores = self._scores(which, [stems for stems in often if stems not in told])
+        chosen: list[tuple[str, ...]] = []
+        for stems in sorted(scores, key=lambda stems: (-scores[stems], -often[stems].pairs, -len(stems), stems)):
+            of_it = scores[stems] > 0 or not self._other(which, stems).pairs
+            if of_it and len(chosen) < top and not any(_holds(stems, other) for other in chosen):
+                chosen.append(stems)
+        return tuple(self._phrase(stems, which, scores[stems]) for stems in chosen)
 
-    @staticmethod
-    def _z(count: _PhraseCount, which: int, totals: list[int], phrases: int) -> float:
-        counts = (count.pairs[which], count.pairs[1 - which])
-        return log_odds_z(counts, (totals[which], totals[1 - which]), max(phrases, 2))
+    def _scores(self, which: int, phrases: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], float]:
+        totals = [sum(count.pairs for count in self._counts[group].values()) for group in (which, 1 - which)]
+        different = max(2, len(self._counts[0].keys() | self._counts[1].keys()))
+        return {
+            stems: log_odds_z(
+                (self._counts[which][stems].pairs, self._other(which, stems).pairs),
+                (totals[0], totals[1]),
+                different,
+            )
+            for stems in phrases
+        }
 
-    @staticmethod
-    def _phrase(count: _PhraseCount, which: int, z: float) -> ReasonPhrase:
+    def _other(self, which: int, stems: tuple[str, ...]) -> _PhraseCount:
+        return self._counts[1 - which].get(stems, _NEVER)
+
+    def _phrase(self, stems: tuple[str, ...], which: int, z: float) -> ReasonPhrase:
+        count = self._counts[which][stems]
         text = max(count.texts, key=lambda text: (count.texts[text], text))
-        models = dict(count.models[which].most_common())
-        numbers = (count.pairs[which], count.pairs[1 - which], round(z, 3))
-        return ReasonPhrase(text, *numbers, models, tuple(count.places[which]))
+        models = dict(sorted(count.models.items(), key=lambda item: (-item[1], item[0])))
+        numbers = (count.pairs, self._other(which, stems).pairs, round(z, 3))
+        return ReasonPhrase(text, *numbers, models, tuple(count.places))
 
 
 def _said(reasons: Iterable[Reason], pair: Pair) -> dict[tuple[tuple[str, ...], bool], tuple[Phrase, ReasonPlace]]:
@@ -258,14 +267,25 @@ def asked_headline(judge: JudgeRow) -> str:
 
 def search_reasons(store: Records, judge: JudgeRow, text: str = "", dimension: str = "") -> Iterator[FoundReason]:
     """Every reason of a judge that says a text: as it is written, or in other forms of the same words."""
-    reader, wanted, letters = ReasonReader.of(judge), stems_of(text), " ".join(text.lower().split())
+    reader, wanted = ReasonReader.of(judge), _WantedText(text)
     for judgment in store.judgments(judge, words=True):
         pair = judgment.pair
+        about = (pair.id, pair.key, pair.model_1, pair.model_2)
         for reason in reader.reasons(judgment):
-            if dimension not in ("", reason.dimension):
-                continue
-            if letters in " ".join(reason.text.lower().split()) or (
-                wanted and _holds(stems_of(reason.text), wanted)
-            ):
-                about = (pair.id, pair.key, pair.model_1, pair.model_2)
+            if dimension in ("", reason.dimension) and wanted.is_in(reason.text):
                 yield FoundReason(*about, reason.dimension, reason.order, reason.side, reason.text)
+
+
+class _WantedText:
+    """A text to look for in others: as it is written, or by the stems of its words."""
+
+    def __init__(self, text: str) -> None:
+        self._letters, self._stems = " ".join(text.lower().split()), stems_of(text)
+        self._must = [stem for stem in self._stems if stem != "not"]  # which is not written where it is "n't"
+
+    def is_in(self, text: str) -> bool:
+        """Whether a text says it; most texts are passed over without being cut into words."""
+        letters = " ".join(text.lower().split())
+        if self._letters in letters:
+            return True
+        return bool(self._stems) and all(s in letters for s in self._must) and _holds(stems_of(text), self._stems)

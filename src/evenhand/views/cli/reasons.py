@@ -77,6 +77,10 @@ def reasons(
         console.out.print(_nothing(wanted.search), soft_wrap=True, markup=False)
     for each in found if not as_json else ():
         _show(each, wanted.top)
+    if found and not as_json and not wanted.search:
+        console.out.print(
+            f"[dim]the pairs of a phrase:[/] evenhand reasons --search PHRASE --db {db}", soft_wrap=True
+        )
 
 
 def _reasons(store: Records, row: JudgeRow, wanted: ReasonOptions) -> JudgeReasons | None:
@@ -118,8 +122,6 @@ def _show_summary(summary: ReasonSummary, title: str) -> None:
             console.out.print(phrase_table(heading, phrases))
     if not summary.blamed and not summary.praised:
         console.out.print("no phrase is in the reasons of several pairs", soft_wrap=True)
-    else:
-        console.out.print("[dim]the pairs of a phrase:[/] evenhand reasons --search PHRASE", soft_wrap=True)
 
 
 def phrase_table(heading: str, phrases: tuple[ReasonPhrase, ...]) -> FittedTable:

@@ -27,7 +27,6 @@ class JudgeOverview:
     summary: Summary
     biases: Mapping[str, BiasSummary]
     noise: Mapping[str, NoiseSummary]
-    reasons: ReasonSummary | None = None
     made: tuple[str, ...] = ()  # of a judge that is made of others: who spoke, or who decided
 
     @property
@@ -64,8 +63,15 @@ def judge_overview(store: Records, judge: JudgeRow) -> JudgeOverview:
     biases = {name: biases_of(found) for name, found in summary.dimensions.items()}
     kept = {name: replace(found, rows=None) for name, found in summary.dimensions.items()}
     counted = replace(summary, dimensions=kept, unfinished=store.unfinished(judge))
-    reasons = reasons_on(store, judge, headline(judge.dimensions))
-    return JudgeOverview(judge, counted, biases, noise_of(store, judge), reasons, made_notes(store, judge))
+    return JudgeOverview(judge, counted, biases, noise_of(store, judge), made_notes(store, judge))
+
+
+def judges_reasons(store: Records) -> dict[int, ReasonSummary]:
+    """What the losing side is blamed for, by the judges that give reasons."""
+    found = {
+        judge.id: reasons_on(store, judge, headline(judge.dimensions)) for judge in store.judges(counted=False)
+    }
+    return {number: reasons for number, reasons in found.items() if reasons is not None}
 
 
 def models_overview(

@@ -15,7 +15,7 @@ from evenhand.core.errors import InputError
 from evenhand.core.judge import Judgment
 from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import ORDERS, Order, Protocol
-from evenhand.core.reasons import Reason, ReasonReader, questions_of, with_words
+from evenhand.core.reasons import Reason, ReasonReader, may_reason, questions_of, with_words
 from evenhand.core.suspicion import suspicions
 from evenhand.engines.made import is_made, was_asked_here
 from evenhand.results.made import pair_line
@@ -38,7 +38,7 @@ from evenhand.views.web.differences import mark_differences
 from evenhand.views.web.guard import Refusal
 from evenhand.views.web.markdown import How, render
 from evenhand.views.web.outcome_view import OutcomeView, outcome_views
-from evenhand.views.web.overview import JudgeOverview, ModelsOverview, models_overview, overview
+from evenhand.views.web.overview import JudgeOverview, ModelsOverview, judges_reasons, models_overview, overview
 from evenhand.views.web.site import Site
 from evenhand.views.web.text import cut
 
@@ -76,6 +76,7 @@ def show_overview(site: Site, request: Request) -> Response:
         "View": View,
         "compared": _compared(site, request, judges) if judges and len(models) > 2 else None,
         **_beside_people(site, judges),
+        **_reasons_given(site, judges),
     }
     return site.page("overview.html", request, context, session=session)
 
@@ -88,6 +89,14 @@ def _beside_people(site: Site, judges: list[JudgeOverview]) -> dict[str, object]
     found = cards(site, patience=site.patience / 3) if labelled else None
     known = {item.judge.id: item.cards for item in found.value.judges} if found and found.value else {}
     return {"cards": known, "uncounted": [number for number in labelled if number not in known]}
+
+
+def _reasons_given(site: Site, judges: list[JudgeOverview]) -> dict[str, object]:
+    """The reasons by judge, where one was asked for them; all answers are read, so this page does not wait long."""
+    if not any(may_reason(item.judge) for item in judges):
+        return {"reasons": {}, "unread": False}
+    found = site.figure(("reasons",), judges_reasons, patience=site.patience / 3)
+    return {"reasons": found.value or {}, "unread": found.value is None}
 
 
 @dataclass(frozen=True, slots=True)
