@@ -29,9 +29,11 @@ from evenhand.io.attacks import built_in_attacks, choose_attacks, read_attacks
 from evenhand.io.pairs import sample_pairs
 from evenhand.results.attack import AttackEffect, AttackSummary, AttackTally
 from evenhand.results.run import RunSummary
+from evenhand.results.stored_attacks import stored_attacks
 from evenhand.results.summary import Counter as PairCounter
 from evenhand.store import Store
 from misbehaving_server import Body, Server, says
+from web_server import WebServer
 
 ATTACKS = built_in_attacks()
 BY_NAME = {attack.name: attack for attack in ATTACKS}
@@ -386,6 +388,15 @@ def test_the_report_has_what_attacks_did(engine: ScriptedEngine, db: Path, tmp_p
         said = file.read_text(encoding="utf-8")
         assert "some attack turns" in said
         assert all(each["attack"] in said for each in found["attacks"])
+
+
+def test_the_web_card_has_what_attacks_did(engine: ScriptedEngine, db: Path) -> None:
+    attack(db, "--attack", "verdicts", "--pairs", "6")
+    with Store(db, read_only=True) as store:
+        found = stored_attacks(store, store.judges()[0])
+    assert found is not None
+    with WebServer(db) as server:
+        assert found.text in server.owner().get("/card").text
 
 
 def test_where_nothing_was_attacked_nothing_is_said(engine: ScriptedEngine, db: Path, tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from evenhand.core.stats.agreement import Raters as AmongPeople
+from evenhand.results.attack import AttackSummary
 from evenhand.results.card import Card, card_of
 from evenhand.results.evidence import gather, people_with_each_other
 from evenhand.results.noise import noise_of
 from evenhand.results.people import People
+from evenhand.results.stored_attacks import stored_attacks
 from evenhand.store import JudgeRow, Store
 from evenhand.views.web.site import CachedFigure, Site
 
@@ -23,6 +25,7 @@ class JudgeCards:
 
     judge: JudgeRow
     cards: tuple[Card, ...]
+    attacks: AttackSummary | None = None  # None where no attacked pair is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,4 +66,5 @@ def judge_cards(store: Store, judge: JudgeRow, people: People) -> JudgeCards:
     evidence = gather(store, judge, people)
     noise = noise_of(store, judge)
     labelled = ((name, e) for name, e in evidence.items() if e.use.labelled)
-    return JudgeCards(judge, tuple(card_of(e, noise=noise.get(name)) for name, e in labelled))
+    found = tuple(card_of(e, noise=noise.get(name)) for name, e in labelled)
+    return JudgeCards(judge, found, stored_attacks(store, judge))
