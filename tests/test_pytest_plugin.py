@@ -203,3 +203,25 @@ def test_a_suite_that_does_not_judge_is_left_alone(suite: pytest.Pytester) -> No
     done.assert_outcomes(passed=1)
     assert not re.search(r"evenhand: \d", done.stdout.str())
     assert not (suite.path / ".evenhand-pytest.db").exists()
+
+
+def test_without_a_dimension_the_headline_decides(suite: pytest.Pytester) -> None:
+    """As in every command: the parts combined, where the protocol has parts."""
+    suite.makepyfile("""
+        def test_parts(better):
+            assert better("good", than="bad", instruction="2 + 2?").dimension == "combined"
+
+        def test_by_name(not_worse):
+            not_worse("good", than="bad", instruction="2 + 2?", on="combined")
+    """)
+    done = suite.runpytest("--evenhand-protocol", "chained")
+    done.assert_outcomes(passed=2)
+    done.stdout.fnmatch_lines(["evenhand: 2 pairs judged, 8 questions asked"])
+
+
+def test_one_pair_is_one_pair(suite: pytest.Pytester) -> None:
+    suite.makepyfile("""
+        def test_one(better):
+            assert better("good", than="bad", instruction="2 + 2?").dimension == "overall"
+    """)
+    suite.runpytest().stdout.fnmatch_lines(["evenhand: 1 pair judged, 2 questions asked"])
