@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -283,3 +285,28 @@ def test_the_card_and_the_list_of_labels_name_the_adjudicator(store: Store, db: 
     assert "labels, adjudicator" in evenhand("labels", "--db", db).stdout
     said = evenhand("card", "--db", db).stdout
     assert "decided by an adjudicator: 3 pairs; not counted as a vote." in " ".join(said.split())
+
+
+# -- older files ---------------------------------------------------------------------------------------------------
+
+
+def test_labels_of_an_older_file_are_votes(db: Path) -> None:
+    """A file as version 12 left it: everybody in it is an annotator, and is asked for all their dimensions."""
+    pair = PAIRS[0]
+    with Store(db) as store:
+        store.add_pairs([pair])
+        store.annotation.invite("ann", dimensions=["format", "overall"], seed=1)
+        store.annotation.assign("ann", count=1, shared=0)
+        store.labels.add([HumanLabel(pair.key, "overall", "ben", "2")])
+    with closing(sqlite3.connect(db)) as base:
+        for table, column in (("labels", "role"), ("annotators", "role"), ("tasks", "asked")):
+            base.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        base.execute("PRAGMA user_version = 12")
+        base.commit()
+    with Store(db) as store:
+        assert [label.role for label in store.labels.all()] == ["annotator"]
+        assert [who.decides for who in store.annotation.annotators()] == [False]
+        task = store.annotation.next("ann")
+        assert task is not None
+        assert task.asked == ("format", "overall")
+        assert final_of(store, pair) == "2"
