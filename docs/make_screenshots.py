@@ -29,7 +29,7 @@ from evenhand.store import Store
 from evenhand.views.report import compile_report
 from evenhand.views.report.page import write_page
 from evenhand.views.web.app import make_app
-from evenhand.views.web.labelling import rubric_of
+from evenhand.views.web.people_pages import rubric_of
 from evenhand.views.web.serving import ServerAddress, listen, open_site
 
 IMAGES = Path(__file__).parent / "images"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,8 @@ from evenhand.results.evidence import gather, people_with_each_other
 from evenhand.results.human import human_rate
 from evenhand.results.people import People
 from evenhand.store import HumanLabel, Store
+from evenhand.store.opening import APPLICATION_ID
+from evenhand.store.schema import MIGRATIONS
 from web_server import fill
 
 ANN: tuple[Side, ...] = ("1", "1", "2", "tie", "1", "2", "1", "2", "1", "1", "2", "1")
@@ -283,3 +287,40 @@ def test_the_card_and_the_list_of_labels_name_the_adjudicator(store: Store, db: 
     assert "labels, adjudicator" in evenhand("labels", "--db", db).stdout
     said = evenhand("card", "--db", db).stdout
     assert "decided by an adjudicator: 3 pairs; not counted as a vote." in " ".join(said.split())
+
+
+# -- older files ---------------------------------------------------------------------------------------------------
+
+
+def test_labels_of_an_older_file_are_votes(db: Path) -> None:
+    """A file from before there were adjudicators: everybody in it labels, and is asked for all their dimensions."""
+    pair = PAIRS[0]
+    before = next(number for number, steps in enumerate(MIGRATIONS) if any("ADD COLUMN asked" in x for x in steps))
+    with closing(sqlite3.connect(db)) as base:
+        for step in (step for steps in MIGRATIONS[:before] for step in steps):
+            base.execute(step)
+        base.execute(f"PRAGMA user_version = {before}")
+        base.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        base.execute(
+            "INSERT INTO pairs (name, key, instruction, output_1, output_2, model_1, model_2, labels, metadata)"
+            " VALUES (?, ?, ?, ?, ?, '', '', '{}', '{}')",
+            (pair.id, pair.key, *pair.texts),
+        )
+        base.execute("""INSERT INTO annotators VALUES ('ann', 'x', 1, '["format", "overall"]', '', '{}', 0)""")
+        base.execute(
+            "INSERT INTO tasks (annotator, place, pair, 'order', shared) VALUES ('ann', 1, ?, 'forward', 0)",
+            (pair.key,),
+        )
+        base.execute(
+            "INSERT INTO labels (pair, dimension, annotator, side, note, source, created)"
+            " VALUES (?, 'overall', 'ben', '2', '', '', 0)",
+            (pair.key,),
+        )
+        base.commit()
+    with Store(db) as store:
+        assert [label.role for label in store.labels.all()] == ["annotator"]
+        assert [who.decides for who in store.annotation.annotators()] == [False]
+        task = store.annotation.next("ann")
+        assert task is not None
+        assert task.asked == ("format", "overall")
+        assert final_of(store, pair) == "2"

@@ -26,6 +26,7 @@ from evenhand.store import Store
 from evenhand.views.api import Judge
 from evenhand.views.cli.rank import separation_note
 from misbehaving_server import Body, Server, says
+from web_server import WebServer
 
 Z, Z_POWER = norm.ppf(0.975), norm.ppf(0.8)
 
@@ -165,3 +166,61 @@ def test_the_first_neighbours_that_cannot_be_told_apart_are_named(tmp_path: Path
         found = separation_of(matches_of(store.blocks(store.judges()[0]), "overall").ranking())
     assert found is not None
     assert (found.model_1, found.model_2) == ("ant", "the bee")
+
+
+# -- the answer of a ranking ---------------------------------------------------------------------------------------
+
+
+def arena(path: Path, script: Any, models: str = "abc") -> Path:
+    """Every model against every other on thirty questions; its level is its letter's place."""
+    pairs = [
+        Pair(
+            f"Question {n}?",
+            f"level{one}",
+            f"level{two}",
+            id=f"{n}{one}{two}",
+            model_1=models[one],
+            model_2=models[two],
+        )
+        for n in range(30)
+        for one in range(len(models))
+        for two in range(one)
+    ]
+    with Judge(ScriptedEngine(script), "overall", db=path) as judge:
+        list(judge.judge(pairs))
+    return path
+
+
+def by_level(prompt: Prompt) -> str:
+    one, two = re.findall(r"level(\d)", prompt.turns[-1].text)[-2:]
+    return "A" if one > two else "B"
+
+
+def test_the_best_model_is_named_first_everywhere(tmp_path: Path) -> None:
+    db = arena(tmp_path / "arena.db", by_level)
+    said = "c is the best of 3 models: it is ahead of every other, n = 90"
+    shown = evenhand("rank", "--db", db).stdout
+    assert shown.strip().splitlines()[0] == said
+    assert json.loads(evenhand("rank", "--db", db, "--json").stdout)["answer"]["sentence"] == said
+    for kind in ("html", "md"):
+        evenhand("report", "--db", db, "--out", tmp_path / f"report.{kind}")
+    page, summary = ((tmp_path / f"report.{kind}").read_text() for kind in ("html", "md"))
+    assert page.index('id="models"') < page.index('id="rates"')
+    assert page.count(said) == summary.count(said) == 1
+    with WebServer(db) as server:
+        overview = server.owner().get("/").text
+    assert overview.index(said) < overview.index("More than two models are compared")
+    assert "side 1" not in evenhand("results", "--db", db).stdout, "a side of an arena is no model"
+
+
+def test_a_judge_that_takes_the_first_makes_no_ranking_to_trust(tmp_path: Path) -> None:
+    db = arena(tmp_path / "arena.db", lambda prompt: "A")
+    said = evenhand("rank", "--db", db).stdout.strip().splitlines()[0]
+    assert said.startswith(
+        "do not trust this: the judge chose whatever stood first in 100% of pairs; cannot tell yet"
+    )
+
+
+def test_two_models_have_a_sentence_and_not_a_ranking(tmp_path: Path) -> None:
+    db = arena(tmp_path / "two.db", by_level, models="ab")
+    assert "b is better: it wins 100%" in evenhand("results", "--db", db).stdout

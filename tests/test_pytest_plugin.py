@@ -243,3 +243,25 @@ def test_levels_decide_what_the_labels_of_the_database_allow(suite: pytest.Pytes
     assert asked(suite) == 2 * 31
     few = suite.runpytest("--evenhand-agree", "0.99")
     few.stdout.fnmatch_lines(["*with your 30 labels, 99% cannot be promised whatever the judges say*"])
+
+
+def test_without_a_dimension_the_headline_decides(suite: pytest.Pytester) -> None:
+    """As in every command: the parts combined, where the protocol has parts."""
+    suite.makepyfile("""
+        def test_parts(better):
+            assert better("good", than="bad", instruction="2 + 2?").dimension == "combined"
+
+        def test_by_name(not_worse):
+            not_worse("good", than="bad", instruction="2 + 2?", on="combined")
+    """)
+    done = suite.runpytest("--evenhand-protocol", "chained")
+    done.assert_outcomes(passed=2)
+    done.stdout.fnmatch_lines(["evenhand: 2 pairs judged, 8 questions asked"])
+
+
+def test_one_pair_is_one_pair(suite: pytest.Pytester) -> None:
+    suite.makepyfile("""
+        def test_one(better):
+            assert better("good", than="bad", instruction="2 + 2?").dimension == "overall"
+    """)
+    suite.runpytest().stdout.fnmatch_lines(["evenhand: 1 pair judged, 2 questions asked"])

@@ -10,8 +10,11 @@ import pytest
 
 from command import evenhand
 from evenhand.core.pair import Pair
+from evenhand.core.stats.calibration import Bin, Reliability
+from evenhand.core.stats.clustered import Estimate
 from evenhand.core.stats.sequence import Bounds
 from evenhand.engines.scripted import ScriptedEngine
+from evenhand.io.pairs import join_outputs
 from evenhand.results.decision import RunningRate
 from evenhand.results.gate import Gate, GateResult
 from evenhand.results.run import JudgeSummary
@@ -19,6 +22,7 @@ from evenhand.views import plots
 from evenhand.views.api import Judge
 from evenhand.views.cli.results import judge_titles
 from evenhand.views.plots import win_matrix_plot
+from evenhand.views.web.charts import reliability
 
 
 @pytest.mark.parametrize(("words", "code"), [(("results",), 0), (("gate",), 3), (("card",), 0), (("suggest",), 0)])
@@ -70,3 +74,19 @@ def test_judges_of_one_name_are_told_apart_by_their_fingerprints() -> None:
     judges: list[JudgeSummary] = [judge("1" * 64), judge("2" * 64)]
     assert judge_titles(judges) == ["m under p 11111111", "m under p 22222222"]
     assert judge_titles(judges[:1]) == ["m under p"]
+
+
+def test_a_file_against_itself_has_a_candidate_and_a_baseline(tmp_path: Path) -> None:
+    """Of two sides with one name, neither is called by the other's role."""
+    file = tmp_path / "old.jsonl"
+    file.write_text(json.dumps({"instruction": "Name a prime.", "output": "7"}) + "\n")
+    [pair] = join_outputs(file, file, candidate_side="2")
+    assert pair.candidate == "2"
+    assert (pair.model_1, pair.model_2) == ("old (baseline)", "old (candidate)")
+
+
+def test_a_picture_of_one_pair_counts_one_pair() -> None:
+    known = Estimate(0.5, 0.3, 0.7, 1, 1)
+    unknown = Estimate(None, None, None, 0, 0)
+    drawn = reliability(Reliability((Bin(0.5, 0.7, 0.6, known),), unknown, None, None))
+    assert "right 50%, 1 pair<" in drawn

@@ -19,8 +19,8 @@ from evenhand.views.web import charts
 from evenhand.views.web.code import highlight
 from evenhand.views.web.conversation import conversation_view
 from evenhand.views.web.differences import MOST_WORDS, mark_differences
-from evenhand.views.web.labelling import rubric_of
 from evenhand.views.web.markdown import MARKDOWN_LIMIT, render, render_markdown
+from evenhand.views.web.people_pages import rubric_of
 from evenhand.views.web.text import visible
 from web_server import HOSTILE
 

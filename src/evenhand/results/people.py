@@ -448,6 +448,11 @@ class LabelRow:
         return asdict(self)
 
 
+def _own_row(counts: Counter[tuple[str, str, Side | None]], who: str, dimension: str) -> LabelRow:
+    one, two, ties, passed = (counts[who, dimension, side] for side in ("1", "2", "tie", None))
+    return LabelRow(who, dimension, "pairs", one, two, ties, passed)
+
+
 def label_rows(store: Store) -> tuple[list[LabelRow], int]:
     """Who has labelled what in a database, and how many pairs have a field of votes that holds something else."""
     counts: Counter[tuple[str, str, Side | None]] = Counter()
@@ -457,10 +462,7 @@ def label_rows(store: Store) -> tuple[list[LabelRow], int]:
             counts.update((vote.annotator, vote.dimension, vote.side) for vote in own_votes(pair))
         except ValueError:
             unreadable += 1
-    own = [
-        LabelRow(who, dimension, "pairs", *(counts[who, dimension, side] for side in ("1", "2", "tie", None)))
-        for who, dimension in sorted({(who, dimension) for who, dimension, _ in counts})
-    ]
+    own = [_own_row(counts, *named) for named in sorted({(who, dimension) for who, dimension, _ in counts})]
     kept = [
         LabelRow(x.annotator, x.dimension, "labels", x.wins_1, x.wins_2, x.ties, x.passed, x.role)
         for x in store.labels.counts()

@@ -44,7 +44,7 @@ def print_cards(title: str, cards: Sequence[Card], cost: str) -> None:
 
 
 def _against_people(found: Card) -> Table:
-    decided = f"{found.decided} decided" + (f", {found.ties} ties" if found.ties else "")
+    decided = f"{found.decided:,} decided" + (f", {console.count(found.ties, 'tie')}" if found.ties else "")
     table = console.plain_table(
         f"{found.dimension}: {found.labelled:,} of {console.count(found.pairs, 'pair')} with a label ({decided})"
     )
@@ -86,13 +86,13 @@ def _biases(found: Card, title: str | None = None) -> Table:
     ]
     for name, value, kind in rows:
         if value.value is not None:
-            table.add_row(name, *_cells(value, kind), str(value.n))
+            table.add_row(name, *_cells(value, kind), f"{value.n:,}")
     if found.noise is None:
         table.add_row("changes with nothing changed", "–", "not measured", "")
         return table
     noise = found.noise
-    table.add_row("changes with nothing changed", *_cells(noise.noise, "share"), str(noise.pairs))
-    table.add_row("changes that are position bias", *_cells(noise.position, "signed"), str(noise.pairs))
+    table.add_row("changes with nothing changed", *_cells(noise.noise, "share"), f"{noise.pairs:,}")
+    table.add_row("changes that are position bias", *_cells(noise.position, "signed"), f"{noise.pairs:,}")
     return table
 
 
@@ -104,7 +104,7 @@ def _reliability(found: Card) -> Table:
         if part.right.n:
             shown = _cells(part.right, "share")
             span = f"{100 * part.low:.0f}–{100 * part.high:.0f}%"
-            table.add_row(span, console.percent(part.confidence, 0), *shown, str(part.right.n))
+            table.add_row(span, console.percent(part.confidence, 0), *shown, f"{part.right.n:,}")
     return table
 
 
@@ -141,7 +141,9 @@ def _called(row: ContenderRow, c: JudgeComparison) -> str:
 
 def comparison_table(c: JudgeComparison) -> Table:
     """Judges next to each other, each figure above its interval."""
-    table = console.plain_table(f"{c.dimension}: the same {c.pairs} labelled pairs, {c.decided} of them decided")
+    table = console.plain_table(
+        f"{c.dimension}: the same {console.count(c.pairs, 'labelled pair')}, {c.decided:,} of them decided"
+    )
     table.add_column("judge", overflow="fold")
     heads = ("right\nside", "less the\nfirst", "same\nverdict", "kappa", "flips", "tokens\na pair", "s a\npair")
     for name in heads:

@@ -110,7 +110,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "evenhand export dpo --out train.jsonl --margin 0.2",
     ),
     "serve": ("evenhand serve", "evenhand serve --port 8123"),
-    "labels": ("evenhand labels", "evenhand labels import labels.csv"),
+    "labels": ("evenhand labels", "evenhand labels import labels.csv", "evenhand labels export labels.csv"),
     "suggest": ("evenhand suggest --number 50 --out to_label.csv",),
     "calibrate": ("evenhand calibrate", "evenhand calibrate --dimension overall"),
     "learn": ("evenhand learn labelled.jsonl --out head.json", "evenhand learn --db evenhand.db"),

@@ -17,7 +17,7 @@ from evenhand.views.tables import short_names
 from evenhand.views.web import charts
 from evenhand.views.web.text import visible
 
-_ROOM = 22  # characters of a model's name in a table
+_ROOM = 14  # characters of a model's name in a table
 
 
 def make_environment(*packages: str) -> Environment:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from starlette.requests import Request
 
-from evenhand.core.errors import InputError, PairError
+from evenhand.core.errors import InputError
 from evenhand.io.pairs import check_pairs, read_pairs
 from evenhand.store import Store
 from evenhand.views.web.guard import Refusal
@@ -108,8 +108,8 @@ def take_pairs(store: Store, upload: Upload) -> tuple[int, int, list[str]]:
         notes: Counter[str] = Counter()
         try:
             check_pairs(file, notes=notes)
-        except PairError as fault:  # the name that the owner knows
-            shown = str(fault.message).replace(str(file), upload.name[:80])
+        except InputError as fault:  # with the name that the owner knows
+            shown = fault.message.replace(str(file), upload.name[:80])
             raise InputError(shown, hint=fault.hint) from None
         given, new = store.add_pairs(read_pairs(file))
     return given, new, [f"{count:,} × {note}" for note, count in notes.items()]
