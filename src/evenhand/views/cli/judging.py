@@ -25,7 +25,7 @@ from evenhand.store import Store
 from evenhand.views import console
 from evenhand.views.cli.app import DONE, WITH_FAILURES
 from evenhand.views.cli.escalation_tables import queue_for_people
-from evenhand.views.cli.groups import AnySettings, JudgeSettings, JurySettings
+from evenhand.views.cli.groups import AnySettings, EscalationSettings, JudgeSettings, JurySettings
 from evenhand.views.cli.inputs import Input
 from evenhand.views.cli.probe import seconds_for
 from evenhand.views.cli.running import run_with_progress
@@ -130,16 +130,24 @@ def planned_engine(spec: str) -> Engine | None:
 def show_plan(settings: AnySettings, pairs: Iterable[Pair], db: Path, as_json: bool) -> None:
     """What a run would take: money for an endpoint, time for a model that runs here; of a jury, one by one."""
     if isinstance(settings, JudgeSettings):
-        _show_plan(settings, pairs, db, as_json)
+        fields = _show_plan(settings, pairs, db, as_json)
+        if as_json:
+            print(to_json(fields))
         return
-    every = list(pairs)
+    every, plans = list(pairs), []
     for one in settings.each:
         if not as_json:
             console.out.print(f"[bold]{escape(one.spec)}[/]")
-        _show_plan(one, every, db, as_json)
+        plans.append({"judge": one.spec, **_show_plan(one, every, db, as_json)})
+    if as_json:
+        print(to_json({"judges": plans}))
+    elif isinstance(settings, EscalationSettings):
+        console.out.print(
+            "That is the most: a level is asked about the labelled pairs, and what those before it leave."
+        )
 
 
-def _show_plan(settings: JudgeSettings, pairs: Iterable[Pair], db: Path, as_json: bool) -> None:
+def _show_plan(settings: JudgeSettings, pairs: Iterable[Pair], db: Path, as_json: bool) -> dict[str, object]:
     stand_in = planned_engine(settings.spec)
     engine, price = stand_in or settings.engine(), settings.price
     rest = iter(pairs)
@@ -153,10 +161,15 @@ def _show_plan(settings: JudgeSettings, pairs: Iterable[Pair], db: Path, as_json
     usage = found.usage
     cost = price.of(usage) if price else None
     if as_json:
-        fields = {"pairs": found.pairs, "requests": found.requests, "kept": found.kept, "tokens": usage}
+        fields: dict[str, object] = {
+            "judge": settings.spec,
+            "pairs": found.pairs,
+            "requests": found.requests,
+            "kept": found.kept,
+            "tokens": usage,
+        }
         money = {"cost": cost, "currency": price.currency if price else None}
-        print(to_json({"judge": settings.spec, **fields, **money, "seconds": seconds}))
-        return
+        return {**fields, **money, "seconds": seconds}
     console.out.print(
         f"{console.count(found.pairs, 'pair')}: {console.count(found.requests, 'request')} to make,"
         f" {console.count(found.kept, 'answer')} kept already.\n"
@@ -164,6 +177,7 @@ def _show_plan(settings: JudgeSettings, pairs: Iterable[Pair], db: Path, as_json
         + _what_it_takes(settings, cost, seconds),
         soft_wrap=True,
     )
+    return {}
 
 
 def _what_it_takes(settings: JudgeSettings, cost: float | None, seconds: float | None) -> str:
