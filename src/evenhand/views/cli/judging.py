@@ -162,7 +162,6 @@ def _show_plan(settings: JudgeSettings, pairs: Iterable[Pair], db: Path, as_json
     cost = price.of(usage) if price else None
     if as_json:
         fields: dict[str, object] = {
-            "judge": settings.spec,
             "pairs": found.pairs,
             "requests": found.requests,
             "kept": found.kept,
