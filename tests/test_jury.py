@@ -223,6 +223,20 @@ def test_pooling_twice_writes_nothing_and_another_rule_is_another_jury(tmp_path:
         assert [row.model for row in store.judges()].count("jury of a, b") == 2
 
 
+def test_a_run_that_is_told_to_stop_asks_about_no_other_pair(tmp_path: Path) -> None:
+    pairs = [Pair(f"Q{n}", "one", "two", id=str(n)) for n in range(100)]
+    limits = Limits(max_requests=10_000)  # so that a few are taken at a time
+    with Jury([engine("a", "A"), engine("b", "tie")], "overall", db=tmp_path / "x.db", limits=limits) as jury:
+        with jury.run(pairs) as judgments:
+            first = next(iter(judgments))
+            judgments.stop()
+            rest = list(judgments)
+        assert (first.pair.id, len(rest), judgments.totals.asked) == ("0", 31, 32 * 4)
+        with jury.run(pairs) as judgments:
+            assert len(list(judgments)) == 100
+        assert judgments.totals.asked == 68 * 4
+
+
 def test_jurors_under_other_protocols_are_pooled_on_what_they_share(tmp_path: Path) -> None:
     db = tmp_path / "x.db"
     four = ScriptedEngine(lambda prompt: "A,B,tie,A" if prompt.verdicts == 4 else "A", name="a")
@@ -423,6 +437,14 @@ def test_what_cannot_take_a_jury_says_what_to_do_instead(tmp_path: Path, panel: 
     assert "for several judges" in done.stderr
     assert "one of mean, majority" in evenhand("judge", pairs, "--judge", "a,b", "--pool", "best", code=2).stderr
     assert "no database" in evenhand("jury", "--db", tmp_path / "none.db", code=2).stderr
+
+
+def test_a_dry_run_plans_each_juror(tmp_path: Path, panel: Panel) -> None:
+    words = ("judge", file_of(tmp_path, 7), "--judge", specs(panel), "-p", "overall", "--dry-run")
+    found = json.loads(evenhand(*words, "--db", tmp_path / "x.db", "--json").stdout)["judges"]
+    assert [(plan["judge"].rpartition("#")[2], plan["requests"]) for plan in found] == [(m, 14) for m in MODELS]
+    assert "14 requests to make" in evenhand(*words, "--db", tmp_path / "x.db").stdout
+    assert not panel.asked
 
 
 def test_repooling_asks_nobody(tmp_path: Path, panel: Panel) -> None:

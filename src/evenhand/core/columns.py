@@ -132,7 +132,7 @@ class Outcomes:
 
     @property
     def lean(self) -> Codes:
-        """The side with the larger probability, also where the verdict is a tie; equal is what a verdict calls so."""
+        """The side with the larger probability, also where the verdict is a tie; a tie where they are equal."""
         one, two = self.p[:, ONE], self.p[:, TWO]
         equal = np.abs(one - two) <= 1e-9 * np.maximum(one, two)  # as in `evenhand.core.verdict`
         lean = np.where(equal, TIE, np.where(one > two, ONE, TWO))

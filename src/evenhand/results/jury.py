@@ -6,6 +6,7 @@ rate then is. It is asked of the pairs on which the jury has a verdict.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -91,10 +92,8 @@ class JuryCounter:
     def __init__(self, names: Sequence[str], rule: PoolRule, dimensions: Sequence[str], on: str = "") -> None:
         self._names, self._rule, self.dimension = list(names), rule, on or headline(dimensions)
         self._others = [rule.without(k) for k in range(len(self._names))]
-        self._said: list[list[int]] = []
-        self._pooled: list[int] = []
-        self._without: list[list[int]] = []
-        self._clusters: list[int] = []
+        self._said, self._pooled, self._without = array("b"), array("b"), array("b")
+        self._clusters = array("q")
         self._spoke: Counter[int] = Counter()
         self._silent = [Counter[str]() for _ in names]
 
@@ -105,10 +104,10 @@ class JuryCounter:
             if outcome is None or outcome.side is None:
                 self._silent[juror][ABSENT if outcome is None else outcome.invalid or "invalid"] += 1
         self._spoke[spoke(said)] += 1
-        self._said.append([MISSING if outcome is None else CODE_OF[outcome.side] for outcome in said])
+        self._said.extend([MISSING if outcome is None else CODE_OF[outcome.side] for outcome in said])
         whole = self._code(said, self._rule, length)
         self._pooled.append(whole)
-        self._without.append(
+        self._without.extend(
             [
                 self._code([*said[:k], *said[k + 1 :]], self._others[k], length)
                 if outcome is not None and outcome.side is not None and whole != MISSING

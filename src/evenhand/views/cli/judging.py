@@ -25,7 +25,7 @@ from evenhand.store import Store
 from evenhand.views import console
 from evenhand.views.cli.app import DONE, WITH_FAILURES
 from evenhand.views.cli.escalation_tables import queue_for_people
-from evenhand.views.cli.groups import AnySettings, JudgeSettings, JurySettings
+from evenhand.views.cli.groups import AnySettings, EscalationSettings, JudgeSettings, JurySettings
 from evenhand.views.cli.inputs import Input
 from evenhand.views.cli.probe import seconds_for
 from evenhand.views.cli.running import model_of, run_with_progress
@@ -133,18 +133,26 @@ def show_plan(
 ) -> None:
     """What a run would take: money for an endpoint, time for a model that runs here; of a jury, one by one."""
     if isinstance(settings, JudgeSettings):
-        _show_plan(settings, pairs, db, as_json, batch=batch)
+        fields = _show_plan(settings, pairs, db, as_json, batch=batch)
+        if as_json:
+            print(to_json(fields))
         return
-    every = list(pairs)
+    every, plans = list(pairs), []
     for one in settings.each:
         if not as_json:
             console.out.print(f"[bold]{escape(one.spec)}[/]")
-        _show_plan(one, every, db, as_json)
+        plans.append({"judge": one.spec, **_show_plan(one, every, db, as_json)})
+    if as_json:
+        print(to_json({"judges": plans}))
+    elif isinstance(settings, EscalationSettings):
+        console.out.print(
+            "That is the most: a level is asked about the labelled pairs, and what those before it leave."
+        )
 
 
 def _show_plan(
     settings: JudgeSettings, pairs: Iterable[Pair], db: Path, as_json: bool, *, batch: bool = False
-) -> None:
+) -> dict[str, object]:
     stand_in = planned_engine(settings.spec)
     engine = stand_in or settings.engine()
     price = settings.price.in_batch() if settings.price and batch else settings.price
@@ -159,11 +167,14 @@ def _show_plan(
     usage = found.usage
     cost = price.of(usage) if price else None
     if as_json:
-        fields = {"pairs": found.pairs, "requests": found.requests, "kept": found.kept, "tokens": usage}
+        fields: dict[str, object] = {
+            "pairs": found.pairs,
+            "requests": found.requests,
+            "kept": found.kept,
+            "tokens": usage,
+        }
         money = {"cost": cost, "currency": price.currency if price else None}
-        batched = {"batch": True} if batch else {}
-        print(to_json({"judge": settings.spec, **fields, **money, "seconds": seconds, **batched}))
-        return
+        return {**fields, **money, "seconds": seconds, **({"batch": True} if batch else {})}
     console.out.print(
         f"{console.count(found.pairs, 'pair')}: {console.count(found.requests, 'request')} to make,"
         f" {console.count(found.kept, 'answer')} kept already.\n"
@@ -171,6 +182,7 @@ def _show_plan(
         + _what_it_takes(settings, cost, seconds, batch),
         soft_wrap=True,
     )
+    return {}
 
 
 def _what_it_takes(settings: JudgeSettings, cost: float | None, seconds: float | None, batch: bool = False) -> str:
