@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -31,7 +32,7 @@ PAIRS = [Pair(f"Task {n}", f"one {n}", f"two {n}", id=f"p{n}") for n in range(le
 
 
 @pytest.fixture
-def store(db: Path) -> Store:
+def store(db: Path) -> Iterator[Store]:
     """Twelve judged pairs, labelled by two people who differ on three."""
     fill(db, PAIRS)
     with Store(db) as store:
@@ -95,11 +96,9 @@ def test_two_adjudicators_share_the_work(store: Store) -> None:
 
 
 def test_only_the_dimensions_that_differ_are_asked(store: Store) -> None:
-    store.labels.add(
-        HumanLabel(PAIRS[SPLIT[0]].key, dimension, who, side)
-        for dimension, sides in (("format", "12"), ("precision", "11"))
-        for who, side in zip(("ann", "ben"), sides, strict=True)  # type: ignore[arg-type]
-    )
+    key, said = PAIRS[SPLIT[0]].key, HumanLabel
+    store.labels.add([said(key, "format", "ann", "1"), said(key, "format", "ben", "2")])
+    store.labels.add([said(key, "precision", "ann", "1"), said(key, "precision", "ben", "1")])
     decide(store, letters="")
     asked = {task.pair: task.asked for place in (1, 2, 3) if (task := store.annotation.task("cleo", place))}
     assert asked == {
@@ -110,7 +109,7 @@ def test_only_the_dimensions_that_differ_are_asked(store: Store) -> None:
 def test_a_later_difference_on_a_decided_pair_is_asked_by_itself(store: Store) -> None:
     decide(store)
     key = PAIRS[SPLIT[0]].key
-    store.labels.add(HumanLabel(key, "format", who, side) for who, side in (("ann", "1"), ("ben", "2")))
+    store.labels.add([HumanLabel(key, "format", "ann", "1"), HumanLabel(key, "format", "ben", "2")])
     decide(store, letters="")
     task = store.annotation.next("cleo")
     assert task is not None

@@ -61,6 +61,11 @@ def answer(client: Client, label: str, note: str = "") -> None:
     assert client.post("/annotate/save", {**fields, "label": label, "note": note}).status == 303
 
 
+def differ(store: Store, key: str, dimension: str) -> None:
+    """Two people say two things."""
+    store.labels.add([HumanLabel(key, dimension, "ann", "1"), HumanLabel(key, dimension, "ben", "2")])
+
+
 def upload(owner: Client, name: str, data: bytes, token: str | None = None) -> Answer:
     session = next(value for key, value in owner.cookies.items() if "owner" in key)
     given = form_token(session) if token is None else token
@@ -181,13 +186,13 @@ def test_what_people_differ_on_later_comes_to_the_adjudicator_by_itself(
 ) -> None:
     key = plain_pairs(8)[0].key
     with Store(db) as store:
-        store.labels.add(HumanLabel(key, "overall", who, side) for who, side in (("ann", "1"), ("ben", "2")))
+        differ(store, key, "overall")
     cleo = come_in(server, owner.post("/people/adjudicate", {"name": "cleo"}))
     answer(cleo, "A")
     assert "differ on nothing else" in cleo.get("/annotate").text
     with Store(db) as store:
         key = plain_pairs(8)[1].key
-        store.labels.add(HumanLabel(key, "format", who, side) for who, side in (("ann", "1"), ("ben", "2")))
+        differ(store, key, "format")
     shown = cleo.get("/annotate").text
     assert "Which response is better on format?" in shown
 
@@ -195,7 +200,7 @@ def test_what_people_differ_on_later_comes_to_the_adjudicator_by_itself(
 def test_a_pair_shows_what_was_decided(server: WebServer, owner: Client, db: Path) -> None:
     key = plain_pairs(8)[1].key
     with Store(db) as store:
-        store.labels.add(HumanLabel(key, "overall", who, side) for who, side in (("ann", "1"), ("ben", "2")))
+        differ(store, key, "overall")
         store.labels.add([HumanLabel(key, "overall", "cleo", "2", role="adjudicator")])
         number = store.pages.number(key)
     page = owner.get(f"/pair/{number}?all=1").text
