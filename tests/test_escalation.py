@@ -233,11 +233,24 @@ def test_each_level_decides_what_it_may_and_the_rest_waits_for_people(tmp_path: 
     side = {f"p{n}": TRUTH[n % 2] for n in range(200)}
     by_judges = {name: said for name, (said, level) in decisions(db).items() if level in (1, 2)}
     assert np.mean([side[name] == said for name, said in by_judges.items()]) >= 0.85
-    assert 0 < found["tokens"] < 2 * found["tokens_always"]
+    assert found["tokens"] == 204 * (200 + 128)  # the server's count, of two orders
+    assert found["tokens_always"] == 204 * 200
     shown = evenhand("judge", pairs, *words(panel, db)).stdout
     assert "at least 85% are decided as people would, with 95% confidence (80 labels" in shown
     assert "12 pairs wait for people: evenhand serve" in shown
-    assert "for asking large about every pair" in shown
+    assert "large was asked about 128 of 200 pairs, 36% less than about every pair." in shown
+
+
+def test_money_is_counted_where_prices_are_known(tmp_path: Path, panel: Panel) -> None:
+    pairs, db, prices = file_of(tmp_path, 200, 80), tmp_path / "x.db", tmp_path / "prices.json"
+    table = {panel.spec("small"): {"input": 1, "output": 1}, panel.spec("large"): {"input": 10, "output": 10}}
+    prices.write_text(json.dumps({"currency": "EUR", "date": "2026-01-01", "models": table}))
+    given = (*words(panel, db), "--prices", prices)
+    found = json.loads(evenhand("judge", pairs, *given, "--json").stdout)["escalation"]
+    assert found["cost"] == pytest.approx(204e-6 * (200 + 10 * 128))
+    assert found["cost_always"] == pytest.approx(204e-6 * 10 * 200)
+    shown = evenhand("judge", pairs, *given).stdout
+    assert "0.30 EUR instead of 0.41 for asking large about every pair: 26% less." in shown
 
 
 def test_what_people_say_is_taken_in_and_moves_no_threshold(tmp_path: Path, panel: Panel) -> None:

@@ -129,20 +129,21 @@ class EscalationResult:
 
     @property
     def saved(self) -> str:
-        """What was saved, in a sentence; empty where nothing is known of it."""
+        """What was saved, in a sentence: money where it is known, else questions to the last judge."""
+        last = [level for level in self.levels if level.tokens is not None][-1]
         if self.cost is not None and self.cost_always:
-            what = f"{self.cost:,.2f} {self.currency} instead of {self.cost_always:,.2f}"
             part = 1 - self.cost / self.cost_always
-        elif self.tokens_always:
-            what, part = (
-                f"{self.tokens:,} tokens instead of {self.tokens_always:,}",
-                1 - self.tokens / self.tokens_always,
+            word = f"{part:.0%} less" if part >= 0 else f"{-part:.0%} more"
+            return (
+                f"{self.cost:,.2f} {self.currency} instead of {self.cost_always:,.2f} for asking {last.name} about"
+                f" every pair: {word}."
             )
-        else:
+        if not self.pairs or not last.asked:
             return ""
-        last = [level.name for level in self.levels if level.tokens is not None][-1]
-        word = f"{part:.0%} less" if part >= 0 else f"{-part:.0%} more"
-        return f"{what} for asking {last} about every pair: {word}."
+        return (
+            f"{last.name} was asked about {last.asked:,} of {self.pairs:,} pairs,"
+            f" {1 - last.asked / self.pairs:.0%} less than about every pair."
+        )
 
 
 def find_labelled(
@@ -315,7 +316,8 @@ def _level_result(
     usage, asked = store.made.usage(judge.id, row.id) if judge else (Usage(), 0)
     name = judge.model if judge else "a judge that was removed"
     return LevelResult(
-        name, floor, asked, decided, _share(decided, pairs), usage, price.of(usage) if price else None
+        *(name, floor, asked, decided, _share(decided, pairs), usage),
+        price.of(usage) if price else 0.0 if judge and "base_url" not in judge.identity else None,  # it runs here
     )
 
 

@@ -74,8 +74,8 @@ class JuryResult:
         if self.incomplete:
             some = "1 pair has" if self.incomplete == 1 else f"{self.incomplete:,} pairs have"
             found.append(
-                f"{some} no pooled verdict: fewer than {self.quorum} of {len(self.jurors)} judges spoke. The same"
-                " command again asks for what is missing; --quorum takes less."
+                f"{some} no pooled verdict: fewer than {self.quorum} of {len(self.jurors)} judges spoke. Judging"
+                " again asks for what is missing; --quorum takes less."
             )
         less = sum(pairs for count, pairs in self.spoke.items() if self.quorum <= count < len(self.jurors))
         if less:
