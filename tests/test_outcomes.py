@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evenhand.core.columns import Block, Outcomes
@@ -52,6 +52,7 @@ def answer_with(words: list[str], rng: random.Random) -> Answer:
 
 
 @settings(max_examples=25, deadline=None)
+@example(seed=918, protocol="chained")  # the last failure of the database goes with the first answer after it
 @given(seed=st.integers(0, 10**6), protocol=st.sampled_from(["overall", "chained", "weighed", "four"]))
 def test_step_by_step_and_from_nothing_are_the_same(
     seed: int, protocol: str, tmp_path_factory: pytest.TempPathFactory

@@ -417,11 +417,12 @@ class Store:
                 [verdict_row(entry.conversation, verdict) for entry in entries for verdict in entry.verdicts],
             )
             conversations = {entry.conversation for entry in entries}
-            self._db.executemany(
+            gone = self._db.executemany(
                 "DELETE FROM failures WHERE conversation = ?", [(conversation,) for conversation in conversations]
-            )
+            ).rowcount
             self._let_go(conversation for conversation in conversations if left.get(conversation) == 0)
-            self.outcomes.refresh_conversations(conversations, {h for h in conversations if not left.get(h)})
+            ended = {h for h in conversations if not left.get(h)}
+            self.outcomes.refresh_conversations(conversations, ended, failed_before=gone > 0)
         self._held |= left
 
     def take_back(self, judge: int, conversations: Iterable[int]) -> None:

@@ -102,12 +102,14 @@ class OutcomeTable:
 
     # -- outcomes --------------------------------------------------------------------------------
 
-    def refresh_conversations(self, touched: Iterable[int], ended: Iterable[int]) -> None:
+    def refresh_conversations(
+        self, touched: Iterable[int], ended: Iterable[int], *, failed_before: bool = False
+    ) -> None:
         """Conversations were written to, and some of them came to an end: make the outcomes of their pairs.
 
         A pair of which a conversation has failed has outcomes already, and what is answered later belongs in them.
         """
-        if self._db.execute("SELECT 1 FROM failures LIMIT 1").fetchone() is None:
+        if not failed_before and self._db.execute("SELECT 1 FROM failures LIMIT 1").fetchone() is None:
             if ended := list(ended):
                 self.refresh(self._db.execute(_ENDED_PAIRS, (_json(ended),)).fetchall())
             return
