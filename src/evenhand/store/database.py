@@ -421,8 +421,8 @@ class Store:
                 "DELETE FROM failures WHERE conversation = ?", [(conversation,) for conversation in conversations]
             ).rowcount
             self._let_go(conversation for conversation in conversations if left.get(conversation) == 0)
-            ended = {h for h in conversations if not left.get(h)}
-            self.outcomes.refresh_conversations(conversations, ended, failed_before=gone > 0)
+            done = {h for h in conversations if not left.get(h)}
+            self.outcomes.refresh_conversations(conversations, done, failed_before=gone > 0)
         self._held |= left
 
     def take_back(self, judge: int, conversations: Iterable[int]) -> None:
