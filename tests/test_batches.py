@@ -624,7 +624,7 @@ def test_a_budget_of_money_is_kept(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--batch"], "qwen2.5-coder-1.5b cannot be asked in batches"),
+        (["--batch"], "head:general cannot be asked in batches"),
         (["--judge", "groq:m", "--batch"], "groq cannot be asked in batches"),
         (["--judge", "http://127.0.0.1:9/v1#m", "--batch"], "endpoint cannot be asked in batches"),
         (["--judge", "openai:m", "--batch", "--samples", "3"], "--samples cannot be had in batches"),

@@ -39,7 +39,9 @@ class ReasonOptions:
         str,
         typer.Option("--search", "-s", metavar="TEXT", help="List the reasons that say this, with their pairs."),
     ] = ""
-    dimension: Annotated[str, typer.Option("--dimension", "-d", metavar="NAME", help="Default: the headline.")] = ""
+    dimension: Annotated[
+        str, typer.Option("--dimension", "-d", metavar="NAME", help="Default: the parts combined, else overall.")
+    ] = ""
     loser: Annotated[
         str, typer.Option("--loser", metavar="MODEL|1|2", help="Only reasons against this model or side.")
     ] = ""
