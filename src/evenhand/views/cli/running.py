@@ -57,7 +57,7 @@ def open_judge(spec: str, hardware: Hardware | None = None, endpoint: EndpointSe
                 on_notice=_note,
             )
     except (SpecError, ModelError) as fault:
-        if meant := full_name(spec):
+        if not is_head(spec) and (meant := full_name(spec)):
             raise SpecError(fault.message, hint=f"did you mean --judge {meant}?") from None
         raise
 
