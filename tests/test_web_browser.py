@@ -133,7 +133,7 @@ def test_the_owner_looks_around(server: WebServer, opened: Opener) -> None:
     expect(page).to_have_url(re.compile(r"verdict=2.*only=inconsistent|only=inconsistent.*verdict=2"))
     rows = page.locator("tbody tr").count()
     assert 0 < rows < int(count)
-    page.get_by_role("searchbox").fill("spider")
+    page.get_by_role("searchbox", name="Search").fill("spider")
     with page.expect_navigation():
         ready(page).keyboard.press("Enter")
     expect(page).to_have_url(re.compile("q=spider"))
