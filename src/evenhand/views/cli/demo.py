@@ -18,7 +18,8 @@ from evenhand.views.cli.app import DONE, WITH_FAILURES, app
 from evenhand.views.cli.running import open_judge, run_with_progress, show_run
 
 DEMO_DB = Path("evenhand-demo.db")
-NAIVE_PAIRS = 8  # asked once each in the naive way, so that the demo stays short
+DEMO_PAIRS = 14  # about a minute on two cores
+NAIVE_PAIRS = 6  # asked once each in the naive way, so that the demo stays short
 _NEXT = """\
 evenhand compare --instruction "Name a prime number." --a "7" --b "8"
 evenhand a.jsonl b.jsonl          two files of outputs: which is better?
@@ -31,9 +32,12 @@ evenhand models                   other judges
 @app.command()
 def demo(
     db: Annotated[Path, typer.Option("--db", metavar="FILE", help="Where verdicts are kept.")] = DEMO_DB,
+    count: Annotated[
+        int, typer.Option("--pairs", min=1, metavar="N", help="So many pairs of the sample, which has 28.")
+    ] = DEMO_PAIRS,
 ) -> None:
-    """Judge the pairs that come with evenhand, and see how often the judge is right."""
-    pairs, spec = list(sample_pairs()), default_judge()
+    """Judge some of the pairs that come with evenhand, and see how often the judge is right."""
+    pairs, spec = list(sample_pairs())[:count], default_judge()
     console.out.print(
         f"[bold]evenhand demo[/]: {len(pairs)} pairs with known answers, judged on this machine by [bold]{spec}[/],"
         f" a trained head on {catalog.DEFAULT_MODEL}.\n"
@@ -45,7 +49,7 @@ def demo(
         some = list(judge.judge(pairs[:NAIVE_PAIRS]))  # kept: nothing is read again
     show_run(found)
     right = sum(judgment[headline([*judgment.outcomes])].side == _known(judgment.pair) for judgment in some)
-    _show_naive(pairs[:NAIVE_PAIRS], right, db)
+    _show_naive(pairs[:NAIVE_PAIRS], right)
     console.out.print(f"the report, with every pair: {_report(db)}", markup=False, soft_wrap=True)
     console.out.print(console.panel(_NEXT.format(db=db), "what to try next"))
     raise typer.Exit(WITH_FAILURES if found.summary.invalid else DONE)
@@ -55,7 +59,7 @@ def _known(pair: Pair) -> str | None:
     return pair.labels.get("overall")
 
 
-def _show_naive(pairs: Sequence[Pair], right: int, db: Path) -> None:
+def _show_naive(pairs: Sequence[Pair], right: int) -> None:
     """What the same model says where it is asked once for each pair, as many scripts do."""
     console.err.print(f"asking {catalog.DEFAULT_MODEL} the naive way …", style="dim")
     with Judge(open_judge(catalog.DEFAULT_MODEL), "overall", orders="forward") as naive:
