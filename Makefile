@@ -15,7 +15,7 @@ $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
 
 $(CORE): pyproject.toml | $(VENV)/bin/pip
-	$(BIN)/pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[web]'
 	@touch $@
 
 $(DEV): pyproject.toml | $(VENV)/bin/pip

@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
+from evenhand.core.errors import EvenhandError
 from evenhand.core.pair import Pair
+from evenhand.core.protocol import Protocol
 from evenhand.core.verdict import headline
 from evenhand.engines import catalog
 from evenhand.io.pairs import sample_pairs
@@ -20,6 +22,23 @@ from evenhand.views.cli.running import open_judge, run_with_progress, show_run
 DEMO_DB = Path("evenhand-demo.db")
 DEMO_PAIRS = 14  # about a minute on two cores
 NAIVE_PAIRS = 6  # asked once each in the naive way, so that the demo stays short
+# What a script without a protocol would ask.
+_NAIVE = """---
+name: naive
+---
+<|im_start|>user
+## Instruction:
+{instruction}
+
+## Response A:
+{output_1}
+
+## Response B:
+{output_2}
+
+Best on overall: A, B, or tie?<|im_end|>
+<|im_start|>assistant
+"""
 _NEXT = """\
 evenhand compare --instruction "Name a prime number." --a "7" --b "8"
 evenhand a.jsonl b.jsonl          two files of outputs: which is better?
@@ -50,7 +69,7 @@ def demo(
     show_run(found)
     right = sum(judgment[headline([*judgment.outcomes])].side == _known(judgment.pair) for judgment in some)
     _show_naive(pairs[:NAIVE_PAIRS], right)
-    console.out.print(f"the report, with every pair: {_report(db)}", markup=False, soft_wrap=True)
+    console.out.print(_report(db), markup=False, soft_wrap=True)
     console.out.print(console.panel(_NEXT.format(db=db), "what to try next"))
     raise typer.Exit(WITH_FAILURES if found.summary.invalid else DONE)
 
@@ -62,7 +81,8 @@ def _known(pair: Pair) -> str | None:
 def _show_naive(pairs: Sequence[Pair], right: int) -> None:
     """What the same model says where it is asked once for each pair, as many scripts do."""
     console.err.print(f"asking {catalog.DEFAULT_MODEL} the naive way …", style="dim")
-    with Judge(open_judge(catalog.DEFAULT_MODEL), "overall", orders="forward") as naive:
+    asked = Protocol.parse(_NAIVE, name="naive", file="naive")
+    with Judge(open_judge(catalog.DEFAULT_MODEL), asked, orders="forward") as naive:
         sides = [judgment["overall"].side for judgment in naive.judge(pairs)]
     good = sum(side == _known(pair) for side, pair in zip(sides, pairs, strict=True))
     console.out.print(
@@ -74,14 +94,17 @@ def _show_naive(pairs: Sequence[Pair], right: int) -> None:
     )
 
 
-def _report(db: Path) -> Path:
-    """Write the report beside the database."""
+def _report(db: Path) -> str:
+    """Write the report beside the database, and say where; or what it takes."""
     from evenhand.store import Store
     from evenhand.views.cli.report import write_report
     from evenhand.views.report import ReportOptions, compile_report
 
     target = db.with_suffix(".html")
-    with Store(db, read_only=True) as store:
-        rows = [row for row in store.judges() if row.pairs]
-        write_report(compile_report(store, rows, ReportOptions(title="evenhand demo")), store, "html", target)
-    return target.absolute()
+    try:
+        with Store(db, read_only=True) as store:
+            rows = [row for row in store.judges() if row.pairs]
+            write_report(compile_report(store, rows, ReportOptions(title="evenhand demo")), store, "html", target)
+    except EvenhandError as fault:  # without the extra for pages there is no HTML
+        return f"no report: {fault.message} ({fault.hint})"
+    return f"the report, with every pair: {target.absolute()}"
