@@ -30,11 +30,10 @@ check: $(DEV)   ## lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The tests wait for other processes a third of the time: one worker more than there are cores.
 # The tests start many processes: each would compile the package anew where Python may not keep what it compiled.
 test: export PYTHONDONTWRITEBYTECODE =
 test: check browser ## lint, types and all tests
-	$(BIN)/pytest -n $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )) --dist loadgroup --durations 15
+	$(BIN)/pytest -n auto --dist loadgroup --durations 15
 
 # The tests of the web page drive a Chromium that is there. Where none is and none can be installed, they are skipped,
 # and pytest says so; with CI=true that is a failure.
