@@ -22,6 +22,7 @@ from evenhand.views.cli.running import open_judge, run_with_progress, show_run
 DEMO_DB = Path("evenhand-demo.db")
 DEMO_PAIRS = 14  # about a minute on two cores
 NAIVE_PAIRS = 6  # asked once each in the naive way, so that the demo stays short
+_SMALL = "A judge this small knows few facts: do not rely on its correctness. docs/quality.md says what it can do."
 # What a script without a protocol would ask.
 _NAIVE = """---
 name: naive
@@ -69,6 +70,7 @@ def demo(
     show_run(found)
     right = sum(judgment[headline([*judgment.outcomes])].side == _known(judgment.pair) for judgment in some)
     _show_naive(pairs[:NAIVE_PAIRS], right)
+    console.out.print(_SMALL, markup=False, soft_wrap=True)
     console.out.print(_report(db), markup=False, soft_wrap=True)
     console.out.print(console.panel(_NEXT.format(db=db), "what to try next"))
     raise typer.Exit(WITH_FAILURES if found.summary.invalid else DONE)
