@@ -41,7 +41,7 @@ LAYERS = (
     "running",
     "results",
     "views.export",
-    "views.plots",
+    "views.charts",
     "views.api",
     "views.jury",
     "views.pytest_plugin",

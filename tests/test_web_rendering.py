@@ -13,9 +13,6 @@ from hypothesis import strategies as st
 from evenhand import Pair, Protocol
 from evenhand.core.engine import Answer
 from evenhand.core.protocol import ORDERS, built_in_names
-from evenhand.core.stats.calibration import Bin, Reliability
-from evenhand.core.stats.clustered import Estimate
-from evenhand.views.web import charts
 from evenhand.views.web.code import highlight
 from evenhand.views.web.conversation import conversation_view
 from evenhand.views.web.differences import MOST_WORDS, mark_differences
@@ -254,40 +251,3 @@ def test_a_conversation_without_an_answer_is_told_up_to_its_question() -> None:
 def test_a_raw_conversation_is_told_in_the_files_own_markup() -> None:
     given = conversation_view(Protocol.load("overall"), Pair("Hi", "x", "y"), "forward", [Answer("B")], raw=True)
     assert given.turns[0].pieces[0].text.startswith("<|im_start|>system")
-
-
-# -- charts ----------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.floats(0.001, 1), min_size=3, max_size=3))
-def test_bars_fill_their_width(shares: list[float]) -> None:
-    bar = charts.bar(dict(zip(("1", "2", "tie"), shares, strict=True)))
-    widths = [float(width) for width in re.findall(r'width="([\d.]+)"', bar)]
-    assert sum(widths) == pytest.approx(100, abs=0.05)
-
-
-def test_charts_carry_no_style_and_say_what_they_show() -> None:
-    known = Estimate(0.7, 0.5, 0.9, 3, 3)
-    made = [
-        charts.bar({"1": 0.5, "2": 0.3, "tie": 0.2}, names=("<b>", "\u202ex")),
-        charts.interval(0.6, 0.4, 0.8),
-        charts.interval(None, None, None),
-        charts.span(1.0, 0.5, 1.5, -2.0, 2.0),
-        charts.leaning(Estimate(-0.2, -0.3, -0.1, 9, 9)),
-        charts.reliability(Reliability((Bin(0.5, 0.7, 0.6, known),), known, None, None)),
-    ]
-    for svg in made:
-        assert "style" not in svg
-        assert "<b>" not in svg
-        assert "\u202e" not in svg
-        assert 'aria-label="' in svg
-    assert "60.0%, between 40% and 80%" in made[1]
-    assert "no data" in made[2]
-    assert "-0.20, between -0.30 and -0.10" in made[4]
-    assert '<line class="range two" x1="35" y1="10" x2="45" y2="10"/>' in made[4]
-
-
-def test_a_picture_of_nothing_is_nothing() -> None:
-    nothing = Estimate(None, None, None, 0, 0)
-    assert charts.reliability(Reliability((Bin(0.5, 0.7, None, nothing),), nothing, None, None)) == ""
-    assert "no data" in charts.leaning(nothing)

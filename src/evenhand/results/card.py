@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -92,14 +91,6 @@ class Card:
             named = [{"people": list(names), **asdict(found)} for names, found in self.people.kappas.items()]
             fields["people"]["kappas"] = named
         return fields
-
-    def curve(self) -> list[dict[str, Any]]:
-        """The reliability curve as points for a plot."""
-        every = [(part.confidence, part.right) for part in self.meaning.reliability.bins if part.right.n]
-        return [
-            {"predicted": sure, "observed": right.value, "low": right.low, "high": right.high, "n": right.n}
-            for sure, right in every
-        ]
 
 
 READINGS = ("forward_hard", "both_hard", "pooled")

@@ -1,1 +1,1 @@
-"""What people see and call: commands, web page, report, plots, exports, Python, pytest. They count nothing."""
+"""What people see and call: commands, web page, report, charts, exports, Python, pytest. They count nothing."""

@@ -289,7 +289,7 @@ def _other_fences(settings: JudgeSettings) -> Iterator[str]:
 def _check_plot(plot: Path | None) -> None:
     """Fail before a long run, not after it."""
     if plot:
-        from evenhand.views.plots import check_plot_path
+        from evenhand.views.charts import check_plot_path
 
         check_plot_path(plot)
 

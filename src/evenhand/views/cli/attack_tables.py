@@ -109,12 +109,11 @@ def _span(low: float | None, high: float | None) -> str:
 
 def draw_attacks(found: AttackSummary, file: Path) -> None:
     """Draw the shifts into a file."""
-    from evenhand.views.plots import effect_plot, save_plot
+    from evenhand.views.charts import effect_chart, save_plot
 
     shifts = [(each.attack, each.shift) for each in found.attacks]
-    rows = [{"name": name, "value": at.value, "low": at.low, "high": at.high, "n": at.n} for name, at in shifts]
     title = f"Attacks on {found.judge} under {found.protocol}, {found.dimension}"
-    save_plot(file, effect_plot(rows, axis="shift to the attacked side", title=title))
+    save_plot(file, effect_chart(shifts, axis="shift to the attacked side", title=title))
 
 
 def print_list(attacks: Sequence[Attack], as_json: bool) -> None:

@@ -23,10 +23,10 @@ from evenhand.results.run import calibrations_of
 from evenhand.results.stored_attacks import stored_attacks
 from evenhand.store import JudgeRow, Records
 from evenhand.views import console
+from evenhand.views.charts import check_plot_path, reliability_chart, save_plot
 from evenhand.views.cli.attack_tables import print_on_card
 from evenhand.views.cli.card_tables import comparison_note, comparison_table, drag_table, print_cards
 from evenhand.views.cli.opening import is_records, open_records
-from evenhand.views.plots import check_plot_path, reliability_plot, save_plot
 
 _FLATTERED = (
     "Calibrated: {}. Where these labels are those that it was fitted to, the figures flatter it a little;"
@@ -221,7 +221,7 @@ def _draw(every: Sequence[tuple[JudgedEvidence, Sequence[Card]]], plot: Path) ->
             f"--plot draws one curve, and there are {len(labelled)}", hint="name a judge, and --dimension"
         )
     [(judged, card)] = labelled
-    save_plot(plot, reliability_plot(card.curve(), title=f"{judged.name}: {card.dimension}"))
+    save_plot(plot, reliability_chart(card.meaning.reliability, title=f"{judged.name}: {card.dimension}"))
 
 
 # -- comparisons ----------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from evenhand.results.separation import Separation, separation_of
 from evenhand.results.summary import Counter
 from evenhand.store import JudgeRow
 from evenhand.views import console
+from evenhand.views.charts import check_plot_path, ranking_chart, save_plot, win_matrix_chart
 from evenhand.views.cli.app import app
 from evenhand.views.cli.opening import open_records
 from evenhand.views.cli.option_groups import flat_options
@@ -38,7 +39,6 @@ from evenhand.views.cli.options import (
     RecordsOption,
     WeighOption,
 )
-from evenhand.views.plots import Plot, check_plot_path, ranking_plot, save_plot, win_matrix_plot
 
 _MOST_IN_MATRIX = 10
 _FEW_LETTERS = 6  # that may stand next to each other
@@ -123,9 +123,10 @@ def rank(
             hint="name one to draw: --judge MODEL --protocol NAME",
         )
     if plot:
-        save_plot(plot, draw_ranking(found[0]))
+        save_plot(plot, ranking_chart(found[0].ranking, title=f"Ranking: {found[0].title}"))
     if matrix_plot:
-        save_plot(matrix_plot, draw_matrix(found[0]))
+        matrix = found[0].ranking.win_matrix
+        save_plot(matrix_plot, win_matrix_chart(matrix, title=f"Win matrix: {found[0].title}"))
     if as_json:
         print(to_json({**found[-1].plain(), "judges": found}))
         return
@@ -282,18 +283,3 @@ def notes(ranking: RankingSummary) -> Iterator[str]:
     if ranking.unnamed:
         left_out = console.count(ranking.unnamed, "pair")
         yield f"[yellow]note:[/] left out, as they name no two different models: {left_out}."
-
-
-def draw_ranking(found: JudgeRanking) -> Plot:
-    """The ranking as a plot."""
-    rows = [{**plain(model), "name": model.model, "value": model.strength} for model in found.ranking.models]
-    axis = {"elo": "Elo", "arena": "Elo (a tie is half a win)", "log-odds": "strength (log-odds)"}[
-        found.ranking.scale
-    ]
-    return ranking_plot(rows, axis=axis, title=f"Ranking: {found.title}")
-
-
-def draw_matrix(found: JudgeRanking) -> Plot:
-    """The win matrix as a plot."""
-    matrix = found.ranking.win_matrix
-    return win_matrix_plot(matrix.models, matrix.rates, matrix.counts, title=f"Win matrix: {found.title}")

@@ -123,7 +123,7 @@ def results(
     if width is not None and not human:
         raise InputError("--width says how narrow --human shall be", hint="give --human too")
     if plot:
-        from evenhand.views.plots import check_plot_path
+        from evenhand.views.charts import check_plot_path
 
         check_plot_path(plot)
     with open_records(db) as store, ExitStack() as others:
@@ -267,20 +267,18 @@ def print_notes(notes: Iterable[str]) -> None:
 
 def draw_rates(file: Path, found: Sequence[tuple[JudgeSummary, Readings]]) -> None:
     """The win rates as a picture: a line for each dimension of each judge, or for each group."""
-    from evenhand.views.plots import save_plot, winrate_plot
+    from evenhand.views.charts import save_plot, win_rate_chart
 
     titles = judge_titles([judge for judge, _ in found])
-    rows = []
+    rates = []
     for (judge, more), title in zip(found, titles, strict=True):
         parts = [(group.value or "", group.summary) for group in more.groups] or [("", judge.summary)]
         for value, summary in parts:
             for dimension, each in summary.dimensions.items():
                 words = [title if len(found) > 1 else "", value, dimension]
-                low, high = each.ci or (None, None)
-                name = " · ".join(word for word in words if word)
-                rows.append({"name": name, "value": each.win_rate_1, "low": low, "high": high, "n": each.n})
+                rates.append((" · ".join(word for word in words if word), each))
     title = f"Win rates: {titles[0]}" if len(titles) == 1 else ""  # else each line begins with its judge
-    save_plot(file, winrate_plot(rows, sides=found[-1][0].summary.sides, title=title))
+    save_plot(file, win_rate_chart(rates, sides=found[-1][0].summary.sides, title=title))
 
 
 def judge_titles(judges: Sequence[JudgeSummary]) -> list[str]:

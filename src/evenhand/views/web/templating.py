@@ -12,9 +12,9 @@ from markupsafe import Markup
 
 from evenhand.core.verdict import headline_first
 from evenhand.results.separation import separation_of
+from evenhand.views import charts
 from evenhand.views.console import clock, percent
 from evenhand.views.tables import short_names
-from evenhand.views.web import charts
 from evenhand.views.web.text import visible
 
 _ROOM = 14  # characters of a model's name in a table
@@ -42,9 +42,14 @@ def make_environment(*packages: str) -> Environment:
     }
     environment.filters.update(filters)
     drawn = (charts.bar, charts.interval, charts.leaning, charts.span, charts.reliability)
-    environment.globals.update({chart.__name__: chart for chart in drawn})
+    environment.globals.update({chart.__name__: _as_markup(chart) for chart in drawn})
     environment.globals["separation_of"] = separation_of
     return environment
+
+
+def _as_markup(draw: Callable[..., str]) -> Callable[..., Markup]:
+    """A drawing function whose SVG may stand in a page as it is: it has escaped every name."""
+    return lambda *given, **named: Markup(draw(*given, **named))
 
 
 def _shown(value: Any) -> Any:
