@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Generator, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
 from evenhand.core.errors import ModelError
@@ -35,6 +37,20 @@ SLOW = (
 )
 collect_ignore = ["warm_parent.py"]  # a program of its own, run by warm.py
 BROWSER = ("test_web_browser.py", "test_report_browser.py", "test_made_browser.py")
+
+
+def pytest_configure() -> None:
+    """A Ctrl-C reaches what the tests start: a shell's background job ignores it, and so would every child."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Examples are looked for only where there are any: the search through all of a module's objects takes long."""
+    found = yield
+    without = file_path.suffix == ".py" and ">>>" not in file_path.read_text("utf-8")
+    return [each for each in found if not (without and isinstance(each, DoctestModule))]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

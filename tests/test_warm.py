@@ -35,6 +35,12 @@ def test_a_signal_ends_a_script_that_does_not_expect_it(tmp_path: Path, number: 
     assert ("KeyboardInterrupt" in given) == (number == signal.SIGINT)
 
 
+def test_a_process_that_a_test_starts_hears_ctrl_c() -> None:
+    """Also where the tests run in a shell's background, whose children would ignore it."""
+    asked = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    assert subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True).stdout == "True\n"
+
+
 def test_input_is_read_and_an_error_has_its_traceback(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import sys\nprint(sys.stdin.read().upper())\n1 / 0\n")
