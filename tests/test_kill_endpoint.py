@@ -7,8 +7,6 @@ import os
 import random
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -41,9 +39,7 @@ class Counting:
         log.touch()
         self._log, self._rest = log.open(), ""
         self._events: list[tuple[str, float, str]] = []  # what happened, when, and the hash of the question
-        command = [sys.executable, str(SERVER), str(log), "11"]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
+        self.process = warm.start(log, "11", script=SERVER)
         self.url = self.process.stdout.readline().strip()
 
     def close(self) -> None:
