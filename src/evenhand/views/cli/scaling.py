@@ -143,6 +143,7 @@ def _judge(job: ClusterJob, address: str, out: str, workers: int | None, *, as_j
     from evenhand.store.shards import begin_shards
 
     ray_data(address_of(address))  # before a model is fetched
+    found_input = _find_input(job)  # before a folder is begun and Ray is started
     began, settings = time.time(), job.settings
     embedded = find_address(settings.spec) is None
     engine = settings.engine()
@@ -156,7 +157,7 @@ def _judge(job: ClusterJob, address: str, out: str, workers: int | None, *, as_j
             cluster.cores, embedded=embedded, workers=workers, threads=settings.hardware.threads
         )
         count = min(count, most) if most and not embedded else count
-        run = _run(job, cluster, setup, place, count, cores, embedded, began)
+        run = _run(job, found_input, cluster, setup, place, count, cores, embedded, began)
     finally:
         cluster.close()
     found = RunSummary(
@@ -178,6 +179,7 @@ def _judge(job: ClusterJob, address: str, out: str, workers: int | None, *, as_j
 
 def _run(
     job: ClusterJob,
+    found_input: Input | list[Any],
     cluster: Any,
     setup: Setup,
     place: Any,
@@ -203,7 +205,7 @@ def _run(
         price=settings.price,
         skip_bad=job.skip_bad,
     )
-    work, unmatched = _work(job, cluster, workers, _at_once(setup, settings.limits, workers))
+    work, unmatched = _work(job, found_input, cluster, workers, _at_once(setup, settings.limits, workers))
     run = ScaleOut(cluster, recipe, settings.limits, workers=workers, cores=cores)
     with console.watching(work.count) as watch:
         where = "this machine" if cluster.address == "local" else f"Ray at {cluster.address}"
@@ -244,19 +246,28 @@ def _note(asked: JudgeSettings, setup: Setup, place: Any, seen: Any, workers: in
     note_run(place, RunNote(settings, began, time.time(), done.pairs, done.asked, done.usage))
 
 
-def _work(job: ClusterJob, cluster: Any, workers: int, at_once: int) -> tuple[Any, list[Any]]:
-    """Tasks of Parquet that the workers read, else of pairs that are read here."""
-    from evenhand.running.cluster.driver import check_all
-    from evenhand.running.cluster.slices import find_parquet, local_work, parquet_work, refuse_twins
+def _find_input(job: ClusterJob) -> Input | list[Any]:
+    """Row groups of Parquet, which the workers read, or pairs that are read here."""
+    from evenhand.running.cluster.slices import find_parquet
 
     groups = find_parquet(job.names, job.columns) if job.names else None
-    if groups is None:
-        given = job.given()
-        given.print()
-        total = min(given.count, job.limit or given.count)
-        pairs = islice(given.read(), job.limit)
-        work = local_work(pairs, total, workers=workers, at_once=at_once, bad=given.bad)
-        return work, [each.plain() for each in given.unmatched]
+    return job.given() if groups is None else groups
+
+
+def _work(
+    job: ClusterJob, found_input: Input | list[Any], cluster: Any, workers: int, at_once: int
+) -> tuple[Any, list[Any]]:
+    """Tasks of Parquet that the workers read, else of pairs that are read here."""
+    from evenhand.running.cluster.driver import check_all
+    from evenhand.running.cluster.slices import local_work, parquet_work, refuse_twins
+
+    if isinstance(found_input, Input):
+        found_input.print()
+        total = min(found_input.count, job.limit or found_input.count)
+        pairs = islice(found_input.read(), job.limit)
+        work = local_work(pairs, total, workers=workers, at_once=at_once, bad=found_input.bad)
+        return work, [each.plain() for each in found_input.unmatched]
+    groups = found_input
     found = check_all(cluster, groups, skip_bad=job.skip_bad)
     refuse_twins(groups, found)
     work = parquet_work(groups, found, workers=workers, at_once=at_once, limit=job.limit)
