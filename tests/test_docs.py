@@ -135,9 +135,10 @@ def asks_a_model(page: Path) -> bool:
 
 
 def with_small_judge(code: str) -> str:
-    """Let the small model judge: Judge() -> Judge("smollm2-135m")."""
+    """Let the small model judge, by a short template where none is named: Judge() -> Judge("...", "quick.txt")."""
     named = code.replace(f'Judge("{DEFAULT_MODEL}"', f'Judge("{SMOLLM}"')
-    return re.sub(r"\bJudge\((?=\)|\w+=)", lambda call: f'Judge("{SMOLLM}", ', named).replace(", )", ")")
+    named = re.sub(r"\bJudge\((?=\)|\w+=)", lambda call: f'Judge("{SMOLLM}", ', named).replace(", )", ")")
+    return named.replace(f'Judge("{SMOLLM}")', f'Judge("{SMOLLM}", "{QUICK[1]}")')
 
 
 def run(block: Block, namespace: dict[str, Any]) -> str:
@@ -168,8 +169,8 @@ def test_python_examples_run(page: Path, request: pytest.FixtureRequest) -> None
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        ("Judge()", f'Judge("{SMOLLM}")'),
-        (f'Judge("{DEFAULT_MODEL}")', f'Judge("{SMOLLM}")'),
+        ("Judge()", f'Judge("{SMOLLM}", "quick.txt")'),
+        (f'Judge("{DEFAULT_MODEL}")', f'Judge("{SMOLLM}", "quick.txt")'),
         (f'Judge("{DEFAULT_MODEL}", "four")', f'Judge("{SMOLLM}", "four")'),
         ('Judge(protocol="four")', f'Judge("{SMOLLM}", protocol="four")'),
         ("Judge(engine)", "Judge(engine)"),
