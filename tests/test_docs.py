@@ -269,7 +269,7 @@ def test_the_page_of_commands_is_current() -> None:
 
 def test_options_that_are_named_in_prose_exist() -> None:
     known = {option for options in OPTIONS.values() for option in options}
-    foreign = {"--no-deps", "--engine", "--embeddings"}  # pip's, llama-server's
+    foreign = {"--no-deps", "--engine", "--embeddings", "--runner"}  # pip's, llama-server's, vLLM's
     foreign |= {f"--evenhand-{name}" for name in ("judge", "agree", "protocol", "db")}  # of the pytest plugin
     serving = (ROOT / "docs" / "serving.md").read_text("utf-8")
     foreign |= set(re.findall(r"`(--[a-z][a-z-]*)", serving))  # vLLM's

@@ -113,6 +113,11 @@ class Sampling:
         }
 
 
+# What the judge with this fingerprint has said of an instruction and two responses: log-odds of the first over the
+# second by dimension, those without a verdict left out; None where it was not asked.
+OtherVerdicts = Callable[[str, tuple[str, str, str]], Mapping[str, float] | None]
+
+
 class Engine(ABC):
     """Something that answers prompts.
 
@@ -133,6 +138,9 @@ class Engine(ABC):
 
     def keep_states(self, book: Callable[[str], Any]) -> None:  # noqa: B027 - most engines have no states to keep
         """Keep states where `book` says, by the name of their reader, instead of only in memory."""
+
+    def hear_others(self, said: OtherVerdicts) -> None:  # noqa: B027 - most engines judge by themselves
+        """Look up there what other judges have said of a pair."""
 
     async def close(self) -> None:  # noqa: B027 - most engines have nothing to close
         """Give back what the engine holds; it may be asked again afterwards."""

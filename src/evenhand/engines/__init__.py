@@ -36,7 +36,7 @@ def open_engine(
 
         head = find_head(spec.removeprefix(PREFIX))
         below = open_engine(
-            *(head.model, hardware),
+            *(head.opened_by, hardware),
             endpoint=endpoint,
             on_progress=on_progress,
             on_load=on_load,

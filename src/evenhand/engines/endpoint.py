@@ -269,7 +269,7 @@ class EndpointEngine(Engine):
         self, shown: _Shown, sample: int | None = None, n: int = 1, sampling: Sampling | None = None
     ) -> tuple[list[Choice], Usage]:
         """One request, and again after each refusal that teaches something."""
-        client = self._client = self._client or self._connect(self.settings.base_url)
+        client = self._connected()
         path = "/chat/completions" if self._is_chat else "/completions"
         for _ in range(_MOST_LESSONS):
             fields = self._free_fields(sampling) if sampling else self._fields(shown, sample, n)
@@ -396,6 +396,10 @@ class EndpointEngine(Engine):
             self._noticed.add(text)
             self._notice(text)
 
+    def _connected(self) -> JsonClient:
+        self._client = self._client or self._connect(self.settings.base_url)
+        return self._client
+
     def _connect(self, url: str) -> JsonClient:
         settings = self.settings
         return JsonClient(
@@ -431,6 +435,10 @@ def open_endpoint(
             concurrency=settings.concurrency,
             on_notice=on_notice,
         )
+    if address.preset is PRESETS["vllm"]:
+        from evenhand.engines.vllm_states import VllmEngine  # which is an endpoint itself
+
+        return VllmEngine(settings, on_notice=on_notice)
     return EndpointEngine(settings, on_notice=on_notice)
 
 

@@ -2,6 +2,7 @@
 
     count             a number of tokens, at least 0 and at most MOST_TOKENS
     log_probability   a log-probability, at most 0; None where it is none
+    state_vector      the state of a model, as it is
     sound             a block that reads a reply: whatever it trips over is an EngineError
 
 A server may send anything. None of it may end a run: the answers of other prompts are paid for and under way.
@@ -18,6 +19,8 @@ from evenhand.core.errors import EngineError
 
 # More than any context; sums of billions of them still fit a database's integers.
 MOST_TOKENS = 2**31
+# A state as it is has a length of ten and more; one that was brought to length one is off by rounding.
+_LENGTH_ONE = 1e-3
 _FAULTS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
@@ -48,6 +51,23 @@ def log_probability(value: Any) -> float | None:
 def bad_response(message: str) -> EngineError:
     """The error for a reply that makes no sense; the next one may."""
     return EngineError(message, reason="bad_response", retryable=True)
+
+
+def state_vector(values: Any, who: str, hint: str) -> tuple[float, ...]:
+    """The state of a model as a server sends it; one that was brought to length one has lost what it was to tell.
+
+    >>> state_vector([3, 4.5], "x", "")
+    (3.0, 4.5)
+    """
+    with sound(who):
+        vector = tuple(map(float, values))
+    size = math.hypot(*vector)
+    if not vector or not math.isfinite(size):
+        raise bad_response(f"{who} gave a state that is no row of numbers")
+    if abs(size - 1.0) < _LENGTH_ONE:
+        message = f"{who} gives states that were brought to length one"
+        raise EngineError(message, reason="normalised_states", fatal=True, hint=hint)
+    return vector
 
 
 @contextmanager

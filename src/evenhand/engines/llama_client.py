@@ -19,7 +19,7 @@ from evenhand.core.errors import EngineError, TooLongError
 from evenhand.core.markup import Role, Span, Turn, merge, weave, without_system
 from evenhand.core.protocol import COMPARED, Prompt
 from evenhand.engines.control_tokens import KNOWN
-from evenhand.engines.figures import count, log_probability, sound, text_of, token_ids
+from evenhand.engines.figures import count, log_probability, sound, state_vector, text_of, token_ids
 from evenhand.engines.http import JsonClient, Reply
 
 # Goes into the fingerprint of a judge: text cut in other places is other tokens, and so another judgment.
@@ -264,11 +264,11 @@ def _data(client: JsonClient, reply: Reply) -> dict[str, Any]:
 def read_embedding(client: JsonClient, reply: Reply) -> tuple[float, ...]:
     """The vector of the one prompt that was sent: llama.cpp gives a row for each token that it does not pool."""
     try:
-        entry = reply.data[0]
-        rows = entry["embedding"]
-        return tuple(map(float, rows[-1] if isinstance(rows[-1], list) else rows))
-    except (TypeError, KeyError, IndexError, ValueError):
+        rows = reply.data[0]["embedding"]
+        given = rows[-1] if isinstance(rows[-1], list) else rows
+    except (TypeError, KeyError, IndexError):
         raise client.fault(reply) from None
+    return state_vector(given, client.who, "start it with --embeddings --pooling last, or a newer one")
 
 
 def grammar(verdicts: int, words: Sequence[str] = COMPARED) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from evenhand.core.engine import Answer, Engine
+from evenhand.core.engine import Answer, Engine, OtherVerdicts
 from evenhand.core.protocol import Prompt
 
 # What may differ between two askings of the same judge.
@@ -41,6 +41,10 @@ class Repeated(Engine):
     def keep_states(self, book: Callable[[str], Any]) -> None:
         """Where the engine keeps states."""
         self._engine.keep_states(book)
+
+    def hear_others(self, said: OtherVerdicts) -> None:
+        """Where the engine looks up other judges."""
+        self._engine.hear_others(said)
 
     async def close(self) -> None:
         """Close the engine."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
+from evenhand.core.errors import InputError
+
 # A fingerprint may be given by its beginning, of so many digits at least.
 SHORTEST_PREFIX = 4
 # Judges that are made of others are called by what they are, too: "jury of a, b" by jury.
@@ -41,6 +43,19 @@ def is_called(judge: NamedJudge, word: str) -> bool:
 def judges_named(judges: Iterable[AnyJudge], word: str = "", protocol: str = "") -> list[AnyJudge]:
     """The judges that a word names, under a protocol; without either, all of them."""
     return [judge for judge in judges if (not word or is_called(judge, word)) and protocol in ("", judge.protocol)]
+
+
+def one_judge(judges: Iterable[AnyJudge], word: str, db: object) -> AnyJudge:
+    """The one judge of a database that a word names; InputError where there is none, or more than one."""
+    every = list(judges)
+    named = judges_named(every, word)
+    if not named:
+        known = ", ".join(dict.fromkeys(judge.model for judge in every)) or "none"
+        raise InputError(f"no judge in {db} is called {word!r}", hint=f"judges there: {known}")
+    if len(named) > 1:
+        some = ", ".join(f"{judge.fingerprint[:8]} under {judge.protocol}" for judge in named[:6])
+        raise InputError(f"{len(named)} judges are called {word!r}: {some}", hint="give model/protocol")
+    return named[0]
 
 
 def choose_judges(judges: Iterable[AnyJudge], word: str) -> list[tuple[AnyJudge, str]]:

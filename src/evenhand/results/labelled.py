@@ -10,8 +10,11 @@ import numpy as np
 from evenhand.core.outcome import OutcomeRow
 from evenhand.core.pair import Pair
 from evenhand.core.stats.clustered import Estimate, mean
-from evenhand.core.verdict import headline
+from evenhand.core.verdict import found_on, headline
 from evenhand.core.votes import Votes
+from evenhand.engines.heads import PREFIX, SHIPPED_HEAD
+from evenhand.engines.heads.head import StackedJudge
+from evenhand.engines.heads.training import StackedVerdicts, estimate_text
 from evenhand.results.people import People
 from evenhand.store import Store
 from evenhand.store.database import JudgeRow
@@ -35,6 +38,17 @@ class OtherJudge:
     name: str
     dimension: str
     accuracy: Estimate
+    learned: bool = False  # a head that may have been trained on these labels
+
+    def sentence(self, decided: int) -> str:
+        """Its figure beside that of a head that was held against so many decided pairs.
+
+        >>> OtherJudge("m / chained", "combined", Estimate(0.7, None, None, 40, 20)).sentence(60)
+        'm / chained, combined: 70% on 40 of them'
+        """
+        some = "" if self.accuracy.n == decided else f" on {self.accuracy.n:,} of them"
+        doubt = " (it may have been trained on these labels)" if self.learned else ""
+        return f"{self.name}, {self.dimension}: {estimate_text(self.accuracy)}{some}{doubt}"
 
 
 def labelled_pairs(store: Store) -> list[LabelledPair]:
@@ -60,20 +74,55 @@ def other_judges(store: Store, pairs: Sequence[LabelledPair], dimension: str) ->
     return [each for each in found if each is not None]
 
 
+def stacked_verdicts(store: Store, rows: Sequence[JudgeRow], pairs: Sequence[Pair]) -> StackedVerdicts:
+    """What judges said of pairs, as features of a head; each is asked on the dimension that the labels are on."""
+    judges = [StackedJudge(row.fingerprint, row.model, row.protocol) for row in rows]
+    labels = {name for pair in pairs for name in pair.labels}
+    asked = {
+        name: [(judge, on) for judge, row in zip(judges, rows, strict=True) if (on := asked_on(row, name))]
+        for name in labels
+    }
+    said = {
+        judge: {pair.key: store.made.log_odds(judge.fingerprint, pair.texts) or {} for pair in pairs}
+        for judge in judges
+    }
+    odds = {
+        judge.feature(on): {key: found[on] for key, found in said[judge].items() if on in found}
+        for each in asked.values()
+        for judge, on in each
+    }
+    features = {name: tuple(judge.feature(on) for judge, on in each) for name, each in asked.items()}
+    return StackedVerdicts(tuple(judges), features, odds)
+
+
+def asked_on(row: JudgeRow, dimension: str) -> str:
+    """The dimension of a judge that answers the question of a label; "" where it has none."""
+    on = headline(row.dimensions) if dimension == "overall" else dimension
+    return on if on in found_on(row.dimensions) else ""
+
+
+def has_learned(row: JudgeRow) -> bool:
+    """Whether a judge is a head that somebody trained, perhaps on these very labels: its figures may flatter it."""
+    return row.identity.get("engine") == "head" and row.model != f"{PREFIX}{SHIPPED_HEAD}"
+
+
 def _other_judge(store: Store, row: JudgeRow, pairs: Sequence[LabelledPair], dimension: str) -> OtherJudge | None:
-    asked = headline(row.dimensions) if dimension == "overall" else dimension
+    asked = asked_on(row, dimension)
     right: list[float] = []
     clusters: list[int] = []
     names: dict[str, int] = {}
-    for each in pairs:
+    for each in pairs if asked else ():
         truth = each.pair.labels.get(dimension)
+        if truth not in ("1", "2"):
+            continue
         said = {kept.dimension: kept for kept in store.pages.outcomes(row.id, each.number)}.get(asked)
-        if truth in ("1", "2") and said is not None:
+        if said is not None:
             right.append(_score(said, truth))
             clusters.append(names.setdefault(each.pair.instruction, len(names)))
     if not right:
         return None
-    return OtherJudge(f"{row.model} / {row.protocol}", asked, mean(np.array(right), np.array(clusters)))
+    name = f"{row.model} / {row.protocol}"
+    return OtherJudge(name, asked, mean(np.array(right), np.array(clusters)), has_learned(row))
 
 
 def _score(said: OutcomeRow, truth: str) -> float:

@@ -15,9 +15,9 @@ import orjson
 
 from evenhand.core.engine import Answer, Usage
 from evenhand.core.judge import Judgment
-from evenhand.core.pair import Pair
+from evenhand.core.pair import COMBINED, Pair, digest
 from evenhand.core.protocol import Order
-from evenhand.core.verdict import Outcome, Verdict
+from evenhand.core.verdict import Outcome, Verdict, log_odds
 from evenhand.store.outcomes import IN_ORDER, SAID_BY_JUDGE, OutcomeTable, conversations_of
 from evenhand.store.queue import Queue
 from evenhand.store.rows import answer_row, verdict_row
@@ -82,6 +82,33 @@ class MadeBook:
                 if ended:
                     found[pair] = Judgment.outcomes_of(conversations)
         return found
+
+    def log_odds(self, fingerprint: str, texts: tuple[str, str, str]) -> dict[str, float] | None:
+        """How far a judge sees the first of two responses ahead, by dimension; None where it was not asked.
+
+        The pair may be kept with its sides the other way round, or both ways; then it is the mean of the two, so
+        that exchanged texts give the opposite number, always.
+        """
+        task, one, two = texts
+        here, there = (self._log_odds(fingerprint, digest(task, *shown)) for shown in ((one, two), (two, one)))
+        turned = None if there is None else {name: -value for name, value in there.items()}
+        if here is None or turned is None:
+            return turned if here is None else here
+        both = {**turned, **here}
+        return {name: (both[name] + turned.get(name, both[name])) / 2 for name in both}
+
+    def _log_odds(self, fingerprint: str, key: str) -> dict[str, float] | None:
+        with clearly(self._path):
+            rows = self._db.execute(
+                "SELECT o.dimension, o.p_1, o.p_2 FROM judges j CROSS JOIN pairs p"
+                " CROSS JOIN json_each(json_insert(j.dimensions, '$[#]', ?)) d"
+                " CROSS JOIN outcomes o ON o.judge = j.id AND o.dimension = d.value AND o.pair = p.id"
+                " WHERE j.fingerprint = ? AND p.key = ?",
+                (COMBINED, fingerprint, key),
+            ).fetchall()
+        if not rows:
+            return None
+        return {name: log_odds({"1": p_1, "2": p_2}) for name, p_1, p_2 in rows if p_1 is not None}
 
     def pairs(self, judges: Sequence[int], size: int = 500) -> Iterator[list[Pair]]:
         """Every pair that was given to any of these judges, some hundred at a time."""

@@ -115,6 +115,7 @@ class Judge:
         self.price = price
         self.store = Store(db or ":memory:")
         engine.keep_states(self.store.vectors.of)
+        engine.hear_others(self.store.made.log_odds)
         self._loop = _LoopThread()
 
     def __enter__(self) -> Judge:

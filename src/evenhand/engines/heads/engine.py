@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from evenhand.core.engine import MEASURED, Answer, Engine, State, StateReader, Token, Usage
+from evenhand.core.engine import MEASURED, Answer, Engine, OtherVerdicts, State, StateReader, Token, Usage
 from evenhand.core.errors import EngineError, SpecError
 from evenhand.core.protocol import COMPARED, Prompt, Protocol
 from evenhand.engines.heads import PREFIX
-from evenhand.engines.heads.head import LENGTH, Array, Head, check_width, log_length_ratio
+from evenhand.engines.heads.head import LENGTH, Array, Head, StackedJudge, check_width, log_length_ratio
 from evenhand.engines.heads.reading import Eyes
 from evenhand.engines.heads.vectors import MemoryVectors, Vectors
 
@@ -26,6 +26,7 @@ _FIELDS = ("Instruction", "Response A", "Response B")
 _HEADING = re.compile(rf"## ({'|'.join(_FIELDS)}):\n")
 _SLOTS = ("{instruction}", "{output_1}", "{output_2}")
 _TINY = 1e-12
+UNHEARD = "other_judge_missing"  # the reason of a pair on which a judge has no verdict that the head weighs
 
 
 def head_protocol(head: Head) -> Protocol:
@@ -60,7 +61,8 @@ class HeadEngine(Engine):
                 f"{self._identity['model']} (sha256 {theirs[:12]})",
                 hint=f"use it with {head.model}, or train another with `evenhand learn`",
             )
-        _check_features(head)
+        self._others = _others(head)
+        self._said: OtherVerdicts | None = None
         self.concurrency = engine.concurrency
         self._eyes = Eyes(engine, vectors or MemoryVectors(), blocks=head.blocks, reading=head.reading)
 
@@ -89,10 +91,11 @@ class HeadEngine(Engine):
                 f"the head {self.head.name} answers only the protocol of its own", reason="protocol", fatal=True
             )
         instruction, shown_a, shown_b = _texts(prompt)
+        heard = self._hear((instruction, shown_a, shown_b))
         first, state_a = await self._eyes.read(instruction, shown_a)
         second, state_b = await self._eyes.read(instruction, shown_b)
         check_width(self.head, [len(first), len(second)])
-        features = {LENGTH: log_length_ratio(shown_a, shown_b)}
+        features = {LENGTH: log_length_ratio(shown_a, shown_b), **heard}
         p = [
             self.head.weights[name].probabilities(np.asarray(first, float), np.asarray(second, float), features)
             for name in self.head.dimensions
@@ -105,17 +108,46 @@ class HeadEngine(Engine):
         """Keep what was read in a database, so that the next run need not read it again."""
         self._eyes.vectors = book(self._eyes.reader_name)
 
+    def hear_others(self, said: OtherVerdicts) -> None:
+        """Look up there what the judges have said that the head weighs."""
+        self._said = said
+
+    def _hear(self, texts: tuple[str, str, str]) -> dict[str, float]:
+        """What the other judges have said of a pair; where one has no verdict, neither has the head."""
+        found: dict[str, float] = {}
+        if self._others and self._said is None:
+            raise EngineError(
+                f"the head {self.head.name} weighs what other judges said, and here is no database that has it",
+                reason=UNHEARD,
+                fatal=True,
+            )
+        for judge, dimensions in self._others.items():
+            said = self._said(judge.fingerprint, texts) if self._said else None
+            for dimension in dimensions:
+                if said is None or dimension not in said:
+                    why = "has not judged this pair" if said is None else f"has no verdict on its {dimension}"
+                    raise EngineError(
+                        f"the head {self.head.name} weighs {judge.name}, which {why} in this database",
+                        reason=UNHEARD,
+                        hint="let it judge the pairs first, then run the head again",
+                    )
+                found[judge.feature(dimension)] = said[dimension]
+        return found
+
     async def close(self) -> None:
         """Close the engine."""
         await self._engine.close()
 
 
-def _check_features(head: Head) -> None:
-    """Refuse a head with features that a pair alone does not have."""
-    names = {name for weights in head.weights.values() for name in weights.features}
-    if names - {LENGTH}:
-        missing = ", ".join(sorted(names - {LENGTH}))
-        raise SpecError(f"the head {head.name} also needs {missing}, which a pair alone does not have")
+def _others(head: Head) -> dict[StackedJudge, tuple[str, ...]]:
+    """The judges that a head weighs, each with its dimensions; features that nobody can give are refused."""
+    found = {judge: head.asked_of(judge) for judge in head.judges}
+    named = {name for weights in head.weights.values() for name in weights.features} - {LENGTH}
+    missing = named - {judge.feature(each) for judge, dimensions in found.items() for each in dimensions}
+    if missing:
+        given = ", ".join(sorted(missing))
+        raise SpecError(f"the head {head.name} also needs {given}, which a pair alone does not have")
+    return found
 
 
 def _texts(prompt: Prompt) -> list[str]:

@@ -55,6 +55,28 @@ class HeldOutFigure:
     three_way: float | None = None  # share of all pairs, ties as a third class
 
 
+@dataclass(frozen=True)
+class StackedJudge:
+    """Another judge whose verdicts a head weighs beside the states."""
+
+    fingerprint: str
+    model: str
+    protocol: str
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return f"{self.model} / {self.protocol}"
+
+    def feature(self, dimension: str) -> str:
+        """The name of the feature: this judge's log-odds on one of its dimensions.
+
+        >>> StackedJudge("3f9c", "m", "chained").feature("combined")
+        '3f9c:combined'
+        """
+        return f"{self.fingerprint}:{dimension}"
+
+
 @dataclass(frozen=True, eq=False)
 class Weights:
     """What one dimension needs: a weight for each number of the state, for each further feature, and two numbers.
@@ -102,6 +124,8 @@ class Head:
     held_out: tuple[HeldOutFigure, ...] = ()
     longest: int = 0  # characters of a response up to which it was measured; 0: not known
     date: str = ""
+    judges: tuple[StackedJudge, ...] = ()  # whose log-odds are among the features
+    spec: str = ""  # what opens the model, where its name alone does not: an address, a path
 
     @property
     def dimensions(self) -> tuple[str, ...]:
@@ -117,6 +141,16 @@ class Head:
         """The hash of all that decides its verdicts; its figures and its name are no part of it."""
         deciding = {key: value for key, value in self._fields().items() if key in _DECIDING}
         return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def opened_by(self) -> str:
+        """What `open_engine` opens its model by."""
+        return self.spec or self.model
+
+    def asked_of(self, judge: StackedJudge) -> tuple[str, ...]:
+        """The dimensions of another judge that it weighs."""
+        names = {name for weights in self.weights.values() for name in weights.features}
+        return tuple(sorted(n.rpartition(":")[2] for n in names if n.rpartition(":")[0] == judge.fingerprint))
 
     def with_length(self, weight: float) -> Head:
         """The same head with another taste for length, on every dimension that has one."""
@@ -159,6 +193,8 @@ class Head:
             "trained_on": [asdict(each) for each in self.trained_on],
             "held_out": [asdict(each) for each in self.held_out],
             "date": self.date,
+            "judges": [asdict(each) for each in self.judges],
+            "judge": self.spec,
         }
 
 
@@ -229,6 +265,8 @@ def _head(data: Mapping[str, Any]) -> Head:
         held_out=tuple(HeldOutFigure(**each) for each in data["held_out"]),
         longest=int(data["longest"]) * (_CHARACTERS if data["format"] == _OLDER else 1),
         date=str(data["date"]),
+        judges=tuple(StackedJudge(**each) for each in data.get("judges", ())),
+        spec=str(data.get("judge", "")),
     )
 
 

@@ -11,7 +11,7 @@ Every figure is of pairs whose instruction took no part in the fit that judged t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from evenhand.engines.heads.fitting import (
     PENALTIES,
     Array,
     Components,
+    HeadFit,
     Ints,
     Labels,
     choose_penalty,
@@ -36,6 +37,7 @@ MIN_LABELS = 20  # decided ones
 MIN_CLUSTERS = 10
 MIN_KAPPA = 0.1  # people who agree no better than that give nothing to learn
 OUTER, INNER = 8, 3
+STATES = "states"  # the part of a gap that comes from the states
 _SIZES = (25, 50, 100, 200, 400, 800)
 _REPEATS = 3
 
@@ -73,6 +75,7 @@ class Learned:
     labels: int
     decided: int
     clusters: int
+    parts: Mapping[str, float]  # how far each part moves the gap, as a standard deviation over the labelled pairs
 
     def gain(self, more: int) -> float | None:
         """What so many more labels may add to the accuracy, by the curve; None where it has too few points."""
@@ -248,4 +251,12 @@ def learn(
         curve(table, labels, by_source=by_source, unit=axes.unit, penalty=penalty, seed=seed) if with_curve else ()
     )
     decided = int((labels.truth != 0.5).sum())
-    return Learned(weights, found, points, len(labels), decided, len(np.unique(labels.clusters)))
+    clusters = len(np.unique(labels.clusters))
+    return Learned(weights, found, points, len(labels), decided, clusters, _parts(table, labels, whole))
+
+
+def _parts(table: Array, labels: Labels, found: HeadFit) -> dict[str, float]:
+    """The spread of what the states and each feature add to the gap."""
+    states = (table[labels.first] - table[labels.second]) @ found.state
+    added = labels.features * found.features
+    return {STATES: float(states.std()), **dict(zip(labels.names, added.std(axis=0).tolist(), strict=True))}

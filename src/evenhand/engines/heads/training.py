@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import hashlib
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,10 +17,10 @@ from evenhand.core.errors import InputError
 from evenhand.core.pair import DIMENSIONS, Pair
 from evenhand.core.stats.clustered import Estimate
 from evenhand.engines.heads.fitting import Array, Labels
-from evenhand.engines.heads.head import LENGTH, Head, HeldOutFigure, TrainedOn, log_length_ratio
+from evenhand.engines.heads.head import LENGTH, Head, HeldOutFigure, StackedJudge, TrainedOn, log_length_ratio
 from evenhand.engines.heads.learning import CannotLearnError, Learned, accuracy, learn, refuse
 from evenhand.engines.heads.reading import Eyes, StateReading
-from evenhand.engines.heads.vectors import content_key
+from evenhand.engines.heads.vectors import Vector, content_key
 
 _TRUTH = {"1": 1.0, "2": 0.0, "tie": 0.5}
 MORE = 200  # labels that the forecast is about
@@ -41,37 +43,73 @@ class TrainingSource:
 
 
 @dataclass(frozen=True)
+class StackedVerdicts:
+    """What other judges said of the pairs: log-odds, which a head learns to weigh beside the states."""
+
+    judges: tuple[StackedJudge, ...] = ()
+    features: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # their names, by dimension of the labels
+    odds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by feature and by the pair's key
+
+    def of(self, pair: Pair, dimension: str) -> list[float] | None:
+        """The features of a pair; None where one of the judges has no verdict on it."""
+        found = [self.odds[name].get(pair.key) for name in self.features.get(dimension, ())]
+        known = [value for value in found if value is not None]
+        return known if len(known) == len(found) else None
+
+
+@dataclass(frozen=True)
 class TrainingTable:
-    """States of responses, a row each, found by content."""
+    """States of responses, a row each, found by content; and what other judges said, where a head weighs that."""
 
     states: Array
     rows: Mapping[str, int]
+    stacked: StackedVerdicts = field(default_factory=StackedVerdicts)
 
     @classmethod
     async def read(
         cls, pairs: Sequence[Pair], eyes: Eyes, on_read: Callable[[int, int], None] | None = None
     ) -> TrainingTable:
-        """Read what is not known yet."""
-        texts = dict.fromkeys((p.instruction, text) for p in pairs for text in (p.output_1, p.output_2))
-        states = []
-        for done, (instruction, response) in enumerate(texts, start=1):
-            states.append(np.asarray((await eyes.read(instruction, response))[0], dtype=float))
+        """Read what is not known yet, as many at once as the reader takes."""
+        texts = list(dict.fromkeys((p.instruction, text) for p in pairs for text in (p.output_1, p.output_2)))
+        room, done = asyncio.Semaphore(getattr(eyes.reader, "concurrency", 1)), itertools.count(1)
+
+        async def read(instruction: str, response: str) -> Vector:
+            async with room:
+                vector, _ = await eyes.read(instruction, response)
             if on_read:
-                on_read(done, len(texts))
+                on_read(next(done), len(texts))
+            return vector
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(read(*text)) for text in texts]
+        except BaseExceptionGroup as faults:
+            raise faults.exceptions[0] from None
         rows = {content_key(*text): row for row, text in enumerate(texts)}
-        return cls(np.array(states), rows)
+        return cls(np.array([task.result() for task in tasks], dtype=float), rows)
 
     def labels(self, sources: Sequence[TrainingSource], dimension: str) -> Labels:
-        """The labels of a dimension; pairs of one instruction are one cluster, whatever their source."""
-        found = [(n, s.weight, p) for n, s in enumerate(sources) for p in s.pairs if dimension in p.labels]
+        """The labels of a dimension; pairs of one instruction are one cluster, whatever their source.
+
+        A pair on which a stacked judge has no verdict is left out: nothing could stand in its place.
+        """
+        labelled = [(n, s.weight, p) for n, s in enumerate(sources) for p in s.pairs if dimension in p.labels]
+        others = [self.stacked.of(p, dimension) for _, _, p in labelled]
+        found = [each for each, said in zip(labelled, others, strict=True) if said is not None]
+        columns = [
+            [log_length_ratio(p.output_1, p.output_2), *said]
+            for (_, _, p), said in zip(labelled, others, strict=True)
+            if said is not None
+        ]
+        features = (LENGTH, *self.stacked.features.get(dimension, ()))
         names = {p.instruction: number for number, p in enumerate(p for _, _, p in found)}
         return Labels(
             np.array([self.rows[content_key(p.instruction, p.output_1)] for _, _, p in found], dtype=np.int64),
             np.array([self.rows[content_key(p.instruction, p.output_2)] for _, _, p in found], dtype=np.int64),
             np.array([_TRUTH[p.labels[dimension]] for _, _, p in found], dtype=float),
             np.array([names[p.instruction] for _, _, p in found], dtype=np.int64),
-            np.array([[log_length_ratio(p.output_1, p.output_2)] for _, _, p in found], dtype=float).reshape(-1, 1),
-            (LENGTH,),
+            np.array(columns, dtype=float).reshape(-1, len(features)),
+            features,
             np.array([n for n, _, _ in found], dtype=np.int64),
             np.array([weight for _, weight, _ in found], dtype=float),
         )
@@ -86,6 +124,8 @@ class Trained:
     longer: Mapping[str, Estimate]  # how good it is to take the longer response, on the same pairs
     refused: Mapping[str, str]
     shipped: Mapping[str, Estimate] = field(default_factory=dict)  # how good the head that ships is on them
+    alone: Mapping[str, Estimate] = field(default_factory=dict)  # how good it is without the judges that it weighs
+    left_out: Mapping[str, int] = field(default_factory=dict)  # labels on pairs that those have no verdict on
 
     def sentence(self, dimension: str) -> str:
         """What to expect, in one sentence."""
@@ -96,6 +136,22 @@ class Trained:
             text += f"; the head that ships has {estimate_text(self.shipped[dimension])}"
         text += f"; taking the longer response {estimate_text(self.longer[dimension])}"
         return text if gain is None else f"{text}; about {MORE} more labels would add {_points(gain)}"
+
+    def named_parts(self, dimension: str) -> dict[str, float]:
+        """How far each part moves the gap: the states, length, and each judge by its name."""
+        names = {
+            judge.feature(on): f"{judge.name}, {on}"
+            for judge in self.head.judges
+            for on in self.head.asked_of(judge)
+        }
+        return {names.get(name, name): spread for name, spread in self.learned[dimension].parts.items()}
+
+    def weighing(self, dimension: str) -> str:
+        """What it weighs, how heavy, and what it would be without the other judges."""
+        parts = ", ".join(f"{name} {spread:.2f}" for name, spread in self.named_parts(dimension).items())
+        text = f"the states alone have {estimate_text(self.alone[dimension])}; how far each part moves it: {parts}"
+        missing = self.left_out.get(dimension, 0)
+        return f"{text}; {missing:,} labels left out, where a judge has no verdict" if missing else text
 
 
 def head_accuracy(
@@ -109,9 +165,13 @@ def head_accuracy(
     return accuracy(state + weights.features.get(LENGTH, 0.0) * labels.features[:, 0], labels)
 
 
-def check(sources: Sequence[TrainingSource], votes: Mapping[str, Sequence[Sequence[int]]] | None = None) -> None:
+def check(
+    sources: Sequence[TrainingSource],
+    votes: Mapping[str, Sequence[Sequence[int]]] | None = None,
+    stacked: StackedVerdicts | None = None,
+) -> None:
     """Refuse labels of which no dimension can be learned, before any response is read."""
-    nowhere = TrainingTable(np.zeros((0, 0)), defaultdict(int))
+    nowhere = TrainingTable(np.zeros((0, 0)), defaultdict(int), stacked or StackedVerdicts())
     reasons = {}
     dimensions = _dimensions(sources)
     for dimension in dimensions:
@@ -136,16 +196,19 @@ def train(
     by_source: bool = False,
     length: float | None = None,
     votes: Mapping[str, Sequence[Sequence[int]]] | None = None,
+    spec: str = "",
     seed: int = 0,
 ) -> Trained:
     """Fit a head to all dimensions that have labels; CannotLearnError where none of them can be learned.
 
     `length` is the taste for length at use; None: what the labels show. `votes` are what each person said, by
-    dimension: where people do not agree, nothing is learned.
+    dimension: where people do not agree, nothing is learned. `spec` is what opens the model once more.
     """
-    check(sources, votes)
+    check(sources, votes, table.stacked)
     learned: dict[str, Learned] = {}
     longer: dict[str, Estimate] = {}
+    alone: dict[str, Estimate] = {}
+    left_out: dict[str, int] = {}
     refused: dict[str, str] = {}
     for dimension in _dimensions(sources):
         labels = table.labels(sources, dimension)
@@ -157,6 +220,12 @@ def train(
             refused[dimension] = str(error)
             continue
         longer[dimension] = accuracy(labels.features[:, 0], labels)
+        if table.stacked.features.get(dimension):
+            plain = replace(labels, features=labels.features[:, :1], names=(LENGTH,))
+            alone[dimension] = learn(
+                table.states, plain, by_source=by_source, seed=seed, with_curve=False
+            ).held_out.accuracy
+            left_out[dimension] = sum(dimension in p.labels for s in sources for p in s.pairs) - len(labels)
     identity = reader.state_identity(blocks)
     head = Head(
         name,
@@ -169,8 +238,11 @@ def train(
         tuple(_figure(dimension, found) for dimension, found in learned.items()),
         _longest(sources),
         datetime.date.today().isoformat(),
+        table.stacked.judges,
+        spec,
     )
-    return Trained(head if length is None else head.with_length(length), learned, longer, refused)
+    found = Trained(head, learned, longer, refused, alone=alone, left_out=left_out)
+    return found if length is None else replace(found, head=head.with_length(length))
 
 
 def _dimensions(sources: Sequence[TrainingSource]) -> list[str]:

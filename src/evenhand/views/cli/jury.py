@@ -11,7 +11,7 @@ import typer
 from evenhand.core.errors import InputError
 from evenhand.core.jury import PoolRule
 from evenhand.engines.made import is_made
-from evenhand.results.judges import judges_named
+from evenhand.results.judges import one_judge
 from evenhand.results.jury import JuryCounter, JuryResult
 from evenhand.results.plain import to_json
 from evenhand.results.run import judge_summary
@@ -80,15 +80,9 @@ def choose(every: list[JudgeRow], text: str, db: Path) -> list[JudgeRow]:
         return _enough(asked, db)
     found: list[JudgeRow] = []
     for word in split_judges(text):
-        named = judges_named(every, word)
-        if not named:
-            known = ", ".join(dict.fromkeys(row.model for row in asked)) or "none"
-            raise InputError(f"no judge in {db} is called {word!r}", hint=f"judges there: {known}")
-        if len(named) > 1:
-            some = ", ".join(f"{row.fingerprint[:8]} under {row.protocol}" for row in named[:6])
-            raise InputError(f"{len(named)} judges are called {word!r}: {some}", hint="give model/protocol")
-        if named[0] not in found:
-            found.append(named[0])
+        named = one_judge(every, word, db)
+        if named not in found:
+            found.append(named)
     return _enough(found, db)
 
 

@@ -17,18 +17,26 @@ from evenhand.engines.heads import SHIPPED_HEAD
 from evenhand.engines.heads.head import Head, find_head
 from evenhand.engines.heads.reading import Eyes, StateReading
 from evenhand.engines.heads.training import (
+    StackedVerdicts,
     Trained,
     TrainingSource,
     TrainingTable,
     check,
-    estimate_text,
     head_accuracy,
     train,
 )
 from evenhand.engines.heads.vectors import MemoryVectors, Vectors
 from evenhand.engines.llama import Hardware
 from evenhand.io.pairs import read_pairs
-from evenhand.results.labelled import OtherJudge, labelled_pairs, other_judges, votes_on
+from evenhand.results.judges import one_judge
+from evenhand.results.labelled import (
+    OtherJudge,
+    has_learned,
+    labelled_pairs,
+    other_judges,
+    stacked_verdicts,
+    votes_on,
+)
 from evenhand.store import Store
 from evenhand.store.vectors import FileVectors
 from evenhand.views import console
@@ -48,6 +56,7 @@ class LabelSet:
     sources: list[TrainingSource]
     votes: Mapping[str, Sequence[Sequence[int]]] = field(default_factory=dict)
     others: Mapping[str, list[OtherJudge]] = field(default_factory=dict)
+    stacked: StackedVerdicts = field(default_factory=StackedVerdicts)
 
 
 @app.command()
@@ -84,6 +93,15 @@ def learn(
             "--vectors", metavar="FILE", help="Where states are kept. Default: the database, or beside the head."
         ),
     ] = None,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="JUDGE",
+            help="Weigh the verdicts of this judge of the database, too: by protocol, model or model/protocol."
+            " May be given more than once.",
+        ),
+    ] = None,
     columns: ColumnsOption = None,
     context: ContextOption = None,
     threads: ThreadsOption = None,
@@ -98,10 +116,10 @@ def learn(
         raise InputError("nothing to learn from", hint="name files of pairs with labels, or --db FILE")
     if out.suffix != ".json":
         raise InputError(f"--out {out}", hint="let the name end on .json")
-    labels = _labels(files or [], db, columns_from(columns))
-    check(labels.sources, labels.votes)  # before a model is fetched and anything read
+    labels = _labels(files or [], db, columns_from(columns), beside or [])
+    check(labels.sources, labels.votes, labels.stacked)  # before a model is fetched and anything read
     engine = open_judge(model, Hardware(context, threads, gpu_layers))
-    trained = asyncio.run(_train(engine, labels, out, blocks or _blocks(engine), _Kept(db, vectors, out)))
+    trained = asyncio.run(_train(engine, model, labels, out, blocks or _blocks(engine), _Kept(db, vectors, out)))
     trained.head.save(out)
     if as_json:
         print(console.json_text(_fields(trained, out, labels)))
@@ -109,10 +127,14 @@ def learn(
     _show(trained, out, labels)
 
 
-def _labels(files: Sequence[Path], db: Path | None, columns: Mapping[str, str] | None) -> LabelSet:
+def _labels(
+    files: Sequence[Path], db: Path | None, columns: Mapping[str, str] | None, beside: Sequence[str]
+) -> LabelSet:
     each = [(file.stem, read_pairs(file, columns=columns)) for file in files]
     sources = [TrainingSource(name, [pair for pair in pairs if pair.labels]) for name, pairs in each]
     if db is None:
+        if beside:
+            raise InputError("--with weighs judges of a database", hint="name it with --db FILE")
         return LabelSet(sources)
     with open_store(db, read_only=True) as store:
         pairs = labelled_pairs(store)
@@ -123,7 +145,19 @@ def _labels(files: Sequence[Path], db: Path | None, columns: Mapping[str, str] |
         sources.append(TrainingSource(db.stem, [each.pair for each in pairs]))
         names = sorted({name for each in pairs for name in each.pair.labels})
         others = {name: other_judges(store, pairs, name) for name in names}
-        return LabelSet(sources, {name: votes_on(pairs, name) for name in names}, others)
+        votes = {name: votes_on(pairs, name) for name in names}
+        return LabelSet(sources, votes, others, _stacked(store, sources, beside, db))
+
+
+def _stacked(store: Store, sources: Sequence[TrainingSource], beside: Sequence[str], db: Path) -> StackedVerdicts:
+    every = store.judges()
+    rows = {row.fingerprint: row for row in (one_judge(every, word, db) for word in beside)}
+    for row in filter(has_learned, rows.values()):
+        raise InputError(
+            f"{row.model} may have learned from these very labels, and would be believed too much",
+            hint="weigh judges that were asked, or the head that ships",
+        )
+    return stacked_verdicts(store, list(rows.values()), [pair for source in sources for pair in source.pairs])
 
 
 @dataclass(frozen=True)
@@ -149,7 +183,9 @@ def _blocks(engine: Engine) -> int | None:
     return shipped.blocks if engine.identity.get("sha256") == shipped.sha256 else None
 
 
-async def _train(engine: Engine, labels: LabelSet, out: Path, blocks: int | None, where: _Kept) -> Trained:
+async def _train(
+    engine: Engine, spec: str, labels: LabelSet, out: Path, blocks: int | None, where: _Kept
+) -> Trained:
     if not isinstance(engine, StateReader):
         raise SpecError(f"{engine.identity['model']} gives no states, and a head needs them")
     eyes = Eyes(engine, MemoryVectors(), blocks=blocks, reading=StateReading())
@@ -160,8 +196,17 @@ async def _train(engine: Engine, labels: LabelSet, out: Path, blocks: int | None
     finally:
         close()
         await engine.close()
-    found = train(out.stem, engine, table, labels.sources, blocks=blocks, votes=labels.votes)
+    table = replace(table, stacked=labels.stacked)
+    opens = _opens(engine, spec)
+    found = train(out.stem, engine, table, labels.sources, blocks=blocks, votes=labels.votes, spec=opens)
     return replace(found, shipped=_shipped(found, table, labels.sources))
+
+
+def _opens(engine: Engine, spec: str) -> str:
+    """What opens the model again, from any folder; nothing where its name does."""
+    if spec == engine.identity["model"]:
+        return ""
+    return str(Path(spec).resolve()) if Path(spec).is_file() else spec
 
 
 def _shipped(found: Trained, table: TrainingTable, sources: Sequence[TrainingSource]) -> dict[str, Any]:
@@ -188,8 +233,10 @@ def _show(trained: Trained, out: Path, labels: LabelSet) -> None:
 
     for dimension in trained.learned:
         line(trained.sentence(dimension))
+        if dimension in trained.alone:
+            line(f"  {console.visible(trained.weighing(dimension))}")
         for other in labels.others.get(dimension, ()):
-            line(f"  {console.visible(other.name)}, {other.dimension}: {estimate_text(other.accuracy)}")
+            line(f"  {console.visible(other.sentence(trained.learned[dimension].decided))}")
     for dimension, why in trained.refused.items():
         line(f"{dimension}: not learned, {why}")
     line(f"use it: evenhand judge PAIRS --judge head:{out}")
@@ -205,8 +252,16 @@ def _fields(trained: Trained, out: Path, labels: LabelSet) -> dict[str, Any]:
             "three_way": found.held_out.three_way.plain(),
             "longer_output": trained.longer[dimension].plain(),
             "shipped_head": trained.shipped[dimension].plain() if dimension in trained.shipped else None,
+            "states_alone": trained.alone[dimension].plain() if dimension in trained.alone else None,
+            "left_out": trained.left_out.get(dimension, 0),
+            "weighs": trained.named_parts(dimension),
             "judges": [
-                {"judge": other.name, "dimension": other.dimension, **other.accuracy.plain()}
+                {
+                    "judge": other.name,
+                    "dimension": other.dimension,
+                    "may_have_learned_from_these": other.learned,
+                    **other.accuracy.plain(),
+                }
                 for other in labels.others.get(dimension, ())
             ],
             "curve": [asdict(point) for point in found.curve],

@@ -68,7 +68,7 @@ def model_of(spec: str) -> str:
         return spec
     from evenhand.engines.heads.head import find_head
 
-    return find_head(spec.removeprefix(PREFIX)).model
+    return find_head(spec.removeprefix(PREFIX)).opened_by
 
 
 def _note(text: str) -> None:
