@@ -36,7 +36,9 @@ from evenhand.engines.heads.head import Weights
 MIN_LABELS = 20  # decided ones
 MIN_CLUSTERS = 10
 MIN_KAPPA = 0.1  # people who agree no better than that give nothing to learn
-OUTER, INNER = 8, 3
+# Folds that are held out in turn, and those inside each. With few labels, those that a fold takes away are missed: the
+# figure would be that of a worse head than the one that comes out.
+OUTER, FEW, OUTER_OF_FEW, INNER = 8, 300, 20, 3
 STATES = "states"  # the part of a gap that comes from the states
 _SIZES = (25, 50, 100, 200, 400, 800)
 _REPEATS = 3
@@ -134,11 +136,12 @@ def held_out(
     by_source: bool = False,
     unit: float = 1.0,
     penalties: Sequence[float] = PENALTIES,
-    outer: int = OUTER,
+    outer: int | None = None,
     seed: int = 0,
 ) -> HeldOut:
     """Nested cross-validation by cluster."""
-    fold = folds(labels.clusters, min(outer, len(np.unique(labels.clusters))), seed)
+    count = outer or (OUTER_OF_FEW if len(labels) <= FEW else OUTER)
+    fold = folds(labels.clusters, min(count, len(np.unique(labels.clusters))), seed)
     gaps, chosen = np.zeros(len(labels)), []
     for k in np.unique(fold):
         train, test = labels.take(fold != k), labels.take(fold == k)

@@ -20,7 +20,7 @@ from evenhand.engines.heads.fitting import Array, Labels
 from evenhand.engines.heads.head import LENGTH, Head, HeldOutFigure, StackedJudge, TrainedOn, log_length_ratio
 from evenhand.engines.heads.learning import CannotLearnError, Learned, accuracy, learn, refuse
 from evenhand.engines.heads.reading import Eyes, StateReading
-from evenhand.engines.heads.vectors import Vector, content_key
+from evenhand.engines.heads.vectors import content_key
 
 _TRUTH = {"1": 1.0, "2": 0.0, "tie": 0.5}
 MORE = 200  # labels that the forecast is about
@@ -70,23 +70,25 @@ class TrainingTable:
         cls, pairs: Sequence[Pair], eyes: Eyes, on_read: Callable[[int, int], None] | None = None
     ) -> TrainingTable:
         """Read what is not known yet, as many at once as the reader takes."""
-        texts = list(dict.fromkeys((p.instruction, text) for p in pairs for text in (p.output_1, p.output_2)))
+        texts = {content_key(p.instruction, t): (p.instruction, t) for p in pairs for t in (p.output_1, p.output_2)}
+        vectors = eyes.vectors.get(list(texts))
+        new = [key for key in texts if key not in vectors]
         room, done = asyncio.Semaphore(getattr(eyes.reader, "concurrency", 1)), itertools.count(1)
 
-        async def read(instruction: str, response: str) -> Vector:
+        async def read(key: str) -> None:
             async with room:
-                vector, _ = await eyes.read(instruction, response)
+                vectors[key], _ = await eyes.read(*texts[key])
             if on_read:
-                on_read(next(done), len(texts))
-            return vector
+                on_read(next(done), len(new))
 
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(read(*text)) for text in texts]
+                for key in new:
+                    group.create_task(read(key))
         except BaseExceptionGroup as faults:
             raise faults.exceptions[0] from None
-        rows = {content_key(*text): row for row, text in enumerate(texts)}
-        return cls(np.array([task.result() for task in tasks], dtype=float), rows)
+        rows = {key: row for row, key in enumerate(texts)}
+        return cls(np.array([vectors[key] for key in texts], dtype=float), rows)
 
     def labels(self, sources: Sequence[TrainingSource], dimension: str) -> Labels:
         """The labels of a dimension; pairs of one instruction are one cluster, whatever their source.

@@ -126,6 +126,9 @@ def _was_interrupted(error: BaseException | None) -> bool:
 
 def main() -> NoReturn:
     """Run a command; what went wrong is said in a sentence, with the remedy where one is known."""
+    # The matrices here are small. Several threads on one take no less time, and ten times as much where cores are
+    # busy and the threads wait for each other. numpy looks at this when it is loaded.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         try:
             words = meant_by(sys.argv[1:])
