@@ -254,9 +254,15 @@ class Counted(ScriptedEngine):
 class Stage:
     """A folder, a judge, a coordinator, and workers on it."""
 
-    def __init__(self, folder: Path, engine: Engine | None = None, limits: Limits | None = None) -> None:
-        self.engine = engine or Counted()
-        self.setup = Setup(self.engine, PROTOCOL)
+    def __init__(
+        self,
+        folder: Path,
+        engine: Engine | None = None,
+        limits: Limits | None = None,
+        protocol: Protocol = PROTOCOL,
+    ) -> None:
+        self.engine, self.protocol = engine or Counted(), protocol
+        self.setup = Setup(self.engine, protocol)
         self.place = begin_shards(folder, self.setup)
         self.coordinator = Coordinator(limits or Limits())
 
@@ -264,7 +270,7 @@ class Stage:
         return getattr(self.coordinator, name)(*arguments)
 
     def bench(self, *, again: bool = False, **recipe: Any) -> Bench:
-        made = Recipe(lambda: self.engine, PROTOCOL, self.place, self.setup.fingerprint, run="r", **recipe)
+        made = Recipe(lambda: self.engine, self.protocol, self.place, self.setup.fingerprint, run="r", **recipe)
         finished, begun = keys_in(self.place), begun_in(self.place)
         return Bench(made, self.call, lambda: finished, lambda: begun, lambda: again)
 
