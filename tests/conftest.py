@@ -20,6 +20,10 @@ from evenhand.engines.catalog import ModelFile
 from evenhand.engines.llama import Hardware, LlamaEngine
 from evenhand.engines.llama_client import LlamaClient
 
+# As the command does: with as many workers as cores, threads of small matrices only wait for each other. numpy
+# looks at this when it is loaded, which no import above does.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 T = TypeVar("T")
 # How long one example takes says more of what else runs here than of what is tested.
 settings.register_profile("patient", deadline=None)

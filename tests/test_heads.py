@@ -224,7 +224,7 @@ def test_a_thousand_labels_take_seconds() -> None:
     label = (quality[first] > quality[second]).astype(float)
     began = time.process_time()
     learn(states, Labels(first, second, label, np.arange(1000) // 4, dice.normal(size=(1000, 1)), ("length",)))
-    assert time.process_time() - began < 60  # on all threads together; docs/quality.md has the wall clock
+    assert time.process_time() - began < 10  # docs/heads.md has the whole command
 
 
 # -- refusals ---------------------------------------------------------------------------------------------

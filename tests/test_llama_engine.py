@@ -555,3 +555,32 @@ def test_threads_and_context_do_not_change_who_the_judge_is(smollm: ModelFile) -
     assert plain.identity == tuned.identity
     assert tuned.context == 512
     assert plain.identity["sha256"] == smollm.sha256
+
+
+# The end of Qwen3's template, as its files have it: the switch that keeps it from thinking is an empty thought.
+THINKING = (
+    "{%- for message in messages %}{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}"
+    "{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}"
+    "{%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}"
+    "{%- endif %}{%- endif %}"
+)
+
+
+def test_a_model_that_thinks_is_told_not_to_where_a_label_is_asked(smollm: ModelFile) -> None:
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path, params.chat_template = str(smollm.path), THINKING
+    params.hostnames, params.port, params.n_ctx, params.verbosity = ["127.0.0.1"], 0, 128, -1
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+    server = xllamacpp.Server(params)
+
+    async def rendered() -> str:
+        client = LlamaClient(server.listening_address, "")
+        try:
+            return "".join(span.text for span in await client._render([Turn("user", (Span("A or B?", True),))]))
+        finally:
+            await client.close()
+
+    shown = asyncio.run(rendered())
+    assert shown == "<|im_start|>user\nA or B?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"

@@ -94,7 +94,12 @@ class LlamaEngine(Engine):
         """The state at the end of a prompt; the model is loaded once more for it, up to so many blocks."""
         if blocks not in self._states:
             self._states[blocks] = StateServer(
-                self.model, blocks, self.context, self._control, self.hardware.threads
+                self.model,
+                blocks,
+                self.context,
+                self._control,
+                threads=self.hardware.threads,
+                gpu_layers=self.hardware.gpu_layers,
             )
         return await self._states[blocks].state(prompt)
 

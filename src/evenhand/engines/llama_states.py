@@ -34,10 +34,12 @@ class StateServer:
         blocks: int | None,
         context: int,
         control: Callable[[], Mapping[str, int]],
+        *,
         threads: int | None = None,
+        gpu_layers: int | None = None,
     ) -> None:
         self.model, self.blocks, self.context = model, blocks, context
-        self._control, self._threads = control, threads
+        self._control, self._threads, self._gpu_layers = control, threads, gpu_layers
         self._server: Any = None
         self._key = ""
         self._client: LlamaClient | None = None
@@ -90,6 +92,8 @@ class StateServer:
         params.ui = params.endpoint_slots = False
         params.verbosity = -1
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self._threads or os.cpu_count() or 1
+        if self._gpu_layers is not None:
+            params.n_gpu_layers = self._gpu_layers
         try:
             return xllamacpp.Server(params)
         except RuntimeError as fault:

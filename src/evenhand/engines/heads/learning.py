@@ -38,7 +38,7 @@ MIN_CLUSTERS = 10
 MIN_KAPPA = 0.1  # people who agree no better than that give nothing to learn
 # Folds that are held out in turn, and those inside each. With few labels, those that a fold takes away are missed:
 # the figure would be that of a worse head than the one that comes out.
-OUTER, FEW, OUTER_OF_FEW, INNER = 8, 300, 20, 3
+OUTER, FEW, OUTER_OF_FEW, INNER = 8, 200, 20, 3
 STATES = "states"  # the part of a gap that comes from the states
 _SIZES = (25, 50, 100, 200, 400, 800)
 _REPEATS = 3
