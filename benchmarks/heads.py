@@ -2,6 +2,7 @@
 
     python benchmarks/heads.py STATES DATA --made made.jsonl
     python benchmarks/heads.py STATES DATA --made made.jsonl --npz DATA/states-qwen2.5-coder-1.5b.npz
+    python benchmarks/heads.py STATES DATA --made made.jsonl --report               every figure of CHOSEN, held out
     python benchmarks/heads.py STATES DATA --made made.jsonl --save head.json       fits CHOSEN, and writes its file
 
 STATES is the folder of benchmarks/states.py, DATA that of the labelled pairs. Pairs whose responses have no states
@@ -24,6 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from evenhand.core.pair import Pair
+from evenhand.core.stats.calibration import reliability
 from evenhand.engines import cut, gguf
 from evenhand.engines.catalog import locate
 from evenhand.engines.heads.fitting import Array, Components, HeadFit, Labels, choose_penalty, fit, folds, tie_model
@@ -226,6 +228,42 @@ CHOSEN = {
 }
 
 
+def report(bench: Bench) -> None:
+    """What the chosen mixtures come to on every set, with intervals, ties and calibration; then without LLMBar."""
+    for dimension, mixture in CHOSEN.items():
+        print(f"\n{dimension}: {mixture.name}, penalty {mixture.penalty}")
+        found, _ = bench.gaps(mixture)
+        slope, tie = ties_of(found, list(mixture.weights))
+        rulers = longer(bench, dimension)
+        for name, (gaps, labels) in found.items():
+            report_row(name, gaps, labels, davidson_rows(gaps, slope, tie), rulers.get(name, ""))
+    print("\nevalbias, by subset; a subset is never trained on")
+    found, _ = bench.gaps(CHOSEN["overall"])
+    subsets = np.array([str(p.metadata["subset"]) for p in bench.sets["evalbias"] if "overall" in p.labels])
+    for subset in dict.fromkeys(subsets.tolist()):
+        gaps, labels = found["evalbias"]
+        print(f"  {subset:<40}{share(gaps[subsets == subset], labels.take(subsets == subset))}")
+    print("\nnot one LLMBar pair in training")
+    for mixture in (Mixture({"made": 1.0}, length=0.0), Mixture({"pandalm": 1.0, "made": 2.0}, length=0.0)):
+        found, whole = bench.gaps(mixture)
+        columns = {name: share(*each) for name, each in found.items()}
+        print(f"  {mixture.name} (penalty {whole.penalty:g})", columns)
+
+
+def report_row(name: str, gaps: Array, labels: Labels, p: Array, ruler: str) -> None:
+    """One set: right side with its interval, the longer output, three-way, calibration error and that of chance."""
+    right = accuracy(gaps, labels)
+    truth = np.select([labels.truth == 1, labels.truth == 0], [0, 1], 2)
+    curve = reliability(p, truth, labels.clusters)
+    cells = [f"{x:.3f}" if x is not None else "-" for x in (right.value, right.low, right.high)]
+    error = [f"{x:.3f}" if x is not None else "-" for x in (curve.ece, curve.ece_of_chance)]
+    ways = (p.argmax(axis=1) == truth).mean()
+    print(
+        f"  {name:<12}{right.n:>5} decided of {len(labels):>5}  right {cells[0]} ({cells[1]} to {cells[2]})"
+        f"  longer {ruler}  three-way {ways:.3f}  calibration error {error[0]} (chance {error[1]})"
+    )
+
+
 def save(bench: Bench, engine: LlamaEngine, wanted: argparse.Namespace) -> None:
     """Fit the chosen mixtures and write them down as one head, with their held-out figures."""
     weights, figures = {}, []
@@ -286,6 +324,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--blocks", type=int, default=23)
     parser.add_argument("--components", type=int, default=256)
     parser.add_argument("--dimension", default="overall")
+    parser.add_argument("--report", action="store_true", help="all held-out figures of the chosen mixtures")
     parser.add_argument("--save", type=Path, help="write a head of the chosen mixtures there")
     return parser.parse_args()
 
@@ -308,6 +347,9 @@ def main() -> None:
     bench, engine = open_bench(wanted)
     if wanted.save:
         save(bench, engine, wanted)
+        return
+    if wanted.report:
+        report(bench)
         return
     show("trained on, length at use", {name: name for name in SETS})
     show("longer output", longer(bench, wanted.dimension))
