@@ -585,3 +585,13 @@ def test_closing_twice_is_no_fault(db: Path) -> None:
     store = Store(db)
     store.close()
     store.close()
+
+
+def test_a_pair_that_comes_again_without_labels_or_names_keeps_them() -> None:
+    told = Pair("Q?", "a", "b", "p1", model_1="m", model_2="n", labels={"overall": "1"})
+    with Store(":memory:") as store:
+        for pair in (told, Pair("Q?", "a", "b", "p1", labels={"overall": "2"}), Pair("Q?", "a", "b", "p1")):
+            store.add_pairs([pair])
+        (kept,) = store.labels.pairs()
+
+    assert (kept.model_1, kept.labels) == ("m", {"overall": "2"})

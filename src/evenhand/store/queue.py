@@ -126,12 +126,13 @@ class Queue:
         changed: list[tuple[Any, ...]] = []
         numbers: list[int] = []
         for pair in pairs:
-            name, about = (pair.id, pair.key), _about(pair)
+            name = (pair.id, pair.key)
             if name not in known:
                 last += 1
+                about = _about(pair)
                 new.append((last, *name, pair.instruction, pair.output_1, pair.output_2, *about))
                 known[name] = (last, about)
-            elif known[name][1] != (about := _about(pair, known[name][1][-1])):
+            elif known[name][1] != (about := _about(_as_kept(pair, known[name][1]))):
                 changed.append((*about, known[name][0]))
                 known[name] = (known[name][0], about)
             numbers.append(known[name][0])
@@ -142,7 +143,8 @@ class Queue:
         )
         written = {row[0] for row in new} | {row[-1] for row in changed}
         if written:
-            by_number = {number: _in_role(pair, known) for number, pair in zip(numbers, pairs, strict=True)}
+            kept = [_as_kept(pair, known[pair.id, pair.key][1]) for pair in pairs]
+            by_number = dict(zip(numbers, kept, strict=True))
             self._outcomes.enter_pairs([(number, by_number[number]) for number in sorted(written)])
         return numbers
 
@@ -264,19 +266,27 @@ _SAID = (
 
 def _unchanged(pair: Pair, known: Mapping[tuple[str, str], tuple[int, tuple[str, ...]]]) -> int | None:
     """The number of a pair that is there just as it is."""
-    number, about = known.get((pair.id, pair.key), (None, ("",)))
-    return number if about == _about(pair, about[-1]) else None
+    if (found := known.get((pair.id, pair.key))) is None:
+        return None
+    number, about = found
+    return number if about == _about(_as_kept(pair, about)) else None
 
 
-def _about(pair: Pair, role: str = "") -> tuple[str, ...]:
-    """What is known of a pair besides its texts; one that comes without roles keeps the `role` it had."""
-    return *pair_about(pair), pair.candidate or role
+def _about(pair: Pair) -> tuple[str, ...]:
+    """What is known of a pair besides its texts."""
+    return *pair_about(pair), pair.candidate
 
 
-def _in_role(pair: Pair, known: Mapping[tuple[str, str], tuple[int, tuple[str, ...]]]) -> Pair:
-    """The pair with the role that is kept of it."""
-    role = cast('Literal["", "1", "2"]', known[pair.id, pair.key][1][-1])
-    return pair if pair.candidate == role else replace(pair, candidate=role)
+def _as_kept(pair: Pair, about: tuple[str, ...]) -> Pair:
+    """The pair; where it comes without names of models, labels or a role, it keeps those that it had."""
+    model_1, model_2, labels, _, role = about
+    return replace(
+        pair,
+        model_1=pair.model_1 or model_1,
+        model_2=pair.model_2 or model_2,
+        labels=pair.labels or orjson.loads(labels),
+        candidate=pair.candidate or cast('Literal["", "1", "2"]', role),
+    )
 
 
 def _all_of(judged: Mapping[Order, Conversation], orders: Sequence[Order]) -> dict[Order, Conversation] | None:
