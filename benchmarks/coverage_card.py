@@ -64,11 +64,11 @@ def briers(rng: np.random.Generator, n: int) -> Estimate:
     return calibration.brier_binary(p, (rng.random(n) > share).astype(int), range(n))
 
 
-def lifts(rng: np.random.Generator, truth: float, n: int) -> Estimate:
+def position_biases(rng: np.random.Generator, truth: float, n: int) -> Estimate:
     """A judge that says A whatever it sees with this probability, and is fair otherwise."""
     real = rng.integers(0, 2, n)
     stuck = rng.random((2, n)) < truth
-    return bias.position_lift(np.where(stuck[0], 0, real), np.where(stuck[1], 1, real), range(n))
+    return bias.position_bias(np.where(stuck[0], 0, real), np.where(stuck[1], 1, real), range(n))
 
 
 NOISES = {"noise": "noise", "position": "position bias beyond noise", "noise_share": "share of noise in changes"}
@@ -129,7 +129,7 @@ def cases() -> Iterator[tuple[str, str, float, Draw]]:
         yield "Brier, two sides", f"{n} pairs", 1 / 6, lambda r, n=n: briers(r, n)
     for n in (20, 50, 200):
         for truth in (0.1, 0.8):
-            yield "position bias", f"{n} pairs", truth, lambda r, t=truth, n=n: lifts(r, t, n)
+            yield "position bias", f"{n} pairs", truth, lambda r, t=truth, n=n: position_biases(r, t, n)
     for order in (0.0, 1.0, 3.0):
         for name, true in noise_truth(order).items():
             for n in (30, 200):

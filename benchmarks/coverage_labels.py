@@ -25,7 +25,7 @@ from evenhand.results.card import card_of
 from evenhand.results.evidence import gather
 from evenhand.results.human import human_rate
 from evenhand.results.people import People
-from evenhand.results.suggest import suggest
+from evenhand.results.suggestions import suggest
 from evenhand.store import HumanLabel, JudgeRow
 
 PROMISE = 0.93
@@ -85,7 +85,7 @@ def on_the_page(informative: bool, forgotten: bool = False) -> Labelling:
         book.assign(name, count=count, shared=0, first=found.informative[:count] if informative else ())
         while (task := book.next(name)) is not None:
             shown = {"1": "A", "2": "B"} if task.order == "forward" else {"1": "B", "2": "A"}
-            book.print(name, task.place, "overall", shown[found.labels[task.pair]])  # type: ignore[arg-type]
+            book.save(name, task.place, "overall", shown[found.labels[task.pair]])  # type: ignore[arg-type]
         if forgotten:
             kept = list(found.store.labels.all())
             found.store.labels.add(HumanLabel(x.pair, x.dimension, x.annotator, x.side) for x in kept)

@@ -20,20 +20,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 import uvicorn
 
-from evenhand import Pair, Protocol
-from evenhand.core.engine import Answer
-from evenhand.core.judge import Setup
-from evenhand.core.verdict import Verdict
+from evenhand import Judge, Pair
+from evenhand.core.protocol import Prompt
 from evenhand.engines.scripted import ScriptedEngine
 from evenhand.store import Store
 from evenhand.views.web.app import make_app
 from evenhand.views.web.serving import ServerAddress, open_site
-from evenhand.views.web.site import known
 
 SYLLABLES = [a + b for a in "bcdfghklmnprstvz" for b in ("a", "e", "i", "o", "u", "an", "er", "is", "ol", "un")]
 WORDS = ["".join(random.Random(i).choices(SYLLABLES, k=2 + i % 3)) for i in range(4000)]
@@ -50,7 +46,6 @@ def main() -> None:
         db = Path(folder) / "large.db"
         timed("filling the database", lambda: fill(db, given.pairs, given.protocol))
         with Store(db) as store:
-            timed("making the lists", lambda: store.outcomes.absorb_all(known=known(store)))
             judges = [judge.id for judge in store.judges(counted=False)]
         print(f"{given.pairs:,} pairs, {len(judges)} judges, {db.stat().st_size / 1e6:,.0f} MB")
         measure(db, given.pairs, given.rounds)
@@ -58,16 +53,19 @@ def main() -> None:
 
 def fill(db: Path, count: int, protocols: list[str]) -> None:
     """Pairs of five models, each judged in both orders by each judge."""
-    draw = random.Random(1)
-    with Store(db) as store:
-        for name in protocols:
-            protocol = Protocol.load(name)
-            setup = Setup(ScriptedEngine(lambda _: "A", name="made up"), protocol)
-            judge = store.judge(setup)
-            draw.seed(1)
-            pairs = made_up(draw, count)
-            while batch := list(islice(pairs, 2000)):
-                enter(store, judge, setup, batch, draw)
+    for name in protocols:
+        with Judge(ScriptedEngine(say, name="made up"), name, db=db) as judge:
+            for _ in judge.judge(made_up(random.Random(1), count)):
+                pass
+
+
+def say(prompt: Prompt) -> str | dict[str, float]:
+    """An answer that the prompt decides: probabilities where one label is asked for."""
+    draw = random.Random(prompt.turns[-1].text)
+    if prompt.verdicts > 1:
+        return ", ".join(draw.choices(prompt.words, k=prompt.verdicts))
+    shares = {word: draw.random() + 0.05 for word in prompt.words}
+    return {word: 0.99 * share / sum(shares.values()) for word, share in shares.items()}
 
 
 def made_up(draw: random.Random, count: int) -> Iterator[Pair]:
@@ -80,38 +78,6 @@ def made_up(draw: random.Random, count: int) -> Iterator[Pair]:
         )  # type: ignore[arg-type]
 
 
-def enter(store: Store, judge: int, setup: Setup, pairs: list[Pair], draw: random.Random) -> None:
-    questions = setup.protocol.questions
-    cases = store.enter(
-        judge, len(questions), [(pair, {o: setup.key(pair, o) for o in ("forward", "swapped")}) for pair in pairs]
-    )
-    with store._writing():
-        for case in cases:
-            for conversation in case.conversations.values():
-                for number, question in enumerate(questions):
-                    keep(store, conversation, number, [verdict(name, draw) for name in question.dimensions])
-    store._held.clear()
-
-
-def keep(store: Store, conversation: int, question: int, verdicts: list[Verdict]) -> None:
-    """What `Store.record` writes, without a transaction for each answer."""
-    text = ", ".join(str(v.label) for v in verdicts)
-    store._db.execute(
-        "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, '[]', 'stop', '[]', '[]', 0, 0, 0, 0)",
-        (conversation, question, Answer(text).text),
-    )
-    store._db.executemany(
-        "INSERT OR IGNORE INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
-        [(conversation, v.dimension, v.label, *(v.p or {}).values(), v.mass) for v in verdicts],
-    )
-
-
-def verdict(dimension: str, draw: random.Random) -> Verdict:
-    shares = [draw.random() + 0.05 for _ in range(3)]
-    p = {name: share / sum(shares) for name, share in zip(("A", "B", "tie"), shares, strict=True)}
-    return Verdict(dimension, max(p, key=lambda name: p[name]), p, 0.99)  # type: ignore[arg-type]
-
-
 def measure(db: Path, count: int, rounds: int) -> None:
     draw = random.Random(2)
     with Server(db) as server, sqlite3.connect(db) as bare:
@@ -122,7 +88,7 @@ def measure(db: Path, count: int, rounds: int) -> None:
         pages = {
             "opening a pair": lambda n: f"/pair/{n}?judge=1",
             "a pair of a filtered list": lambda n: f"/pair/{n}?judge=1&only=inconsistent&f.topic=3",
-            "the list, most doubtful first": lambda n: "/pairs?judge=1",
+            "the list, least certain first": lambda n: "/pairs?judge=1",
             "the list, a page from the middle": lambda n: f"/pairs?judge=1&page={1 + n // 50}",
             "the list, filtered": lambda n: "/pairs?judge=1&verdict=1&only=inconsistent&f.topic=3",
             "a search for a word": lambda n: f"/pairs?judge=1&q={WORDS[n % 4000]}",

@@ -62,7 +62,7 @@ STATISTICS: dict[str, Callable[[dict[str, Any]], Estimate]] = {
     "gap": lambda t: agreement.against_others(t["counts"], t["forward"], t["clusters"], decided_only=True).gap,
     "flips": lambda t: bias.flip_rate(t["forward"], t["swapped"], t["clusters"]),
     "changes": lambda t: bias.change_rate(t["forward"], t["swapped"], t["clusters"]),
-    "position": lambda t: bias.position_lift(t["forward"], t["swapped"], t["clusters"]),
+    "position": lambda t: bias.position_bias(t["forward"], t["swapped"], t["clusters"]),
     "longer": lambda t: bias.longer_rate(t["forward"], longer(t), t["clusters"]),
     "length_bias": lambda t: bias.length_bias(t["forward"], t["truth"], longer(t), t["clusters"]),
     "mass": lambda t: bias.label_mass(t["mass"], t["clusters"]),

@@ -19,7 +19,7 @@ from evenhand.core.protocol import Prompt
 from evenhand.core.stats import calibration
 from evenhand.core.stats.calibration import Calibration, TooFewLabels, fit, reliability, scores
 from evenhand.core.verdict import Verdict
-from evenhand.results.calibrated import calibrated
+from evenhand.results.calibrated_outcomes import calibrated
 from evenhand.results.calibration_fit import fit_evidence
 from evenhand.results.evidence import gather
 from evenhand.results.people import People
@@ -275,7 +275,7 @@ def test_scores_of_even_odds() -> None:
 # -- in a database ----------------------------------------------------------------------------------------------
 
 
-def judge_with_doubts(seed: int = 0) -> Any:
+def uncertain_judge(seed: int = 0) -> Any:
     """A judge whose odds carry some truth and are far too near to even."""
     rng = random.Random(seed)
     moods: dict[str, float] = {}
@@ -292,7 +292,7 @@ def judge_with_doubts(seed: int = 0) -> Any:
 @pytest.fixture(scope="module")
 def shy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     db = tmp_path_factory.mktemp("calibrate") / "shy.db"
-    judged(db, judge_with_doubts(), pairs=pairs_with_votes(200))
+    judged(db, uncertain_judge(), pairs=pairs_with_votes(200))
     return db
 
 
@@ -327,10 +327,10 @@ def test_calibrating_keeps_applies_and_forgets(shy: Path) -> None:
         kept = Calibration.of(store.calibrations.of(row.id)["overall"])
         assert kept.slope > 1.5
         raw = gather(store, row, People(store))["overall"]
-        mended = gather(store, row, People(store), calibrations_of(store, row))["overall"]
+        calibrated = gather(store, row, People(store), calibrations_of(store, row))["overall"]
         assert fit_evidence(raw) == kept
-    np.testing.assert_allclose(mended.p, kept.apply(raw.log_odds, raw.log_length))
-    assert (raw.lean == mended.lean).all()
+    np.testing.assert_allclose(calibrated.p, kept.apply(raw.log_odds, raw.log_length))
+    assert (raw.lean == calibrated.lean).all()
     before, after = (
         fields_of(evenhand("card", "--db", shy, "--json", *more))["judges"][0] for more in ([], ["--calibrated"])
     )

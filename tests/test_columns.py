@@ -16,7 +16,7 @@ from evenhand.io.files import write_rows
 from evenhand.io.pairs import Arena, JoinOptions, join_outputs
 from evenhand.results.people import import_labels
 from evenhand.running.cluster.slices import check, find_parquet, local_work, pairs_of, parquet_work
-from evenhand.running.generate import read_instructions
+from evenhand.running.generation import read_instructions
 from evenhand.store import Store
 from evenhand.views.cli.app import load_all
 

@@ -37,7 +37,7 @@ from conftest import SMOLLM
 from evenhand import Judge, Pair, Protocol, ScriptedEngine
 from evenhand.core.errors import TemplateError
 from evenhand.engines.catalog import DEFAULT_MODEL
-from evenhand.results.judged import judged_pair
+from evenhand.results.judgments import judged_pair
 from evenhand.results.plain import plain
 from evenhand.views.cli import load_all
 from test_layers import LAYERS

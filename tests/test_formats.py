@@ -30,7 +30,7 @@ from evenhand.io.pairs.preview import look_at
 from evenhand.io.pairs.recognition import Context, formats, parse_columns
 from evenhand.io.pairs.rows import pair_from
 from evenhand.results.people import _own_words, import_labels, read_votes
-from evenhand.running.generate import read_instructions
+from evenhand.running.generation import read_instructions
 from evenhand.store import Store
 
 NOBODY = "http://127.0.0.1:9/v1#nobody"  # a plan asks nobody, and times no model that is here

@@ -24,7 +24,7 @@ from evenhand.engines.llama import LlamaEngine
 from evenhand.engines.scripted import ScriptedEngine
 from evenhand.io.files import write_rows
 from evenhand.io.pairs import join_outputs
-from evenhand.running.generate import (
+from evenhand.running.generation import (
     Instruction,
     Task,
     are_conversations,

@@ -127,22 +127,22 @@ def test_every_published_judge_of_llmbar_by_plain_counting() -> None:
         first = sum((a == 0) + (b == 1) for a, b in valid)
         second = sum((a == 1) + (b == 0) for a, b in valid)
         assert bias.flip_rate(one, two, clusters).value == pytest.approx(flips)
-        lift = bias.position_lift(one, two, clusters)
-        assert lift.value == pytest.approx((first - second) / (2 * len(valid)))
-        assert lift.n == len(valid)
+        found = bias.position_bias(one, two, clusters)
+        assert found.value == pytest.approx((first - second) / (2 * len(valid)))
+        assert found.n == len(valid)
 
 
 def test_llmbars_other_judges_lean_further_to_a_place_than_gpt_4() -> None:
     pairs, judged = llmbar()
-    lifts = {}
+    biases = {}
     for judge in ("GPT-4", "ChatGPT", "LLaMA2", "Falcon"):
         rows = judged[judge, "Vanilla"]
         one, two = (
             codes(row[order] for row in rows) for order in ("verdict_order_1", "verdict_order_2_mapped_back")
         )
-        found = bias.position_lift(one, two, [pairs[row["id"]]["instruction"] for row in rows])
-        lifts[judge] = abs(found.value or 0)
-    assert lifts["GPT-4"] < 0.05 < 0.1 < min(lifts[name] for name in ("ChatGPT", "LLaMA2", "Falcon"))
+        found = bias.position_bias(one, two, [pairs[row["id"]]["instruction"] for row in rows])
+        biases[judge] = abs(found.value or 0)
+    assert biases["GPT-4"] < 0.05 < 0.1 < min(biases[name] for name in ("ChatGPT", "LLaMA2", "Falcon"))
 
 
 def test_crowdrags_people_agree_little_more_often_than_coins() -> None:

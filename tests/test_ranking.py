@@ -23,47 +23,47 @@ from evenhand.core.stats.groups import holm, letters, rank_ranges
 from evenhand.core.stats.jackknife import covariance
 from evenhand.core.stats.parts import split
 from evenhand.core.stats.ranking import Ranking, rank, rank_models
-from evenhand.core.stats.separated import decided_wins, equal_p
+from evenhand.core.stats.separated_models import decided_wins, equal_p
 
-Bout = tuple[str, str, str | None, int]
+Match = tuple[str, str, str | None, int]
 OTHER = {"1": "2", "2": "1", "tie": "tie", None: None}
 
 
-def ranked(bouts: Sequence[Bout], **more: Any) -> Ranking:
-    one, two, outcomes, clusters = zip(*bouts, strict=True)
+def ranked(matches: Sequence[Match], **more: Any) -> Ranking:
+    one, two, outcomes, clusters = zip(*matches, strict=True)
     return rank_models(one, two, outcomes, clusters, **more)
 
 
-def gathered(bouts: Sequence[Bout]) -> Comparisons:
-    one, two, outcomes, clusters = zip(*bouts, strict=True)
+def gathered(matches: Sequence[Match]) -> Comparisons:
+    one, two, outcomes, clusters = zip(*matches, strict=True)
     return gather(one, two, outcomes, clusters)
 
 
-def simulated(models: int, clusters: int, pairs: int, *, seed: int = 0, ties: float = 0.5) -> list[Bout]:
+def simulated(models: int, clusters: int, pairs: int, *, seed: int = 0, ties: float = 0.5) -> list[Match]:
     """Bouts of models a, b, c ... that differ by 0.4 each, with an effect of each cluster."""
     rng = random.Random(seed)
     names = [chr(ord("a") + number) for number in range(models)]
-    bouts: list[Bout] = []
+    matches: list[Match] = []
     for cluster in range(clusters):
         level = {name: -0.4 * number + rng.gauss(0, 0.6) for number, name in enumerate(names)}
         for _ in range(pairs):
             one, two = rng.sample(names, 2)
             lead = level[one] - level[two]
             weights = [math.exp(lead / 2), math.exp(-lead / 2), ties]
-            bouts.append((one, two, rng.choices(["1", "2", "tie"], weights)[0], cluster))
-    return bouts
+            matches.append((one, two, rng.choices(["1", "2", "tie"], weights)[0], cluster))
+    return matches
 
 
 @st.composite
-def small_bouts(
+def small_matches(
     draw: st.DrawFn, models: str = "abcd", outcomes: Sequence[str | None] = ("1", "2", "tie")
-) -> list[Bout]:
-    """A handful of bouts among a handful of models."""
+) -> list[Match]:
+    """A handful of matches among a handful of models."""
     names = st.lists(st.sampled_from(models), min_size=2, max_size=2, unique=True)
-    bout = st.tuples(names, st.sampled_from(list(outcomes)), st.integers(0, 5))
+    match = st.tuples(names, st.sampled_from(list(outcomes)), st.integers(0, 5))
     return [
         (pair[0], pair[1], outcome, cluster)
-        for pair, outcome, cluster in draw(st.lists(bout, min_size=1, max_size=24))
+        for pair, outcome, cluster in draw(st.lists(match, min_size=1, max_size=24))
     ]
 
 
@@ -75,10 +75,10 @@ def chances(lead: float, log_tie: float) -> tuple[float, float, float]:
     return tuple(weight / sum(weights) for weight in weights)  # type: ignore[return-value]
 
 
-def naive_slope(bouts: Sequence[Bout], strength: dict[str, float], log_tie: float, of: str | None) -> float:
+def naive_slope(matches: Sequence[Match], strength: dict[str, float], log_tie: float, of: str | None) -> float:
     """The derivative of the log-likelihood by one strength, or by the log of the tie parameter (None)."""
     total = 0.0
-    for one, two, outcome, _ in bouts:
+    for one, two, outcome, _ in matches:
         win, loss, tie = chances(strength[one] - strength[two], log_tie)
         if of is None:
             total += (outcome == "tie") - tie
@@ -88,9 +88,9 @@ def naive_slope(bouts: Sequence[Bout], strength: dict[str, float], log_tie: floa
     return total
 
 
-def naive_fit(bouts: Sequence[Bout]) -> tuple[dict[str, float], float]:
-    strength = {name: 0.0 for bout in bouts for name in bout[:2]}
-    has_ties = any(bout[2] == "tie" for bout in bouts)
+def naive_fit(matches: Sequence[Match]) -> tuple[dict[str, float], float]:
+    strength = {name: 0.0 for match in matches for name in match[:2]}
+    has_ties = any(match[2] == "tie" for match in matches)
     log_tie = 0.0 if has_ties else -math.inf
     coordinates: list[str | None] = [*sorted(strength), *([None] if has_ties else [])]
     for _ in range(3000):
@@ -101,7 +101,7 @@ def naive_fit(bouts: Sequence[Bout]) -> tuple[dict[str, float], float]:
             for _ in range(45):
                 middle = (low + high) / 2
                 trial = {**strength, of: middle} if of is not None else strength
-                uphill = naive_slope(bouts, trial, middle if of is None else log_tie, of) > 0
+                uphill = naive_slope(matches, trial, middle if of is None else log_tie, of) > 0
                 low, high = (middle, high) if uphill else (low, middle)
             if of is None:
                 log_tie = low
@@ -114,15 +114,15 @@ def naive_fit(bouts: Sequence[Bout]) -> tuple[dict[str, float], float]:
     return {name: value - mean for name, value in strength.items()}, math.exp(log_tie)
 
 
-CONNECTED: list[Bout] = [("a", "b", "1", 0), ("b", "c", "1", 0), ("c", "a", "1", 1)]
+CONNECTED: list[Match] = [("a", "b", "1", 0), ("b", "c", "1", 0), ("c", "a", "1", 1)]
 
 
 @settings(max_examples=8, deadline=None)
-@given(small_bouts("abc"))
-def test_strengths_are_those_of_the_naive_reference(bouts: list[Bout]) -> None:
-    bouts = [*bouts, *CONNECTED]  # a cycle of wins: the maximum is finite
-    expected, tie = naive_fit(bouts)
-    found = ranked(bouts)
+@given(small_matches("abc"))
+def test_strengths_are_those_of_the_naive_reference(matches: list[Match]) -> None:
+    matches = [*matches, *CONNECTED]  # a cycle of wins: the maximum is finite
+    expected, tie = naive_fit(matches)
+    found = ranked(matches)
     for contrast in found.contrasts:
         difference = expected[contrast.model_1] - expected[contrast.model_2]
         assert contrast.difference == pytest.approx(difference, abs=1e-6)
@@ -130,55 +130,55 @@ def test_strengths_are_those_of_the_naive_reference(bouts: list[Bout]) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(small_bouts("abcde"))
-def test_the_slope_is_zero_at_the_maximum(bouts: list[Bout]) -> None:
-    bouts = [*bouts, *CONNECTED, ("d", "a", "1", 2), ("a", "d", "1", 2), ("e", "a", "1", 2), ("a", "e", "1", 2)]
-    wins, ties = matrices(gathered(bouts).rows, 5)
+@given(small_matches("abcde"))
+def test_the_slope_is_zero_at_the_maximum(matches: list[Match]) -> None:
+    matches = [*matches, *CONNECTED, ("d", "a", "1", 2), ("a", "d", "1", 2), ("e", "a", "1", 2), ("a", "e", "1", 2)]
+    wins, ties = matrices(gathered(matches).rows, 5)
     fit = davidson.fit(wins, ties)
     strength = dict(zip("abcde", fit.strengths.tolist(), strict=True))
     log_tie = -math.inf if fit.log_tie is None else fit.log_tie
     for of in [*"abcde", *([None] if fit.log_tie is not None else [])]:
-        assert naive_slope(bouts, strength, log_tie, of) == pytest.approx(0, abs=1e-7)
+        assert naive_slope(matches, strength, log_tie, of) == pytest.approx(0, abs=1e-7)
 
 
 @settings(max_examples=50, deadline=None)
-@given(small_bouts("abcd", ["1", "2"]))
-def test_without_ties_choix_finds_the_same(bouts: list[Bout]) -> None:
-    bouts = [*bouts, *CONNECTED, ("d", "a", "1", 2), ("a", "d", "1", 2)]
+@given(small_matches("abcd", ["1", "2"]))
+def test_without_ties_choix_finds_the_same(matches: list[Match]) -> None:
+    matches = [*matches, *CONNECTED, ("d", "a", "1", 2), ("a", "d", "1", 2)]
     data = [
         ("abcd".index(one), "abcd".index(two))
-        for one, two, *_ in (b if b[2] == "1" else (b[1], b[0]) for b in bouts)
+        for one, two, *_ in (b if b[2] == "1" else (b[1], b[0]) for b in matches)
     ]
     expected = choix.opt_pairwise(4, data, alpha=0, method="BFGS", tol=1e-10)
-    for contrast in ranked(bouts).contrasts:
+    for contrast in ranked(matches).contrasts:
         difference = expected["abcd".index(contrast.model_1)] - expected["abcd".index(contrast.model_2)]
         assert contrast.difference == pytest.approx(difference, abs=1e-4)
 
 
-def test_choix_finds_the_same_in_many_bouts_of_many_models() -> None:
-    bouts = simulated(12, 300, 5, ties=0.0)
+def test_choix_finds_the_same_in_many_matches_of_many_models() -> None:
+    matches = simulated(12, 300, 5, ties=0.0)
     names = "abcdefghijkl"
     data = [
         (names.index(one), names.index(two)) if won == "1" else (names.index(two), names.index(one))
-        for one, two, won, _ in bouts
+        for one, two, won, _ in matches
     ]
     expected = choix.ilsr_pairwise(12, data, alpha=0)
-    found = {standing.model: standing.strength for standing in ranked(bouts).standings}
+    found = {standing.model: standing.strength for standing in ranked(matches).standings}
     assert [found[name] for name in names] == pytest.approx((expected - expected.mean()).tolist(), abs=1e-6)
 
 
 @settings(max_examples=40, deadline=None)
-@given(small_bouts("abcd"))
-def test_with_ties_evalica_finds_the_same(bouts: list[Bout]) -> None:
+@given(small_matches("abcd"))
+def test_with_ties_evalica_finds_the_same(matches: list[Match]) -> None:
     """Newman (2023) writes Davidson's tie parameter as 2v.
 
     evalica stops when the strengths stand still, wherever v is by then (equal models: at once), so v is told to it;
     that v then stays where it is says that it is the right one.
     """
-    bouts = [*bouts, *CONNECTED, ("d", "a", "1", 2), ("a", "d", "1", 2), ("b", "d", "tie", 3)]
-    one, two, outcomes, _ = zip(*bouts, strict=True)
+    matches = [*matches, *CONNECTED, ("d", "a", "1", 2), ("a", "d", "1", 2), ("b", "d", "tie", 3)]
+    one, two, outcomes, _ = zip(*matches, strict=True)
     words = {"1": evalica.Winner.X, "2": evalica.Winner.Y, "tie": evalica.Winner.Draw}
-    found = ranked(bouts)
+    found = ranked(matches)
     assert found.tie_parameter is not None
     winners = [words[str(outcome)] for outcome in outcomes]
     other = evalica.newman(one, two, winners, v_init=found.tie_parameter / 2, tolerance=1e-13, limit=200_000)
@@ -191,8 +191,8 @@ def test_with_ties_evalica_finds_the_same(bouts: list[Bout]) -> None:
 def test_two_models_have_the_strengths_of_the_textbook() -> None:
     """Davidson's estimates for two models: exp(d) = wins / losses and v = ties / sqrt(wins losses)."""
     outcomes = ["1"] * 9 + ["2"] * 4 + ["tie"] * 3
-    bouts: list[Bout] = [("a", "b", outcome, cluster) for cluster, outcome in enumerate(outcomes)]
-    found = ranked(bouts)
+    matches: list[Match] = [("a", "b", outcome, cluster) for cluster, outcome in enumerate(outcomes)]
+    found = ranked(matches)
     first, second = found.standings
     assert first.strength is not None
     assert second.strength is not None
@@ -227,17 +227,17 @@ def has_finite_maximum(wins: np.ndarray, ties: np.ndarray) -> bool:
 
 
 @settings(max_examples=200, deadline=None)
-@given(small_bouts("abcd"))
-def test_one_part_is_found_exactly_where_the_maximum_is_finite(bouts: list[Bout]) -> None:
-    data = gathered(bouts)
+@given(small_matches("abcd"))
+def test_one_part_is_found_exactly_where_the_maximum_is_finite(matches: list[Match]) -> None:
+    data = gathered(matches)
     wins, ties = matrices(data.rows, data.size)
     assert (finite_parts(wins, ties).max() == 0) == has_finite_maximum(wins, ties)
 
 
 @settings(max_examples=100, deadline=None)
-@given(small_bouts("abcdef"))
-def test_every_part_has_a_finite_maximum(bouts: list[Bout]) -> None:
-    data = gathered(bouts)
+@given(small_matches("abcdef"))
+def test_every_part_has_a_finite_maximum(matches: list[Match]) -> None:
+    data = gathered(matches)
     wins, ties = matrices(data.rows, data.size)
     labels = finite_parts(wins, ties)
     for part in range(labels.max() + 1):
@@ -246,11 +246,11 @@ def test_every_part_has_a_finite_maximum(bouts: list[Bout]) -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(small_bouts("abcdef", ["1", "2", "tie", None]))
-def test_no_number_is_silly(bouts: list[Bout]) -> None:
+@given(small_matches("abcdef", ["1", "2", "tie", None]))
+def test_no_number_is_silly(matches: list[Match]) -> None:
     """Whatever the comparisons: numbers are finite and of a size that data of this size can show, or None."""
-    assume(any(outcome for _, _, outcome, _ in bouts))
-    found = ranked(bouts)
+    assume(any(outcome for _, _, outcome, _ in matches))
+    found = ranked(matches)
     for s in found.standings:
         for number in (s.strength, s.low, s.high, s.error):
             assert number is None or abs(number) < 300
@@ -261,9 +261,9 @@ def test_no_number_is_silly(bouts: list[Bout]) -> None:
 
 
 def test_a_model_that_won_everything_has_firths_strength_and_a_lower_end_below_the_exact_one() -> None:
-    bouts = simulated(4, 60, 3)
-    bouts += [("best", "a", "1", cluster) for cluster in range(8)]
-    found = ranked(bouts)
+    matches = simulated(4, 60, 3)
+    matches += [("best", "a", "1", cluster) for cluster in range(8)]
+    found = ranked(matches)
     best = found.standings[0]
     assert (best.model, best.place, best.error) == ("best", "above", None)
     a = next(s.strength for s in found.standings if s.model == "a")
@@ -290,10 +290,10 @@ def penalised(lead: float, wins: int) -> float:
 
 
 def test_a_model_that_lost_everything_is_the_mirror_of_one_that_won_everything() -> None:
-    bouts = simulated(4, 60, 3) + [("worst", "a", "2", cluster) for cluster in range(8)]
-    worst = ranked(bouts).standings[-1]
+    matches = simulated(4, 60, 3) + [("worst", "a", "2", cluster) for cluster in range(8)]
+    worst = ranked(matches).standings[-1]
     assert (worst.model, worst.place) == ("worst", "below")
-    mirrored = [(one, two, OTHER[outcome], cluster) for one, two, outcome, cluster in bouts]
+    mirrored = [(one, two, OTHER[outcome], cluster) for one, two, outcome, cluster in matches]
     best = ranked(mirrored).standings[0]
     for mine, other in ((worst.strength, best.strength), (worst.low, best.high), (worst.high, best.low)):
         assert mine is not None
@@ -319,10 +319,10 @@ def test_two_models_of_which_one_always_won(wins: int, apart: bool) -> None:
 
 
 def test_models_above_and_below_that_never_met_are_told_apart_through_the_others() -> None:
-    bouts = simulated(3, 80, 3)
-    bouts += [("best", name, "1", c) for c in range(40) for name in "abc"]
-    bouts += [("worst", name, "2", c) for c in range(40) for name in "abc"]
-    found = ranked(bouts)
+    matches = simulated(3, 80, 3)
+    matches += [("best", name, "1", c) for c in range(40) for name in "abc"]
+    matches += [("worst", name, "2", c) for c in range(40) for name in "abc"]
+    found = ranked(matches)
     assert (found.models[0], found.models[-1]) == ("best", "worst")
     assert not set(found.standings[0].group) & set(found.standings[-1].group)
     assert (found.standings[0].worst_rank, found.standings[-1].best_rank) == (1, 5)
@@ -337,9 +337,9 @@ def test_wins_and_ties_without_a_loss_have_a_strength_too() -> None:
     assert found.contrasts[0].p == pytest.approx(2 * 0.5**8)
 
 
-def naive_equal_p(bouts: Sequence[Bout], one: str, two: str) -> float:
+def naive_equal_p(matches: Sequence[Match], one: str, two: str) -> float:
     """2 exp(-D) by a climb of both likelihoods, strengths kept within 12 of zero."""
-    games = [(a, b) if won == "1" else (b, a) for a, b, won, _ in bouts if won != "tie"]
+    games = [(a, b) if won == "1" else (b, a) for a, b, won, _ in matches if won != "tie"]
 
     def best(as_one: bool) -> float:
         name = {x: one if as_one and x == two else x for game in games for x in game}
@@ -355,16 +355,16 @@ def naive_equal_p(bouts: Sequence[Bout], one: str, two: str) -> float:
 
 
 @settings(max_examples=25, deadline=None)
-@given(small_bouts("abcd"))
-def test_the_test_of_separated_models_is_that_of_two_plain_fits(bouts: list[Bout]) -> None:
-    bouts = [(one, two, outcome, number) for number, (one, two, outcome, _) in enumerate(bouts)]
-    data = gathered(bouts)
+@given(small_matches("abcd"))
+def test_the_test_of_separated_models_is_that_of_two_plain_fits(matches: list[Match]) -> None:
+    matches = [(one, two, outcome, number) for number, (one, two, outcome, _) in enumerate(matches)]
+    data = gathered(matches)
     one, two = np.triu_indices(data.size, 1)
     found = equal_p(decided_wins(data.rows, np.zeros(data.size, dtype=np.int64)), one, two)
     for i, j, p in zip(one, two, found, strict=True):
-        played = {name for a, b, won, _ in bouts if won != "tie" for name in (a, b)}
+        played = {name for a, b, won, _ in matches if won != "tie" for name in (a, b)}
         if {data.models[i], data.models[j]} <= played:
-            assert p == pytest.approx(naive_equal_p(bouts, data.models[i], data.models[j]), rel=0.02)
+            assert p == pytest.approx(naive_equal_p(matches, data.models[i], data.models[j]), rel=0.02)
 
 
 def test_with_little_time_the_smallest_p_values_are_worked_out() -> None:
@@ -404,20 +404,20 @@ def test_equal_models_are_seldom_told_apart(models: int, games: int) -> None:
 
 
 def test_the_arena_scale_is_bradley_and_terry_with_half_wins() -> None:
-    bouts = simulated(6, 200, 3, ties=1.5)
-    one, two, outcomes, _ = zip(*bouts, strict=True)
+    matches = simulated(6, 200, 3, ties=1.5)
+    one, two, outcomes, _ = zip(*matches, strict=True)
     words = {"1": evalica.Winner.X, "2": evalica.Winner.Y, "tie": evalica.Winner.Draw}
     other = evalica.bradley_terry(
         one, two, [words[o] for o in outcomes], tie_weight=0.5, tolerance=1e-13, limit=10_000
     )
-    found = ranked(bouts, scale="arena")
+    found = ranked(matches, scale="arena")
     expected = {name: 400 * math.log10(score) for name, score in other.scores.items()}
     middle = sum(expected.values()) / 6
     for standing in found.standings:
         assert standing.strength == pytest.approx(1000 + expected[standing.model] - middle, abs=1e-4)
     assert (found.tie_parameter, found.scale) == (None, "arena")
     assert "half wins" in found.method
-    elo = ranked(bouts, scale="elo")
+    elo = ranked(matches, scale="elo")
     assert {s.model: s.ties for s in found.standings} == {s.model: s.ties for s in elo.standings}
     assert found.rates == elo.rates
     spread, wide = (r.standings[0].strength - r.standings[-1].strength for r in (found, elo))  # type: ignore[operator]
@@ -442,9 +442,9 @@ def test_only_ties_rank_nobody() -> None:
 
 
 def test_invalid_outcomes_are_counted_and_nothing_else() -> None:
-    bouts = simulated(3, 40, 3)
-    with_invalid = ranked([*bouts, ("a", "b", None, 0), ("a", "c", None, 50)])
-    clean = ranked(bouts)
+    matches = simulated(3, 40, 3)
+    with_invalid = ranked([*matches, ("a", "b", None, 0), ("a", "c", None, 50)])
+    clean = ranked(matches)
     assert (with_invalid.n, with_invalid.invalid) == (clean.n, 2)
     assert {s.model: s.invalid for s in with_invalid.standings} == {"a": 2, "b": 1, "c": 1}
     assert [replace(s, invalid=0) for s in with_invalid.standings] == list(clean.standings)
@@ -481,24 +481,24 @@ def test_wrong_use_is_said() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(small_bouts("abcde", ["1", "2", "tie", None]), st.randoms(use_true_random=False))
-def test_sides_and_rows_may_change_places(bouts: list[Bout], rng: random.Random) -> None:
+@given(small_matches("abcde", ["1", "2", "tie", None]), st.randoms(use_true_random=False))
+def test_sides_and_rows_may_change_places(matches: list[Match], rng: random.Random) -> None:
     """To the last bit: a fair ranking cannot know on which side a model stood, or in which row."""
-    assume(any(outcome for _, _, outcome, _ in bouts))
+    assume(any(outcome for _, _, outcome, _ in matches))
     turned = [
         (two, one, OTHER[outcome], cluster) if rng.random() < 0.5 else (one, two, outcome, cluster)
-        for one, two, outcome, cluster in bouts
+        for one, two, outcome, cluster in matches
     ]
     rng.shuffle(turned)
-    assert ranked(turned) == ranked(bouts)
+    assert ranked(turned) == ranked(matches)
 
 
 @settings(max_examples=40, deadline=None)
-@given(small_bouts("abcd"))
-def test_outcomes_turned_round_turn_the_ranking_round(bouts: list[Bout]) -> None:
-    bouts = [*bouts, *CONNECTED, ("d", "a", "1", 2), ("a", "d", "1", 3)]
-    found = {s.model: s for s in ranked(bouts).standings}
-    back = {s.model: s for s in ranked([(one, two, OTHER[o], c) for one, two, o, c in bouts]).standings}
+@given(small_matches("abcd"))
+def test_outcomes_turned_round_turn_the_ranking_round(matches: list[Match]) -> None:
+    matches = [*matches, *CONNECTED, ("d", "a", "1", 2), ("a", "d", "1", 3)]
+    found = {s.model: s for s in ranked(matches).standings}
+    back = {s.model: s for s in ranked([(one, two, OTHER[o], c) for one, two, o, c in matches]).standings}
     for model, s in found.items():
         mirror = back[model]
         assert (mirror.best_rank, mirror.worst_rank) == (5 - s.worst_rank, 5 - s.best_rank)
@@ -507,9 +507,9 @@ def test_outcomes_turned_round_turn_the_ranking_round(bouts: list[Bout]) -> None
 
 
 @settings(max_examples=60, deadline=None)
-@given(small_bouts("abcd"))
-def test_a_twin_in_its_own_cluster_changes_neither_estimate_nor_interval(bouts: list[Bout]) -> None:
-    once, twice = ranked(bouts), ranked([*bouts, *bouts])
+@given(small_matches("abcd"))
+def test_a_twin_in_its_own_cluster_changes_neither_estimate_nor_interval(matches: list[Match]) -> None:
+    once, twice = ranked(matches), ranked([*matches, *matches])
     for a, b in zip(once.standings, twice.standings, strict=True):
         for here, there in ((a.strength, b.strength), (a.low, b.low), (a.high, b.high), (a.error, b.error)):
             assert there == (None if here is None else pytest.approx(here, abs=1e-4))
@@ -532,9 +532,9 @@ def test_weights_may_come_in_any_order_to_the_last_bit() -> None:
 
 
 def test_certain_weights_are_the_same_as_verdicts() -> None:
-    bouts = simulated(4, 40, 4)
-    one, two, outcomes, clusters = zip(*bouts, strict=True)
-    assert rank_models(one, two, read_outcomes(outcomes), clusters) == ranked(bouts)
+    matches = simulated(4, 40, 4)
+    one, two, outcomes, clusters = zip(*matches, strict=True)
+    assert rank_models(one, two, read_outcomes(outcomes), clusters) == ranked(matches)
 
 
 def test_elo_is_the_same_ranking_on_another_scale() -> None:
@@ -551,24 +551,24 @@ def test_elo_is_the_same_ranking_on_another_scale() -> None:
 
 
 def test_an_anchored_interval_is_that_of_the_difference() -> None:
-    bouts = simulated(4, 60, 4)
-    anchored = {s.model: s for s in ranked(bouts, anchor="b").standings}
-    for contrast in ranked(bouts).contrasts:
+    matches = simulated(4, 60, 4)
+    anchored = {s.model: s for s in ranked(matches, anchor="b").standings}
+    for contrast in ranked(matches).contrasts:
         if contrast.model_2 == "b":
             s = anchored[contrast.model_1]
             assert [s.low, s.high] == pytest.approx([contrast.low, contrast.high])
 
 
 def test_the_record_of_each_model_is_that_of_naive_counting() -> None:
-    bouts = simulated(4, 30, 4)
-    found = ranked(bouts)
+    matches = simulated(4, 30, 4)
+    found = ranked(matches)
     for i, s in enumerate(found.standings):
-        mine = [(o if one == s.model else OTHER[o]) for one, two, o, _ in bouts if s.model in (one, two)]
+        mine = [(o if one == s.model else OTHER[o]) for one, two, o, _ in matches if s.model in (one, two)]
         assert (s.n, s.wins, s.losses, s.ties) == (len(mine), mine.count("1"), mine.count("2"), mine.count("tie"))
-        assert s.clusters == len({cluster for one, two, _, cluster in bouts if s.model in (one, two)})
+        assert s.clusters == len({cluster for one, two, _, cluster in matches if s.model in (one, two)})
         for j, other in enumerate(found.models):
             met = [
-                (o if one == s.model else OTHER[o]) for one, two, o, _ in bouts if {s.model, other} == {one, two}
+                (o if one == s.model else OTHER[o]) for one, two, o, _ in matches if {s.model, other} == {one, two}
             ]
             assert found.counts[i][j] == len(met)
             rate = (met.count("1") + met.count("tie") / 2) / len(met) if met else None
@@ -623,12 +623,12 @@ def test_the_covariance_is_that_of_plain_matrices(models: int, clusters: int, pa
 
 
 def test_one_newton_step_is_near_a_whole_refit() -> None:
-    bouts = simulated(4, 40, 6)
-    data = gathered(bouts)
+    matches = simulated(4, 40, 6)
+    data = gathered(matches)
     full = split(data).first
     moves = []
     for cluster in range(40):
-        rest = split(gathered([bout for bout in bouts if bout[3] != cluster])).first
+        rest = split(gathered([match for match in matches if match[3] != cluster])).first
         moves.append(rest.strengths - full.strengths)
     refits = np.array(moves)
     errors = np.sqrt(np.diag(refits.T @ refits * 39 / 40))
@@ -636,34 +636,34 @@ def test_one_newton_step_is_near_a_whole_refit() -> None:
 
 
 def test_the_errors_are_those_of_a_bootstrap_over_clusters() -> None:
-    bouts = simulated(4, 150, 6)
+    matches = simulated(4, 150, 6)
     rng = np.random.default_rng(5)
-    by_cluster = [[bout for bout in bouts if bout[3] == cluster] for cluster in range(150)]
+    by_cluster = [[match for match in matches if match[3] == cluster] for cluster in range(150)]
     drawn = []
     for _ in range(300):
-        sample = [bout for cluster in rng.integers(0, 150, 150) for bout in by_cluster[cluster]]
+        sample = [match for cluster in rng.integers(0, 150, 150) for match in by_cluster[cluster]]
         one, two, outcomes, _ = zip(*sample, strict=True)
         drawn.append(davidson.fit(*matrices(gather(one, two, outcomes).rows, 4)).strengths)
     bootstrap = np.array(drawn).std(axis=0, ddof=1)
-    errors = np.sqrt(np.diag(split(gathered(bouts)).first.covariance))
+    errors = np.sqrt(np.diag(split(gathered(matches)).first.covariance))
     assert errors == pytest.approx(bootstrap, rel=0.15)
 
 
 def test_clusters_matter() -> None:
-    """The same bouts, each ten times in its cluster: ten times the pairs, and no more certainty."""
-    bouts = simulated(3, 50, 2)
-    tenfold = [bout for bout in bouts for _ in range(10)]
+    """The same matches, each ten times in its cluster: ten times the pairs, and no more certainty."""
+    matches = simulated(3, 50, 2)
+    tenfold = [match for match in matches for _ in range(10)]
     clustered = ranked(tenfold).standings[0].error
     alone = ranked([(one, two, o, i) for i, (one, two, o, _) in enumerate(tenfold)]).standings[0].error
     assert clustered is not None
     assert alone is not None
-    assert clustered == pytest.approx(ranked(bouts).standings[0].error)
+    assert clustered == pytest.approx(ranked(matches).standings[0].error)
     assert clustered > 2 * alone
 
 
 def test_a_model_linked_by_one_cluster_has_no_interval() -> None:
-    bouts = [*simulated(3, 40, 3), ("x", "a", "1", 7), ("x", "a", "2", 7), ("x", "b", "2", 7)]
-    found = ranked(bouts)
+    matches = [*simulated(3, 40, 3), ("x", "a", "1", 7), ("x", "a", "2", 7), ("x", "b", "2", 7)]
+    found = ranked(matches)
     x = next(s for s in found.standings if s.model == "x")
     assert x.strength is not None
     assert (x.low, x.high, x.error) == (None, None, None)
@@ -674,20 +674,20 @@ def test_a_model_linked_by_one_cluster_has_no_interval() -> None:
 
 
 def test_the_others_do_not_feel_a_model_that_hangs_on_one_cluster() -> None:
-    """A model with two bouts in one cluster tells nothing of the others: their intervals stay as they are."""
-    bouts = simulated(3, 40, 3)
-    without = {s.model: s for s in ranked(bouts).standings}
-    for s in ranked([*bouts, ("x", "a", "1", 7), ("x", "a", "2", 7)]).standings:
+    """A model with two matches in one cluster tells nothing of the others: their intervals stay as they are."""
+    matches = simulated(3, 40, 3)
+    without = {s.model: s for s in ranked(matches).standings}
+    for s in ranked([*matches, ("x", "a", "1", 7), ("x", "a", "2", 7)]).standings:
         if s.model != "x":
             assert s.strength == pytest.approx(without[s.model].strength, abs=0.02)
             assert s.error == pytest.approx(without[s.model].error, rel=0.05)
 
 
 @settings(max_examples=100, deadline=None)
-@given(small_bouts("abcde"))
-def test_firm_parts_are_those_of_leaving_out_each_cluster(bouts: list[Bout]) -> None:
-    rows = gathered(bouts).rows
-    size = gathered(bouts).size
+@given(small_matches("abcde"))
+def test_firm_parts_are_those_of_leaving_out_each_cluster(matches: list[Match]) -> None:
+    rows = gathered(matches).rows
+    size = gathered(matches).size
     firm, bridges = firm_parts(rows.one, rows.two, rows.cluster, size)
 
     def linked(without: int | None) -> np.ndarray:
@@ -720,9 +720,9 @@ def test_intervals_hold_the_truth() -> None:
 
 
 def test_covariance_of_a_part_is_not_touched_by_another_part() -> None:
-    bouts = simulated(3, 40, 3)
+    matches = simulated(3, 40, 3)
     other = [(one.upper(), two.upper(), o, c) for one, two, o, c in simulated(2, 20, 2, seed=9)]
-    alone, both = split(gathered(bouts)).first, split(gathered(bouts + other)).first
+    alone, both = split(gathered(matches)).first, split(gathered(matches + other)).first
     assert both.covariance == pytest.approx(alone.covariance)
 
 
@@ -773,10 +773,10 @@ def test_rank_ranges_count_those_above_and_below() -> None:
 
 
 def test_clear_differences_are_told_and_none_are_not() -> None:
-    far: list[Bout] = [("a", "b", "1" if i % 10 else "2", i) for i in range(200)]
+    far: list[Match] = [("a", "b", "1" if i % 10 else "2", i) for i in range(200)]
     found = ranked(far)
     assert [s.group for s in found.standings] == ["a", "b"]
-    same: list[Bout] = [("a", "b", "1" if i % 2 else "2", i) for i in range(200)]
+    same: list[Match] = [("a", "b", "1" if i % 2 else "2", i) for i in range(200)]
     assert [s.group for s in ranked(same).standings] == ["a", "a"]
 
 

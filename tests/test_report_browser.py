@@ -131,7 +131,7 @@ def sung(browser: Browser, file: Path) -> tuple[bool, bool]:
 
 def test_search_by_keyboard(plain: Path, opened: Opener) -> None:
     page = opened(plain)
-    given = page.locator("#told")
+    given = page.locator("#found")
     ready(page).keyboard.press("/")
     expect(page.get_by_label("Search")).to_be_focused()
     page.keyboard.type("NUMBER 17: spider")
@@ -158,7 +158,7 @@ def test_search_by_keyboard(plain: Path, opened: Opener) -> None:
 def test_an_example_leads_to_its_pair(plain: Path, opened: Opener) -> None:
     page = opened(plain)
     page.get_by_label("Search").fill("nothing is like this")
-    expect(page.locator("#told")).to_have_text("0 of 41 pairs")
+    expect(page.locator("#found")).to_have_text("0 of 41 pairs")
     link = page.locator("#examples a").first
     said = (link.text_content() or "").strip()
     link.focus()

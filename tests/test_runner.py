@@ -121,16 +121,16 @@ def test_one_order_alone(orders: Orders, first: str, side: str) -> None:
     assert list(judgment["overall"].orders) == [orders]
 
 
-def orders_heard(seed: int) -> list[str]:
+def orders_judged(seed: int) -> list[str]:
     found = judged(Scribe(always("A")), pairs(40), orders="random", seed=seed)
     return [order for j in found for order in j["overall"].orders]
 
 
 def test_random_orders_are_one_each_and_follow_from_the_seed() -> None:
-    judged = orders_heard(seed=1)
+    judged = orders_judged(seed=1)
     assert len(judged) == 40
     assert 10 < judged.count("forward") < 30
-    assert judged == orders_heard(seed=1) != orders_heard(seed=2)
+    assert judged == orders_judged(seed=1) != orders_judged(seed=2)
 
 
 def test_a_random_order_does_not_depend_on_the_other_pairs() -> None:

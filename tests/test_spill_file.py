@@ -13,7 +13,7 @@ import pytest
 from evenhand.core.columns import Block, Outcomes, Words
 from evenhand.core.errors import PairError
 from evenhand.core.pair import short_hash
-from evenhand.io import spill_file as spool_module
+from evenhand.io import spill_file as spill_module
 from evenhand.io.pairs import check_pairs
 from evenhand.io.spill_file import HELD, SpillFile
 from evenhand.results.plain import plain
@@ -22,7 +22,7 @@ from evenhand.results.summary import DimensionCounter
 
 @pytest.fixture
 def few_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spool_module, "HELD", 100)
+    monkeypatch.setattr(spill_module, "HELD", 100)
 
 
 def filled(rows: list[tuple[int, float]]) -> SpillFile:
@@ -107,7 +107,7 @@ def test_statistics_in_parts_are_those_of_all_rows_at_once(
 ) -> None:
     rows = verdicts(3_000, instructions)
     whole = fields_of(counter_of(rows))
-    monkeypatch.setattr(spool_module, "HELD", 100)
+    monkeypatch.setattr(spill_module, "HELD", 100)
     counter = counter_of(rows)
     assert len(list(counter.rows.parts())) == 32
     fields = fields_of(counter)

@@ -17,7 +17,7 @@ from evenhand import Judge, Pair, ScriptedEngine, Store
 from evenhand.core.judge import Judgment
 from evenhand.core.pair import Side
 from evenhand.core.verdict import Label, Verdict, pool
-from evenhand.results.suggest import Suggestion, WorthParts, _ChosenPairs, short_name, suggest, weigh
+from evenhand.results.suggestions import Suggestion, WorthParts, _ChosenPairs, short_name, suggest, weigh
 from evenhand.store import HumanLabel
 from test_cli import evenhand, fields_of
 

@@ -19,7 +19,7 @@ from evenhand.core.stats.multiple import holm
 from evenhand.core.stats.winrate import mean_rate
 from evenhand.core.verdict import LABELS, SIDES, Label, Verdict, invalid
 from evenhand.results.counting import DEFAULT, WEIGHTINGS, Counting
-from evenhand.results.judged import judged_pair
+from evenhand.results.judgments import judged_pair
 from evenhand.results.plain import plain
 from evenhand.results.summary import Counter, summarise
 

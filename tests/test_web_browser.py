@@ -246,7 +246,7 @@ def test_four_dimensions_skip_and_the_rubric(server: WebServer, plain: Path, ope
     ready(page).keyboard.press("s")
     expect(page.get_by_label("Reason to skip")).to_be_focused()
     page.keyboard.press("Enter")  # without a reason nothing is passed over
-    expect(page.locator("#told")).to_contain_text("reason")
+    expect(page.locator("#notice")).to_contain_text("reason")
     page.keyboard.type("can")
     expect(page.get_by_label("Reason to skip")).to_have_value("cannot tell")
     press(page, "Enter")
@@ -275,7 +275,7 @@ def test_a_dead_connection_loses_nothing_and_labels_once(server: WebServer, plai
     expect(page.locator("#count")).to_have_text("0 of 3")
     page.route("**/annotate/save", fail_twice)
     ready(page).keyboard.press("a")
-    expect(page.locator("#told")).to_contain_text("Not saved yet")
+    expect(page.locator("#notice")).to_contain_text("Not saved yet")
     expect(page.locator("#count")).to_have_text("1 of 3", timeout=2 * PATIENCE)
     assert len(tries) == 3
     assert [shown(label) for label in labels(plain, "dead")] == ["a"]
@@ -295,7 +295,7 @@ def test_a_server_that_dies_and_comes_back_has_lost_nothing(plain: Path, opened:
         page.keyboard.type("said into the dark")
         page.keyboard.press("Escape")
     page.keyboard.press("b")
-    expect(page.locator("#told")).to_contain_text("Not saved yet")
+    expect(page.locator("#notice")).to_contain_text("Not saved yet")
     assert len(labels(plain, "survivor")) == 1
     with WebServer(plain, port=server.port):
         expect(page.locator("#count")).to_have_text("2 of 4", timeout=2 * PATIENCE)
@@ -315,7 +315,7 @@ def test_two_tabs_label_a_pair_once(server: WebServer, plain: Path, opened: Open
     two.goto(server.base + "/annotate")
     press(one, "a")
     press(two, "b")
-    expect(two.locator("#told")).to_contain_text("nothing was changed")
+    expect(two.locator("#notice")).to_contain_text("nothing was changed")
     expect(two.locator("#count")).to_have_text("1 of 3")
     assert [shown(label) for label in labels(plain, "two tabs")] == ["a"]
 

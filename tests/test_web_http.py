@@ -18,7 +18,7 @@ import pytest
 
 from evenhand import Pair
 from evenhand.core.errors import InputError
-from evenhand.results.suggest import suggest
+from evenhand.results.suggestions import suggest
 from evenhand.store import HumanLabel, Store
 from evenhand.views.web.guard import HEADERS, MOST_BYTES, form_token
 from evenhand.views.web.labelling import REASONS

@@ -281,8 +281,8 @@ def first_chosen(forward: Codes, swapped: Codes) -> Ints:
     >>> first_chosen(np.array([ONE, ONE, TIE]), np.array([TWO, ONE, TIE])).tolist()
     [2, 0, 0]
     """
-    lift = (forward == ONE).astype(np.int64) - (forward == TWO)
-    return np.asarray(lift + (swapped == TWO) - (swapped == ONE))
+    first = (forward == ONE).astype(np.int64) - (forward == TWO)
+    return np.asarray(first + (swapped == TWO) - (swapped == ONE))
 
 
 def outcomes_of(rows: Sequence[OutcomeRow]) -> Outcomes:

@@ -164,7 +164,7 @@ def next_question(setup: Setup, pair: Pair, order: Order, kept: Sequence[Answer]
     return None
 
 
-async def hear(
+async def hold_conversation(
     setup: Setup,
     pair: Pair,
     order: Order,

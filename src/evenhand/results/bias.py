@@ -28,7 +28,7 @@ def biases_of(found: DimensionSummary) -> BiasSummary:
     rows = found.rows.all()
     longer = bias.longer_side(rows["longer"], np.zeros_like(rows["longer"]))
     side, cluster = rows["side"].astype(np.int64), rows["cluster"]
-    place = bias.position_lift(rows["forward"], rows["swapped"], cluster)
+    place = bias.position_bias(rows["forward"], rows["swapped"], cluster)
     return BiasSummary(
         replace(place, value=found.position_bias),
         bias.flip_rate(rows["forward"], rows["swapped"], cluster),

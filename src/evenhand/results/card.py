@@ -1,4 +1,4 @@
-"""The judge's card: whether a judge deserves trust on these pairs, as plain facts.
+"""The judge's card: whether a judge deserves trust on these pairs, in numbers.
 
 `card_of` is one judge on one dimension; `compare` puts several next to each other on the same pairs; `drag_of` is
 what a chain of questions does to a verdict.
@@ -174,7 +174,7 @@ def _biases(e: Evidence, longer: Codes, level: float) -> Biases:
     return Biases(
         bias.flip_rate(e.forward, e.swapped, c, level=level),
         bias.change_rate(e.forward, e.swapped, c, level=level),
-        bias.position_lift(e.forward, e.swapped, c, level=level),
+        bias.position_bias(e.forward, e.swapped, c, level=level),
         bias.longer_rate(lean, longer[rows], c[rows], level=level, weights=w),
         bias.longer_rate(truth, longer[rows], c[rows], level=level, weights=w),
         bias.length_bias(lean, truth, longer[rows], c[rows], level=level, weights=w),

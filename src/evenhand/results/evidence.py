@@ -21,7 +21,7 @@ from evenhand.core.stats.calibration import Calibration
 from evenhand.core.stats.clustered import Array
 from evenhand.core.verdict import SIDES
 from evenhand.core.votes import Drawn, Votes, draws_on, label_of, majority, votes_on
-from evenhand.results.calibrated import calibrated
+from evenhand.results.calibrated_outcomes import calibrated
 from evenhand.results.label_use import LabelUse, label_use
 from evenhand.results.people import FROM_FILE, People
 from evenhand.store import JudgeRow, Records

@@ -14,7 +14,7 @@ from evenhand.core.stats.calibration import Calibration
 from evenhand.core.stats.stopping import WORD
 from evenhand.core.verdict import found_on
 from evenhand.results.answer import answer_of
-from evenhand.results.calibrated import calibrated as calibrate
+from evenhand.results.calibrated_outcomes import calibrated as calibrate
 from evenhand.results.comparison import Comparison
 from evenhand.results.counting import DEFAULT, Counting
 from evenhand.results.decision import Decider, replay

@@ -1,4 +1,4 @@
-"""Many pairs: read ahead a little, hear several at once if the engine can, keep everything, stream the results.
+"""Many pairs: read ahead a little, judge several at once if the engine can, keep everything, stream the results.
 
 Memory does not grow with the number of pairs: each queue is bounded, and a pair is forgotten when its judgment
 has been taken.
@@ -17,7 +17,7 @@ from typing import Protocol
 
 from evenhand.core.engine import Answer, Usage
 from evenhand.core.errors import EngineError, InputError, StoreError
-from evenhand.core.judge import Conversation, Judgment, Orders, Setup, hear, orders_of
+from evenhand.core.judge import Conversation, Judgment, Orders, Setup, hold_conversation, orders_of
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Order
 from evenhand.core.verdict import Verdict
@@ -289,14 +289,14 @@ class Run:
         return pairs
 
     async def _judge_job(self, job: Job) -> Judgment:
-        """Hear a pair; its orders follow each other, so that an engine can reuse what they share."""
+        """Judge a pair; its orders follow each other, so that an engine can reuse what they share."""
         began = time.monotonic()
         conversations: dict[Order, Conversation] = {}
         begun = set(job.begun)
         for order, number in job.conversations.items():
             kept = self.store.answers(number) if number in begun else ()
             begun.add(number)  # two equal responses are the same conversation in both orders
-            conversations[order] = await hear(
+            conversations[order] = await hold_conversation(
                 self.setup, job.pair, order, number, kept, self._batch_writer, self.pace.ask
             )
         return Judgment.of(job.pair, conversations, time.monotonic() - began)

@@ -36,19 +36,19 @@ def change_rate(forward: ArrayLike, swapped: ArrayLike, clusters: ArrayLike, *, 
     return mean((one != two)[keep], np.asarray(clusters)[keep], level=level)
 
 
-def position_lift(forward: ArrayLike, swapped: ArrayLike, clusters: ArrayLike, *, level: float = 0.95) -> Estimate:
+def position_bias(forward: ArrayLike, swapped: ArrayLike, clusters: ArrayLike, *, level: float = 0.95) -> Estimate:
     """How often the response shown first was chosen, less how often the second was: -1 to 1, 0 is no leaning.
 
     Each response stands first once, so the better one adds as much as it takes away.
 
-    >>> position_lift([0, 0, 0, 2], [1, 0, 2, 2], range(4)).value
+    >>> position_bias([0, 0, 0, 2], [1, 0, 2, 2], range(4)).value
     0.375
     """
     one, two, keep = _both(forward, swapped)
     first = (one == 0).astype(np.float64) + (two == 1)
     second = (one == 1).astype(np.float64) + (two == 0)
-    lift = (first - second) / 2
-    return mean(lift[keep], np.asarray(clusters)[keep], bounds=(-1.0, 1.0), level=level, adjust=1.0)
+    bias = (first - second) / 2
+    return mean(bias[keep], np.asarray(clusters)[keep], bounds=(-1.0, 1.0), level=level, adjust=1.0)
 
 
 def longer_side(length_1: ArrayLike, length_2: ArrayLike) -> Codes:

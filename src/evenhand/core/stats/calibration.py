@@ -284,7 +284,7 @@ class Calibration:
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Calibration:
-        """A calibration out of its facts.
+        """A calibration out of its fields.
 
         >>> one = Calibration(slope=2.0, tie=-1.0, length=0.0, n=100, clusters=60, labels=(40, 50, 10))
         >>> Calibration.of(one.plain()) == one

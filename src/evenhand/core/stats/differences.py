@@ -8,7 +8,7 @@ import numpy as np
 
 from evenhand.core.stats.comparisons import Comparisons, Floats, Ints
 from evenhand.core.stats.parts import Part, Parts
-from evenhand.core.stats.separated import decided_wins, equal_p
+from evenhand.core.stats.separated_models import decided_wins, equal_p
 
 
 @dataclass(frozen=True, slots=True)

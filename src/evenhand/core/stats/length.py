@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.core.stats.clusters import Floats, Ints, Weighting, ordered_sum, places, shape_of, t_quantile
-from evenhand.core.stats.weighted import target_weights
+from evenhand.core.stats.weighted_means import target_weights
 
 METHOD = "fractional logit on tanh(length difference), bias-reduced, cluster-robust with the fit"
 # With fewer clusters the error of the fit is itself too uncertain to be told (docs/statistics.md).

@@ -29,7 +29,7 @@ from evenhand.core.stats.clusters import (
     reaches,
     share_interval,
 )
-from evenhand.core.stats.weighted import Weighed, target_weights, weigh
+from evenhand.core.stats.weighted_means import Weighed, target_weights, weigh
 from evenhand.core.stats.winrate import Rate, mean_rate, weighted_rate
 
 METHOD = "PPI++ with tuned lambda, clustered; Clopper-Pearson by effective trials, MOVER"

@@ -20,7 +20,7 @@ from evenhand.core.stats.comparisons import Bools, Comparisons, Floats, Ints, ga
 from evenhand.core.stats.differences import Differences, all_differences, t_quantiles
 from evenhand.core.stats.groups import holm, letters, rank_ranges
 from evenhand.core.stats.parts import Parts, anchored, split
-from evenhand.core.stats.separated import Separated, separated
+from evenhand.core.stats.separated_models import Separated, separated
 
 Scale = Literal["log-odds", "elo", "arena"]
 Place = Literal["above", "linked", "below", "beside"]

@@ -26,7 +26,7 @@ from evenhand.core.stats.clusters import (
     signed_intervals_over,
 )
 from evenhand.core.stats.multiple import p_of
-from evenhand.core.stats.weighted import signed_mean, target_weights, weigh
+from evenhand.core.stats.weighted_means import signed_mean, target_weights, weigh
 
 METHOD = "Clopper-Pearson by effective trials, MOVER"
 # Below so many clusters an interval says little, and the tables say that.

@@ -226,7 +226,7 @@ def other_instruction(placed: Placed, other: Placed, field: str) -> PairError:
         f" {other.table.place(other.where)}",
         hint="a system message is part of the instruction"
         if systems
-        else "join on the instruction, or mend the files",
+        else "join on the instruction, or fix the files",
     )
 
 

@@ -74,23 +74,23 @@ class CardOptions:
     bar: Bar = Bar()
 
 
-def show(wanted: CardOptions) -> None:
+def show(options: CardOptions) -> None:
     """Print cards, or a comparison where several judges are named."""
-    if wanted.plot is not None:
-        check_plot_path(wanted.plot)
+    if options.plot is not None:
+        check_plot_path(options.plot)
     with ExitStack() as stack:
-        chosen = list(_chosen(stack, wanted))
-        if wanted.calibrated and not any(judged.calibrated for judged, _ in chosen):
+        chosen = list(_chosen(stack, options))
+        if options.calibrated and not any(judged.calibrated for judged, _ in chosen):
             raise InputError("none of these judges has been calibrated", hint="evenhand calibrate does that")
-        if len(wanted.judges) > 1:
-            _compare(chosen, wanted)
+        if len(options.judges) > 1:
+            _compare(chosen, options)
         else:
-            _cards(chosen, wanted)
+            _cards(chosen, options)
 
 
-def _compare(chosen: Sequence[tuple[JudgedEvidence, str]], wanted: CardOptions) -> None:
-    found = _comparisons(chosen, wanted.dimension)
-    if wanted.as_json:
+def _compare(chosen: Sequence[tuple[JudgedEvidence, str]], options: CardOptions) -> None:
+    found = _comparisons(chosen, options.dimension)
+    if options.as_json:
         print(to_json({"comparisons": found}))
         return
     for comparison in found:
@@ -104,13 +104,13 @@ def _compare(chosen: Sequence[tuple[JudgedEvidence, str]], wanted: CardOptions) 
 # -- which judges -------------------------------------------------------------------------------------------
 
 
-def _chosen(stack: ExitStack, wanted: CardOptions) -> Iterator[tuple[JudgedEvidence, str]]:
+def _chosen(stack: ExitStack, options: CardOptions) -> Iterator[tuple[JudgedEvidence, str]]:
     """The judges that are named, each with a dimension, or "" for all of them."""
-    words = wanted.judges
+    words = options.judges
     files = [Path(word) for word in words if is_records(word)]
-    for file in files or [wanted.db]:
+    for file in files or [options.db]:
         store = stack.enter_context(open_records(file))
-        people, rows = People(store, rename=wanted.rename), store.judges()
+        people, rows = People(store, rename=options.rename), store.judges()
         specs = [word for word in words if Path(word) not in files]
         prefix = f"{file.stem}: " if len(files) > 1 else ""
         found = (
@@ -119,7 +119,7 @@ def _chosen(stack: ExitStack, wanted: CardOptions) -> Iterator[tuple[JudgedEvide
         judged: dict[int, JudgedEvidence] = {}
         for row, dimension in found:
             if row.id not in judged:
-                judged[row.id] = _hear(store, row, people, prefix + _name(row, rows), wanted.calibrated)
+                judged[row.id] = _gather(store, row, people, prefix + _name(row, rows), options.calibrated)
             yield judged[row.id], dimension
         if people.unreadable:
             console.err.print(
@@ -144,7 +144,7 @@ def _name(row: JudgeRow, rows: Sequence[JudgeRow]) -> str:
     return f"{name} {row.fingerprint[:6]}" if len(twins) > 1 else name
 
 
-def _hear(store: Records, row: JudgeRow, people: People, name: str, calibrated: bool) -> JudgedEvidence:
+def _gather(store: Records, row: JudgeRow, people: People, name: str, calibrated: bool) -> JudgedEvidence:
     fixes = calibrations_of(store, row) if calibrated else {}
     usage, seconds = store.usage(row)
     pairs = row.pairs or 1
@@ -163,16 +163,16 @@ def _hear(store: Records, row: JudgeRow, people: People, name: str, calibrated: 
 # -- cards ----------------------------------------------------------------------------------------------------
 
 
-def _cards(chosen: Sequence[tuple[JudgedEvidence, str]], wanted: CardOptions) -> None:
-    only, plot = wanted.dimension, wanted.plot
-    every = [(judged, _cards_of(judged, meant or only, wanted.bar)) for judged, meant in chosen]
+def _cards(chosen: Sequence[tuple[JudgedEvidence, str]], options: CardOptions) -> None:
+    only, plot = options.dimension, options.plot
+    every = [(judged, _cards_of(judged, meant or only, options.bar)) for judged, meant in chosen]
     if not any(cards for _, cards in every):
         raise InputError(
             f"no verdicts on {only}" if only else "no verdicts in this database",
             hint="evenhand results shows what is there",
         )
     drags = list(_drags([judged for judged, _ in chosen], only))
-    if wanted.as_json:
+    if options.as_json:
         judges = [
             {**_about(judged), "dimensions": {card.dimension: card for card in cards}} for judged, cards in every
         ]
@@ -192,11 +192,11 @@ def _cards(chosen: Sequence[tuple[JudgedEvidence, str]], wanted: CardOptions) ->
 
 def _cards_of(judged: JudgedEvidence, only: str, bar: Bar) -> list[Card]:
     """Cards of the dimensions that people have labelled; without any, of all, for the judge's biases."""
-    wanted = [e for name, e in judged.evidence.items() if only in ("", name)]
-    labelled = [e for e in wanted if len(e.labelled)]
+    every = [e for name, e in judged.evidence.items() if only in ("", name)]
+    labelled = [e for e in every if len(e.labelled)]
     return [
         card_of(e, noise=judged.noise.get(e.dimension), margin=bar.margin, target=bar.target)
-        for e in labelled or wanted
+        for e in labelled or every
     ]
 
 

@@ -95,15 +95,15 @@ def export(
     if form not in FORMS:
         raise InputError(f"there is no form '{form}'", hint=f"one of {', '.join(FORMS)}")
     check_writes(out)
-    wish = ExportOptions(
+    options = ExportOptions(
         form, dimension, margin, keep_ties, chat, texts, hard, ".csv" in out.suffixes, renames_from(rename)
     )
     with open_records(db) as store:
         if form == "judge":
-            rows, columns = people_rows(store, protocol or "overall", wish)
+            rows, columns = people_rows(store, protocol or "overall", options)
         else:
             judges = judges_named(store.judges(), spec, protocol)
-            rows, columns = stored_rows(store, judges, wish, str(db))
+            rows, columns = stored_rows(store, judges, options, str(db))
         count = write_rows(out, rows, columns)
     if not count:
         console.err.print("nothing in the database is of that kind: the file has no rows", style="yellow")
@@ -114,9 +114,9 @@ def export(
         console.out.print(f"{console.count(count, 'row')} of {form}: {out}", soft_wrap=True, markup=False)
 
 
-def people_rows(store: Records, protocol: str, wish: ExportOptions) -> Made:
+def people_rows(store: Records, protocol: str, options: ExportOptions) -> Made:
     """A judge's conversations with the verdicts of people; no judge need have judged the pairs."""
-    template, people = Protocol.load(protocol), People(store, rename=wish.rename)
+    template, people = Protocol.load(protocol), People(store, rename=options.rename)
 
     def labelled() -> Iterator[tuple[Pair, dict[str, Side]]]:
         for pair in store.labels.pairs():
@@ -127,37 +127,41 @@ def people_rows(store: Records, protocol: str, wish: ExportOptions) -> Made:
     return forms.judge_rows(template, labelled()), forms.JUDGE
 
 
-def stored_rows(store: Records, judges: list[JudgeRow], wish: ExportOptions, db: str) -> Made:
+def stored_rows(store: Records, judges: list[JudgeRow], options: ExportOptions, db: str) -> Made:
     """Rows out of what judges said; preferences are those of one judge."""
     if not judges:
         raise InputError(f"{db} holds no verdicts of that kind", hint="evenhand results shows what it holds")
-    if wish.form in ("judgments", "verdicts"):
+    if options.form in ("judgments", "verdicts"):
         make, columns = {
             "judgments": (forms.judgment_rows, forms.JUDGMENTS),
             "verdicts": (forms.verdict_rows, forms.VERDICTS),
-        }[wish.form]
-        chosen = {**columns, **forms.TEXTS} if wish.texts else columns
+        }[options.form]
+        chosen = {**columns, **forms.TEXTS} if options.texts else columns
         every = (row for judge in judges for row in make(judge, store.judgments(judge, words=True)))
         return ({name: row[name] for name in chosen} for row in every), chosen
     judge = only(judges)
-    dimension = dimension_of(judge, wish.dimension)
-    judged, chat = store.judgments(judge), ("messages" if wish.chat else "text")
+    dimension = dimension_of(judge, options.dimension)
+    judged, chat, hard = store.judgments(judge), ("messages" if options.chat else "text"), options.hard
     makers: dict[str, Callable[[], Made]] = {
         "dpo": lambda: (
-            forms.dpo_rows(judged, dimension, margin=wish.margin, chat=wish.chat),
+            forms.dpo_rows(judged, dimension, margin=options.margin, chat=options.chat),
             {**forms.DPO, "prompt": chat, "chosen": chat, "rejected": chat},
         ),
         "kto": lambda: (
-            forms.kto_rows(judged, dimension, margin=wish.margin, keep_ties=wish.keep_ties, chat=wish.chat),
+            forms.kto_rows(
+                judged, dimension, margin=options.margin, keep_ties=options.keep_ties, chat=options.chat
+            ),
             {**forms.KTO, "prompt": chat, "completion": chat},
         ),
         "alpaca-eval": lambda: (
-            forms.annotation_rows(judged, dimension, f"evenhand {judge.model} {judge.protocol}", hard=wish.hard),
+            forms.annotation_rows(judged, dimension, f"evenhand {judge.model} {judge.protocol}", hard=hard),
             forms.ANNOTATIONS,
         ),
-        "leaderboard": lambda: leaderboard(forms.leaderboard_rows(judged, dimension, hard=wish.hard), wish.csv),
+        "leaderboard": lambda: leaderboard(
+            forms.leaderboard_rows(judged, dimension, hard=options.hard), options.csv
+        ),
     }
-    return makers[wish.form]()
+    return makers[options.form]()
 
 
 def leaderboard(rows: list[dict[str, Any]], csv: bool) -> Made:

@@ -19,7 +19,7 @@ from evenhand.core.engine import Sampling, Writing
 from evenhand.core.errors import InputError
 from evenhand.io.files import write_rows
 from evenhand.io.files.writing import check_writes
-from evenhand.running.generate import (
+from evenhand.running.generation import (
     GenerationProgress,
     Instruction,
     Task,
@@ -29,7 +29,7 @@ from evenhand.running.generate import (
     output_rows,
     read_instructions,
 )
-from evenhand.running.generate import generate as generate_outputs
+from evenhand.running.generation import generate as generate_outputs
 from evenhand.running.pace import BudgetError, Limits
 from evenhand.running.prices import Price, find_price
 from evenhand.store import Store

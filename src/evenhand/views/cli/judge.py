@@ -12,7 +12,7 @@ from evenhand.core.errors import InputError
 from evenhand.core.judge import Judgment
 from evenhand.core.reasons import ReasonReader
 from evenhand.results.decision import Decider, Decision, decision_of
-from evenhand.results.judged import judged_pair
+from evenhand.results.judgments import judged_pair
 from evenhand.results.plain import plain, to_json
 from evenhand.views import console
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app

@@ -29,7 +29,7 @@ from evenhand.engines.heads.vectors import MemoryVectors, Vectors
 from evenhand.engines.llama import Hardware
 from evenhand.io.pairs import read_pairs
 from evenhand.results.judges import one_judge
-from evenhand.results.labelled import (
+from evenhand.results.labelled_pairs import (
     OtherJudge,
     has_learned,
     labelled_pairs,

@@ -76,11 +76,11 @@ def protocols_check(
         return
     console.out.print(
         f"[green]ok[/]  {file}: {protocol.dialect.name}, {len(protocol.turns)} turns,"
-        f" {console.count(len(protocol.questions), 'ask')}{_in_conversations(protocol)}",
+        f" {console.count(len(protocol.questions), 'question')}{_in_conversations(protocol)}",
         soft_wrap=True,
     )
     for number, question in enumerate(protocol.questions, 1):
-        console.out.print(f"    ask {number}: {', '.join(question.dimensions)}")
+        console.out.print(f"    question {number}: {', '.join(question.dimensions)}")
 
 
 def _stand_ins(protocol: Protocol) -> dict[str, str]:

@@ -63,7 +63,7 @@ class JudgeReasons:
 @flat_options
 def reasons(
     judges: JudgeFilter,
-    wanted: ReasonOptions,
+    options: ReasonOptions,
     db: RecordsOption = DEFAULT_DB,
     as_json: JsonOption = False,
 ) -> None:
@@ -72,28 +72,30 @@ def reasons(
         rows = judges_named(store.judges(counted=False), judges.spec, judges.protocol)
         if not rows:
             raise InputError(f"{db} holds no verdicts of that kind", hint="evenhand results shows what it holds")
-        found = [found for row in rows if (found := _reasons(store, row, wanted)) is not None]
+        found = [found for row in rows if (found := _reasons(store, row, options)) is not None]
     if as_json:
-        print(to_json({"search": wanted.search, "judges": found} if wanted.search else {"judges": found}))
+        print(to_json({"search": options.search, "judges": found} if options.search else {"judges": found}))
     elif not found:
-        console.out.print(_nothing(wanted.search), soft_wrap=True, markup=False)
+        console.out.print(_nothing(options.search), soft_wrap=True, markup=False)
     for each in found if not as_json else ():
-        _show(each, wanted.top)
-    if found and not as_json and not wanted.search:
+        _show(each, options.top)
+    if found and not as_json and not options.search:
         console.out.print(
             f"[dim]the pairs of a phrase:[/] evenhand reasons --search PHRASE --db {db}", soft_wrap=True
         )
 
 
-def _reasons(store: Records, row: JudgeRow, wanted: ReasonOptions) -> JudgeReasons | None:
+def _reasons(store: Records, row: JudgeRow, options: ReasonOptions) -> JudgeReasons | None:
     """What there is of one judge; None where it gave no such reason."""
-    if wanted.dimension and wanted.dimension not in row.dimensions:
+    if options.dimension and options.dimension not in row.dimensions:
         return None
     about = (row.model, row.protocol, row.fingerprint)
-    if wanted.search:
-        hits = tuple(search_reasons(store, row, wanted.search, wanted.dimension))
+    if options.search:
+        hits = tuple(search_reasons(store, row, options.search, options.dimension))
         return JudgeReasons(*about, hits) if hits else None
-    found = summarise_reasons(store, row, wanted.dimension, loser=wanted.loser, top=wanted.top, least=wanted.least)
+    found = summarise_reasons(
+        store, row, options.dimension, loser=options.loser, top=options.top, least=options.least
+    )
     return JudgeReasons(*about, found) if found.reasons else None
 
 

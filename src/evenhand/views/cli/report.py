@@ -66,7 +66,7 @@ def report(
 ) -> None:
     """Write one file with everything: an HTML page that opens offline, or Markdown for a pull request.
 
-    With --json the facts go to standard output, and a file is written only if --out names one.
+    With --json the results go to standard output, and a file is written only if --out names one.
     """
     from evenhand.results.plain import plain
     from evenhand.views.report import ReportOptions, compile_report

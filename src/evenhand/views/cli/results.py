@@ -115,7 +115,7 @@ def results(
 ) -> None:
     """Print the table of a database again; or its verdicts in groups, beside other verdicts, or beside people's."""
     counting = Counting(weighting_from(weigh), keep_repeats)
-    wanted = ResultOptions(by, against, between, human, width, renames_from(rename), calibrated, alpaca, counting)
+    options = ResultOptions(by, against, between, human, width, renames_from(rename), calibrated, alpaca, counting)
     if calibrated and human:
         raise InputError(
             "--calibrated and --human would use the same labels twice", hint="--human corrects the judge by itself"
@@ -133,7 +133,7 @@ def results(
         if calibrated and not any(store.calibrations.of(row.id) for row in rows):
             raise InputError("none of these judges has been calibrated", hint="evenhand calibrate does that")
         found = [
-            _read(judge_summary(store, row, calibrated=calibrated, counting=counting), store, row, wanted, others)
+            _read(judge_summary(store, row, calibrated=calibrated, counting=counting), store, row, options, others)
             for row in rows
         ]
     if plot:
@@ -143,8 +143,8 @@ def results(
         print(to_json({**every[-1], "judges": every}))
         return
     for summary, more in found:
-        if wanted:
-            show_more(summary, more, wanted)
+        if options:
+            show_more(summary, more, options)
         else:
             show_results(summary)
 
@@ -172,31 +172,33 @@ def reread(db: DbOption = DEFAULT_DB, as_json: JsonOption = False) -> None:
 
 
 def _read(
-    found: JudgeSummary, store: Records, row: JudgeRow, wanted: ResultOptions, others: ExitStack
+    found: JudgeSummary, store: Records, row: JudgeRow, options: ResultOptions, others: ExitStack
 ) -> tuple[JudgeSummary, Readings]:
     """A judge with what was asked for besides."""
-    more = readings_of(store, row, wanted, others)
-    return found, replace(more, alpaca=alpaca_rates(found.summary)) if wanted.alpaca else more
+    more = readings_of(store, row, options, others)
+    return found, replace(more, alpaca=alpaca_rates(found.summary)) if options.alpaca else more
 
 
-def readings_of(store: Records, row: JudgeRow, wanted: ResultOptions, others: ExitStack) -> Readings:
+def readings_of(store: Records, row: JudgeRow, options: ResultOptions, others: ExitStack) -> Readings:
     """What was asked for besides the plain table."""
     groups: list[Group] = []
-    if wanted.by:
-        blocks = blocks_of_judge(store, row, calibrated=wanted.calibrated, metadata=True)
-        groups = group_by(blocks, found_on(row.dimensions), wanted.by, wanted.counting)
+    if options.by:
+        blocks = blocks_of_judge(store, row, calibrated=options.calibrated, metadata=True)
+        groups = group_by(blocks, found_on(row.dimensions), options.by, options.counting)
     return Readings(
-        wanted.by,
+        options.by,
         groups,
-        correct_comparisons(compare_judges(store, row, wanted, others)) if wanted.against else [],
-        correct_comparisons([compare_dimensions(store, row, wanted)]) if wanted.between else [],
-        human_rates(store, row, People(store, rename=wanted.rename), wanted.width) if wanted.human else None,
+        correct_comparisons(compare_judges(store, row, options, others)) if options.against else [],
+        correct_comparisons([compare_dimensions(store, row, options)]) if options.between else [],
+        human_rates(store, row, People(store, rename=options.rename), options.width) if options.human else None,
     )
 
 
-def compare_judges(store: Records, row: JudgeRow, wanted: ResultOptions, others: ExitStack) -> Iterator[Comparison]:
+def compare_judges(
+    store: Records, row: JudgeRow, options: ResultOptions, others: ExitStack
+) -> Iterator[Comparison]:
     """The paired differences between a judge and those that a name stands for, on the dimensions they share."""
-    name, here = wanted.against, values_of(blocks_of_judge(store, row, calibrated=wanted.calibrated))
+    name, here = options.against, values_of(blocks_of_judge(store, row, calibrated=options.calibrated))
     there = others.enter_context(open_records(Path(name))) if is_records(name) else store
     rows = there.judges() if there is not store else [match for match, _ in choose_judges(store.judges(), name)]
     rows = [other for other in rows if there is not store or other.id != row.id]
@@ -204,29 +206,29 @@ def compare_judges(store: Records, row: JudgeRow, wanted: ResultOptions, others:
         known = sorted({word for other in store.judges() for word in (other.model, other.protocol)})
         raise InputError(f"--against {name} matches no other verdicts", hint=f"here are {', '.join(known)}")
     for other in rows:
-        beside = values_of(blocks_of_judge(there, other, calibrated=wanted.calibrated))
+        beside = values_of(blocks_of_judge(there, other, calibrated=options.calibrated))
         for dimension in (dimension for dimension in here if dimension in beside):
             yield compare(
                 here[dimension],
                 beside[dimension],
                 dimension,
                 f"{other.model} under {other.protocol}",
-                counting=wanted.counting,
+                counting=options.counting,
                 fingerprint=other.fingerprint,
                 db=name if there is not store else None,
             )
 
 
-def compare_dimensions(store: Records, row: JudgeRow, wanted: ResultOptions) -> Comparison:
+def compare_dimensions(store: Records, row: JudgeRow, options: ResultOptions) -> Comparison:
     """The paired difference of two dimensions of one judge."""
-    first, comma, second = (part.strip() for part in wanted.between.partition(","))
-    found = values_of(blocks_of_judge(store, row, calibrated=wanted.calibrated))
+    first, comma, second = (part.strip() for part in options.between.partition(","))
+    found = values_of(blocks_of_judge(store, row, calibrated=options.calibrated))
     missing = [name for name in (first, second) if name not in found]
     if not comma or missing:
         raise InputError(
-            f"--between {wanted.between}", hint=f"two dimensions with a comma between them, of {', '.join(found)}"
+            f"--between {options.between}", hint=f"two dimensions with a comma between them, of {', '.join(found)}"
         )
-    return compare(found[first], found[second], first, second, counting=wanted.counting)
+    return compare(found[first], found[second], first, second, counting=options.counting)
 
 
 def show_results(found: JudgeSummary) -> None:
@@ -239,7 +241,7 @@ def show_results(found: JudgeSummary) -> None:
         print_notes(tables.readings_notes(dimensions))
 
 
-def show_more(found: JudgeSummary, more: Readings, wanted: ResultOptions) -> None:
+def show_more(found: JudgeSummary, more: Readings, options: ResultOptions) -> None:
     """The tables of what was asked for."""
     title = f"{found.title}: {console.count(found.summary.pairs, 'pair')}"
     console.out.print()
@@ -256,7 +258,7 @@ def show_more(found: JudgeSummary, more: Readings, wanted: ResultOptions) -> Non
         print_notes(tables.alpaca_notes(more.alpaca))
     if more.human is not None:
         console.out.print(tables.human_table("What people would say of all pairs", more.human))
-        print_notes(tables.human_notes(more.human, wanted.width))
+        print_notes(tables.human_notes(more.human, options.width))
 
 
 def print_notes(notes: Iterable[str]) -> None:

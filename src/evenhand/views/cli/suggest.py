@@ -19,7 +19,7 @@ from evenhand.core.votes import draws_on, votes_on
 from evenhand.io.files import write_rows
 from evenhand.results.judges import judges_named
 from evenhand.results.people import People
-from evenhand.results.suggest import OtherJudges, Suggestion, Suggestions, suggest
+from evenhand.results.suggestions import OtherJudges, Suggestion, Suggestions, suggest
 from evenhand.store import JudgeRow, Store
 from evenhand.views import console
 from evenhand.views.cli.app import app

@@ -1,6 +1,6 @@
 """The report that can be mailed: all that a database says, in one file.
 
-facts.py      the results of each judge, and which pairs are shown -> Report, a frozen dataclass
+contents.py   the results of each judge, and which pairs are shown -> Report, a frozen dataclass
 draws.py      the examples of each kind, with a line of their text
 passages.py   untrusted text in Markdown, where it can neither break out nor call anybody
 summary.py    a Report as Markdown, for a pull request

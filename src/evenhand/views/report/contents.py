@@ -123,16 +123,16 @@ def compile_report(store: Records, rows: Sequence[JudgeRow], options: ReportOpti
     from evenhand.results.evidence import decisions_by_number, draws_by_number, votes_by_number
     from evenhand.results.examples import LowestRanks
 
-    wanted = options or ReportOptions()
-    if wanted.dimension and not any(wanted.dimension in found_on(row.dimensions) for row in rows):
+    options = options or ReportOptions()
+    if options.dimension and not any(options.dimension in found_on(row.dimensions) for row in rows):
         known = dict.fromkeys(name for row in rows for name in found_on(row.dimensions))
-        raise InputError(f"no verdicts on {wanted.dimension}", hint=f"dimensions here: {', '.join(known)}")
+        raise InputError(f"no verdicts on {options.dimension}", hint=f"dimensions here: {', '.join(known)}")
     people = People(store)
     decisions = decisions_by_number(store, people)
     every = votes_by_number(store, people).items()
     votes = {number: said for number, said in every if said or number in decisions}
     draws = draws_by_number(store, people, votes)
-    gathered = _Gathered(votes, draws, decisions, LowestRanks(wanted.pairs), wanted)
+    gathered = _Gathered(votes, draws, decisions, LowestRanks(options.pairs), options)
     judges = tuple(_judge_report(store, row, rows, gathered) for row in reversed(rows))
     drawn = tuple(sorted(gathered.drawn.numbers))
     shown = {line.number for judge in judges for few in judge.examples.values() for line in few}
@@ -144,11 +144,11 @@ def compile_report(store: Records, rows: Sequence[JudgeRow], options: ReportOpti
         len(gathered.labelled),
         tuple(sorted(gathered.models)),
         len({*drawn, *shown}),
-        wanted.seed,
+        options.seed,
         min((group.started for group in groups), default=None),
         max((group.ended for group in groups if group.ended is not None), default=None),
         judges,
-        wanted,
+        options,
         drawn,
         tuple(sorted({*drawn, *shown})),
     )
@@ -265,13 +265,13 @@ def _nameless(card: Card) -> Card:
     return card if card.people is None else replace(card, people=replace(card.people, kappas={}))
 
 
-def deciding(asked: Sequence[str], wanted: str = "") -> str:
-    """The dimension that decides: the wanted one, or the headline of those that were asked.
+def deciding(asked: Sequence[str], named: str = "") -> str:
+    """The dimension that decides: the named one, or the headline of those that were asked.
 
     >>> deciding(["format", "overall"], "format"), deciding(["format"], "overall")
     ('format', 'format')
     """
-    return wanted if wanted in found_on(asked) else headline(asked)
+    return named if named in found_on(asked) else headline(asked)
 
 
 def name_of(row: JudgeRow, rows: Sequence[JudgeRow]) -> str:

@@ -52,10 +52,10 @@ def conversation_view(
     """One conversation up to its last answer, or up to the first question if there is none.
 
     >>> protocol = Protocol.load("overall")
-    >>> told = conversation_view(protocol, Pair("Hi", "Hello.", "Yo."), "forward", [Answer("A")], raw=False)
-    >>> told.turns[-1]
+    >>> view = conversation_view(protocol, Pair("Hi", "Hello.", "Yo."), "forward", [Answer("A")], raw=False)
+    >>> view.turns[-1]
     ShownTurn(role='assistant', pieces=(Piece(kind='answer', text='A', left_out=0),), common=False)
-    >>> [piece.text for piece in told.turns[-2].pieces if piece.kind == "theirs"]
+    >>> [piece.text for piece in view.turns[-2].pieces if piece.kind == "theirs"]
     ['Hi', 'Hello.', 'Yo.']
     """
     asked = zip(answers, protocol.questions, strict=False)

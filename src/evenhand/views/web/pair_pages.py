@@ -332,7 +332,7 @@ def _conversation(
     if chosen not in ("", *ORDERS):
         raise InputError(f"order is {chosen[:40]!r}", hint=f"one of {', '.join(ORDERS)}")
     if not judges:
-        return {"told": None, "opened": False, "order": ""}
+        return {"conversation": None, "opened": False, "order": ""}
     judge = _named(judges, wanted)
     there = [order for order in ORDERS if store.pages.conversation(judge.id, number, order) is not None]
     order = cast("Order", chosen or (there[0] if there else ORDERS[0]))
@@ -342,4 +342,4 @@ def _conversation(
         with suppress(InputError):  # a template that today's reader does not understand, or a field that is gone
             protocol = Protocol.parse(judge.template, name=judge.protocol)
             given = conversation_view(protocol, pair, order, store.answers(conversation), raw=judge.raw_markup)
-    return {"told": given, "order": order, "orders": there, "opened": bool(chosen), "judge": judge}
+    return {"conversation": given, "order": order, "orders": there, "opened": bool(chosen), "judge": judge}

@@ -21,7 +21,7 @@ from evenhand.core.votes import votes_on
 from evenhand.io.files import write_rows
 from evenhand.results.disagreement import Disagreements, disagreements
 from evenhand.results.people import People
-from evenhand.results.suggest import OtherJudges, suggest
+from evenhand.results.suggestions import OtherJudges, suggest
 from evenhand.store import Annotator, Store
 from evenhand.views.export import LABELS, TEXTS, exported_labels
 from evenhand.views.web.address import read_number
@@ -58,7 +58,7 @@ def _people_page(
     *,
     link: str = "",
     name: str = "",
-    told: Sequence[str] = (),
+    notices: Sequence[str] = (),
 ) -> Response:
     differing = site.figure(("disagreements",), disagreements)
     context = {
@@ -66,7 +66,7 @@ def _people_page(
         "labels": store.labels.annotators(),
         "differing": differing.value or Disagreements(),
         "counted": differing.value is not None,
-        "told": told,
+        "notices": notices,
         "is_local": site.is_local,
         "most_upload": MOST_UPLOAD >> 20,
         "choices": [(key, about) for key, (about, _, _) in _choices(store).items()],
@@ -171,8 +171,8 @@ def bring_pairs(site: Site, request: Request, upload: Upload) -> Response:
     with site.store() as store:
         given, new, notes = take_pairs(store, upload)
         pairs = "pair" if given == 1 else "pairs"
-        told = (f"{given:,} {pairs} in {upload.name[:80]}, {new:,} new.", *notes)
-        return _people_page(site, request, store, session, told=told)
+        notices = (f"{given:,} {pairs} in {upload.name[:80]}, {new:,} new.", *notes)
+        return _people_page(site, request, store, session, notices=notices)
 
 
 def take_labels(site: Site, request: Request) -> Response:

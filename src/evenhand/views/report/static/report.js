@@ -4,7 +4,7 @@
   const pairs = [...document.querySelectorAll("details.pair")];
   const form = document.getElementById("find");
   if (!form) return;
-  const [words, kind, told] = ["words", "kind", "told"].map((name) => document.getElementById(name));
+  const [words, kind, found] = ["words", "kind", "found"].map((name) => document.getElementById(name));
   let texts = null;
 
   const fits = (pair, number, wanted) =>
@@ -19,7 +19,7 @@
       pair.hidden = !fits(pair, number, wanted);
       count += pair.hidden ? 0 : 1;
     });
-    told.textContent = `${count.toLocaleString("en")} of ${pairs.length.toLocaleString("en")} pairs`;
+    found.textContent = `${count.toLocaleString("en")} of ${pairs.length.toLocaleString("en")} pairs`;
   };
 
   // A list of pairs that can be walked: to the next that is shown, or the one before.

@@ -2,7 +2,7 @@
 // The page never decides what comes next: it loads what the server says is open.
 "use strict";
 (() => {
-  const told = document.getElementById("told");
+  const notice = document.getElementById("notice");
   const forms = ["say", "skip", "undo"].map((name) => document.getElementById(name)).filter(Boolean);
   const say = document.getElementById("say");
   const question = say ? `${say.elements.place.value} ${say.elements.dimension.value}` : "";
@@ -10,9 +10,9 @@
   const RETRY = 2000;
   let busy = false;
 
-  const tell = (text, bad) => {
-    told.textContent = text;
-    told.classList.toggle("bad", Boolean(bad));
+  const announce = (text, bad) => {
+    notice.textContent = text;
+    notice.classList.toggle("bad", Boolean(bad));
   };
 
   // -- time: only while the page is looked at, and a reload goes on where it was
@@ -49,12 +49,12 @@
           headers: { Accept: "application/json" },
         });
       } catch {
-        tell("Not saved yet: the server cannot be reached. Trying again…", true);
+        announce("Not saved yet: the server cannot be reached. Trying again…", true);
         await new Promise((done) => setTimeout(done, RETRY));
         continue;
       }
-      const facts = await answer.json().catch(() => ({}));
-      return { ok: answer.ok && facts.saved, conflict: answer.status === 409, facts };
+      const reply = await answer.json().catch(() => ({}));
+      return { ok: answer.ok && reply.saved, conflict: answer.status === 409, reply };
     }
   };
 
@@ -65,17 +65,17 @@
     if (fields.has("seconds")) fields.set("seconds", settle().toFixed(1));
     if (form.id === "skip" && note) fields.set("note", note.value);
     if (button) button.classList.add("said");
-    tell("Saving…");
-    const { ok, conflict, facts } = await send(form, fields);
+    announce("Saving…");
+    const { ok, conflict, reply } = await send(form, fields);
     if (ok || conflict) {
-      if (conflict) sessionStorage.setItem("evenhand told", `${facts.error}: nothing was changed.`);
+      if (conflict) sessionStorage.setItem("evenhand notice", `${reply.error}: nothing was changed.`);
       forget();
       since = null;
       location.replace(location.pathname + location.search);
       return;
     }
     if (button) button.classList.remove("said");
-    tell(`Not saved: ${facts.error || "the server refused"}${facts.hint ? ` (${facts.hint})` : ""}`, true);
+    announce(`Not saved: ${reply.error || "the server refused"}${reply.hint ? ` (${reply.hint})` : ""}`, true);
     busy = false;
   };
 
@@ -93,14 +93,14 @@
       if (event.key !== "Enter") return;
       event.preventDefault();
       if (reason.value) submit(reason.form, reason.form.querySelector("button"));
-      else tell("Choose a reason first: the arrow keys, or its first letters.", true);
+      else announce("Choose a reason first: the arrow keys, or its first letters.", true);
     });
   }
 
-  const before = sessionStorage.getItem("evenhand told");
-  if (before && told) {
-    sessionStorage.removeItem("evenhand told");
-    tell(before, true);
+  const before = sessionStorage.getItem("evenhand notice");
+  if (before && notice) {
+    sessionStorage.removeItem("evenhand notice");
+    announce(before, true);
   }
 
   document.addEventListener("keydown", (event) => {
