@@ -21,6 +21,7 @@ from command import evenhand
 from evenhand.core.errors import InputError, PairError
 from evenhand.core.pair import Pair
 from evenhand.io.pairs import Arena, JoinOptions, join_outputs, read_pairs
+from evenhand.results.plain import plain
 from misbehaving_server import Server, says
 
 Row = dict[str, Any]
@@ -139,7 +140,7 @@ def test_what_does_not_match_is_counted_and_named(write: Write) -> None:
         write("new.jsonl", PLAIN[:2]), write("old.jsonl", [*PLAIN[1:], {**PLAIN[0], "instruction": "z"}])
     )
     assert texts(joined) == [("q1", "1", "1")]
-    assert [each.plain() for each in joined.unmatched] == [
+    assert plain(joined.unmatched) == [
         {"model": "new", "count": 2, "first": ["q2", "z"]},
         {"model": "old", "count": 1, "first": ["q0"]},
     ]
@@ -232,7 +233,7 @@ def test_bad_rows_can_be_left_out_and_are_counted(write: Write) -> None:
     new = write("new.jsonl", [PLAIN[0], {"instruction": "q1", "output": None}, PLAIN[2]])
     joined = join_outputs(new, write("old.jsonl", PLAIN), JoinOptions(skip_bad=True))
     assert (len(joined), len(joined.bad)) == (2, 1)
-    assert joined.unmatched[0].plain() == {"model": "new", "count": 1, "first": ["q1"]}
+    assert plain(joined.unmatched[0]) == {"model": "new", "count": 1, "first": ["q1"]}
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b'{"instruction": "caf\xe9", "output": "x"}\n'])

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -251,7 +251,7 @@ class Imported:
         self.annotators.add(label.annotator)
         self.dimensions.add(label.dimension)
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, object]:
         """The import as plain data."""
         return {
             "labels": self.labels,
@@ -442,10 +442,6 @@ class LabelRow:
     ties: int
     passed: int
     role: Role = "annotator"
-
-    def plain(self) -> dict[str, Any]:
-        """The row as plain data."""
-        return asdict(self)
 
 
 def _own_row(counts: Counter[tuple[str, str, Side | None]], who: str, dimension: str) -> LabelRow:

@@ -68,8 +68,8 @@ class Suggestion:
         """The score, less where better pairs of the same instruction are there."""
         return self.parts.score / self.place
 
-    def plain(self) -> dict[str, Any]:
-        """The suggestion as plain data."""
+    def plain(self) -> dict[str, object]:
+        """The suggestion as JSON has it."""
         return {
             "id": self.pair.id,
             "instruction": self.pair.instruction,

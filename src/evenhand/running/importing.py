@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
 from evenhand.core.engine import NOTHING, Answer
 from evenhand.core.errors import InputError, PairError
@@ -45,7 +44,7 @@ class ImportedJudge:
     invalid: int = 0
     orders: set[Order] = field(default_factory=set)
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, object]:
         """The judge as plain data."""
         return {
             **self.author._asdict(),
@@ -67,10 +66,10 @@ class VerdictImport:
     repeated: int = 0  # verdicts on texts of which the same judge had spoken before, in the same order
     bad: list[PairError] = field(default_factory=list)
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, object]:
         """The import as plain data."""
         return {
-            "judges": [judge.plain() for judge in self.judges],
+            "judges": self.judges,
             "without_texts": self.without_texts,
             "repeated": self.repeated,
             "bad_rows": [str(error) for error in self.bad],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -32,7 +32,6 @@ from evenhand.core.protocol import ORDERS, Order
 from evenhand.core.protocol import Protocol as Template
 from evenhand.core.verdict import SIDES, Outcome, headline, headline_first, known_label
 from evenhand.engines.catalog import Status
-from evenhand.results.plain import to_json
 from evenhand.results.wording import count as count
 from evenhand.views.tables import FittedTable, short_names
 
@@ -586,8 +585,3 @@ def fail(message: str, hint: str = "") -> None:
     err.print(f"[bold red]error:[/] {escape(visible(message))}", soft_wrap=True)
     if hint:
         err.print(f"[dim]  hint:[/] {escape(visible(hint))}", soft_wrap=True)
-
-
-def json_text(fields: Mapping[str, Any]) -> str:
-    """Facts as JSON for standard output."""
-    return to_json(fields)

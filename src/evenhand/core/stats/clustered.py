@@ -17,8 +17,7 @@ stays the data's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,10 +41,6 @@ class Estimate:
     clusters: int
     level: float = 0.95
     method: str = METHOD
-
-    def plain(self) -> dict[str, Any]:
-        """The estimate as plain data."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

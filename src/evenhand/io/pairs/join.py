@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from evenhand.core.errors import InputError, PairError
 from evenhand.core.pair import Pair, digest
@@ -28,10 +28,6 @@ class Unmatched:
     model: str
     count: int
     first: tuple[str, ...]
-
-    def plain(self) -> dict[str, Any]:
-        """The same as plain data."""
-        return {"model": self.model, "count": self.count, "first": list(self.first)}
 
 
 @dataclass(frozen=True, slots=True)

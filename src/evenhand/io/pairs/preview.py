@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from evenhand.core.errors import PairError
 from evenhand.io.files import Row, Table, find_tables
@@ -29,10 +28,6 @@ class Sight:
     rows: tuple[Row, ...]
     left_over: tuple[str, ...]
     notes: tuple[str, ...]
-
-    def plain(self) -> dict[str, Any]:
-        """The same as plain data."""
-        return asdict(self)
 
 
 def look_at(path: str | Path, reading: JoinOptions | None = None) -> list[Sight]:

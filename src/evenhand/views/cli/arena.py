@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from evenhand.core.errors import InputError
 from evenhand.core.pair import Pair
 from evenhand.core.verdict import headline
-from evenhand.io.files import write_rows
+from evenhand.io.files import Row, write_rows
 from evenhand.io.pairs import Arena
 from evenhand.results.plain import to_json
 from evenhand.results.ranking import matches_of
@@ -150,13 +151,13 @@ def write_pairs(out: Path, pairs: Arena) -> int:
     return write_rows(out, map(_row, pairs), columns)
 
 
-def _row(pair: Pair) -> dict[str, Any]:
+def _row(pair: Pair) -> Row:
     named = {"id": pair.id, "instruction": pair.instruction, "output_1": pair.output_1, "output_2": pair.output_2}
     return {**pair.metadata, **named, "model_1": pair.model_1, "model_2": pair.model_2}
 
 
-def _show(fields: dict[str, Any], line: str, as_json: bool) -> None:
+def _show(fields: Mapping[str, object], line: str, as_json: bool) -> None:
     if as_json:
-        print(console.json_text(fields))
+        print(to_json(fields))
     else:
         console.out.print(line, soft_wrap=True, markup=False)

@@ -14,6 +14,7 @@ from evenhand.core.errors import InputError
 from evenhand.engines.batches.opening import open_batches
 from evenhand.engines.endpoint import EndpointSettings, open_endpoint
 from evenhand.engines.presets import PRESETS, Address
+from evenhand.results.plain import to_json
 from evenhand.store import BatchRow, JudgeRow, Store
 from evenhand.store.batches import UNSETTLED
 from evenhand.views import console
@@ -42,7 +43,7 @@ def batches(context: typer.Context, db: DbOption = DEFAULT_DB, as_json: JsonOpti
     with open_store(db, read_only=True) as store:
         rows, judges = store.batches.rows(), {judge.id: judge for judge in store.judges(counted=False)}
     if as_json:
-        print(console.json_text({"batches": [_plain(row, judges[row.judge]) for row in rows]}))
+        print(to_json({"batches": [_plain(row, judges[row.judge]) for row in rows]}))
     elif rows:
         console.out.print(_table(rows, judges))
     else:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from evenhand.core.errors import InputError
 from evenhand.results.people import People
+from evenhand.results.plain import to_json
 from evenhand.store import JudgeRow, Store
 from evenhand.views import console
 from evenhand.views.cli.app import app
@@ -46,13 +47,13 @@ def calibrate(
         rows = _rows(store, judges or [])
         if forget:
             gone = sum(store.calibrations.forget(row.id, dimension or None) for row in rows)
-            print(console.json_text({"forgotten": gone}) if as_json else f"{gone} calibrations are forgotten")
+            print(to_json({"forgotten": gone}) if as_json else f"{gone} calibrations are forgotten")
             return
         found, refused = _fit(store, rows, dimension, People(store, rename=renames_from(rename)), seed)
     if not found:
         raise refused[0] if refused else InputError("the pairs of these judges have no labels")
     if as_json:
-        print(console.json_text({"calibrations": found, "refused": [error.message for error in refused]}))
+        print(to_json({"calibrations": found, "refused": [error.message for error in refused]}))
         return
     for one in found:
         _show(one.judge, one.dimension, one.calibration)

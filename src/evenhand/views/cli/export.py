@@ -14,10 +14,11 @@ from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import Protocol
 from evenhand.core.verdict import found_on, headline
 from evenhand.core.votes import final_label
-from evenhand.io.files import WRITES, write_rows
+from evenhand.io.files import WRITES, Row, write_rows
 from evenhand.io.files.writing import check_writes
 from evenhand.results.judges import judges_named
 from evenhand.results.people import People
+from evenhand.results.plain import to_json
 from evenhand.store import JudgeRow, Records
 from evenhand.views import console
 from evenhand.views import export as forms
@@ -109,7 +110,7 @@ def export(
         console.err.print("nothing in the database is of that kind: the file has no rows", style="yellow")
     fields = {"form": form, "rows": count, "columns": list(columns), "out": str(out)}
     if as_json:
-        print(console.json_text(fields))
+        print(to_json(fields))
     else:
         console.out.print(f"{console.count(count, 'row')} of {form}: {out}", soft_wrap=True, markup=False)
 
@@ -164,7 +165,7 @@ def stored_rows(store: Records, judges: list[JudgeRow], options: ExportOptions, 
     return makers[options.form]()
 
 
-def leaderboard(rows: list[dict[str, Any]], csv: bool) -> Made:
+def leaderboard(rows: list[Row], csv: bool) -> Made:
     """AlpacaEval's own file is a CSV in which the models' column, the index of a frame, has no name."""
     if not csv:
         return rows, forms.LEADERBOARD

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from evenhand.core.engine import Sampling, Writing
+from evenhand.core.engine import Sampling, Usage, Writing
 from evenhand.core.errors import InputError
 from evenhand.io.files import write_rows
 from evenhand.io.files.writing import check_writes
+from evenhand.results.plain import to_json
 from evenhand.running.generation import (
     GenerationProgress,
     Instruction,
@@ -88,6 +89,24 @@ class WritingOptions:
         return Sampling(self.temperature, self.top_p, self.max_tokens, self.seed)
 
 
+@dataclass(frozen=True, slots=True)
+class MadeOutputs:
+    """What a run came to. The fields, and their names, are those of `--json`."""
+
+    model: str
+    settings: Mapping[str, str]
+    rows: int
+    asked: int
+    kept: int
+    failed: int
+    cut: int  # answers that --max-tokens cut off
+    stopped: str  # why it ended early, or nothing
+    tokens: Usage
+    cost: float | None
+    seconds: float
+    out: str
+
+
 @app.command()
 @flat_options
 def generate(
@@ -141,21 +160,21 @@ def generate(
         talks = are_conversations(given())
         found = output_rows(task, given(), store, writing.name, conversations=talks)
         rows = write_rows(out, found, output_columns(conversations=talks))
-    fields = {
-        "model": writing.name or task.writing.identity["model"],
-        "settings": dict(task.writing.identity),
-        "rows": rows,
-        "asked": progress.asked,
-        "kept": progress.kept,
-        "failed": progress.failed,
-        "cut": progress.cut,
-        "stopped": stopped,
-        "tokens": (progress.usage),
-        "cost": price.of(progress.usage) if price else None,
-        "seconds": round(time.monotonic() - began, 3),
-        "out": str(out),
-    }
-    show(fields, output.as_json)
+    made = MadeOutputs(
+        writing.name or task.writing.identity["model"],
+        task.writing.identity,
+        rows,
+        progress.asked,
+        progress.kept,
+        progress.failed,
+        progress.cut,
+        stopped,
+        progress.usage,
+        price.of(progress.usage) if price else None,
+        round(time.monotonic() - began, 3),
+        str(out),
+    )
+    show(made, output.as_json)
     raise typer.Exit(WITH_FAILURES if progress.failed or stopped else DONE)
 
 
@@ -240,20 +259,20 @@ def _check_out(out: Path) -> None:
     check_writes(out)
 
 
-def show(fields: dict[str, Any], as_json: bool) -> None:
+def show(made: MadeOutputs, as_json: bool) -> None:
     """What came of it."""
     if as_json:
-        print(console.json_text(fields))
+        print(to_json(made))
         return
     console.out.print(
-        f"{console.count(fields['rows'], 'output')} of {console.visible(fields['model'])}: {fields['out']}"
-        f" ({fields['asked']:,} written now, {fields['kept']:,} kept, {fields['failed']:,} failed)",
+        f"{console.count(made.rows, 'output')} of {console.visible(made.model)}: {made.out}"
+        f" ({made.asked:,} written now, {made.kept:,} kept, {made.failed:,} failed)",
         soft_wrap=True,
         markup=False,
     )
-    if fields["cut"]:
-        console.out.print(f"{fields['cut']:,} were cut off by --max-tokens", style="yellow")
-    if fields["failed"]:
+    if made.cut:
+        console.out.print(f"{made.cut:,} were cut off by --max-tokens", style="yellow")
+    if made.failed:
         console.out.print("failures are nulls in the file; the same command tries them again", style="yellow")
-    if fields["stopped"]:
-        console.out.print(f"stopped: {fields['stopped']}", style="yellow")
+    if made.stopped:
+        console.out.print(f"stopped: {made.stopped}", style="yellow")

@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from evenhand.io.pairs.verdicts import ReadOptions
+from evenhand.results.plain import to_json
 from evenhand.running.importing import VerdictImport, import_verdicts
 from evenhand.store import Store
 from evenhand.views import console
@@ -60,7 +61,7 @@ def verdicts(
     with Store(db) as store:
         done = import_verdicts(store, files, options, pairs=pairs or None)
     if as_json:
-        print(console.json_text(done.plain()))
+        print(to_json(done))
     else:
         _show(done)
     if done.bad:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -118,10 +118,10 @@ class Input:
         if self.mark is not None and number is not None and judged == self.count:
             judge.store.note_finished(self.mark, number, _orders(judge))
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, object]:
         """What a run says of its input."""
-        left_out = {"skipped": len(self.bad), "unmatched": [each.plain() for each in self.unmatched]}
-        return {**left_out, **({"notes": dict(self.notes)} if self.notes else {})}
+        left_out = {"skipped": len(self.bad), "unmatched": self.unmatched}
+        return {**left_out, **({"notes": self.notes} if self.notes else {})}
 
     def print(self) -> None:
         """Tell what was left out, before the run begins."""

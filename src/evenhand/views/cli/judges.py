@@ -11,6 +11,7 @@ from rich.text import Text
 
 from evenhand.core.errors import InputError
 from evenhand.results.judges import judges_named
+from evenhand.results.plain import to_json
 from evenhand.store import JudgeEntry
 from evenhand.views import console
 from evenhand.views.cli.app import app
@@ -30,7 +31,7 @@ def judges(context: typer.Context, db: DbOption = DEFAULT_DB, as_json: JsonOptio
     with open_store(db, read_only=True) as store:
         entries = store.judge_book.entries()
     if as_json:
-        print(console.json_text({"judges": [entry.plain() for entry in entries]}))
+        print(to_json({"judges": [entry.plain() for entry in entries]}))
     elif entries:
         console.out.print(_table(entries))
     else:
@@ -56,7 +57,7 @@ def judges_remove(
             typer.confirm(f"Remove {_said(entry)}? It cannot be undone.", abort=True, err=True)
         store.judge_book.remove(entry.id)
     if as_json:
-        print(console.json_text({"removed": entry.plain()}))
+        print(to_json({"removed": entry.plain()}))
     else:
         console.out.print(f"removed: {_said(entry)}", markup=False, soft_wrap=True)
 

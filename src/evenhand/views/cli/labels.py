@@ -15,6 +15,7 @@ from evenhand.core.votes import DESIGNS, FILE
 from evenhand.io.files import WRITES, write_rows
 from evenhand.io.files.writing import check_writes
 from evenhand.results.people import Imported, LabelRow, check_labels, import_labels, label_rows
+from evenhand.results.plain import to_json
 from evenhand.store import Store
 from evenhand.views import console
 from evenhand.views.cli.app import WITH_FAILURES, app
@@ -36,7 +37,7 @@ def labels(context: typer.Context, db: DbOption = DEFAULT_DB, as_json: JsonOptio
     with Store(db, read_only=True) as store:
         rows, unreadable = label_rows(store)
     if as_json:
-        print(console.json_text({"labels": [row.plain() for row in rows], "unreadable_pairs": unreadable}))
+        print(to_json({"labels": rows, "unreadable_pairs": unreadable}))
         return
     if rows:
         console.out.print(_table(rows))
@@ -98,7 +99,7 @@ def labels_import(
         ]
     if as_json:
         every = [{"file": str(file), **result.plain()} for file, result in zip(files, done, strict=True)]
-        print(console.json_text({"files": every}))
+        print(to_json({"files": every}))
     else:
         for file, result in zip(files, done, strict=True):
             _show(file, result)
@@ -125,7 +126,7 @@ def labels_export(
         rows = ({name: row[name] for name in columns} for row in exported_labels(store))
         count = write_rows(file, rows, columns)
     if as_json:
-        print(console.json_text({"labels": count, "columns": list(columns), "out": str(file)}))
+        print(to_json({"labels": count, "columns": list(columns), "out": str(file)}))
     else:
         console.out.print(f"{console.count(count, 'label')}: {file}", soft_wrap=True, markup=False)
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from evenhand.core.engine import Engine, StateReader
 from evenhand.core.errors import InputError, SpecError
+from evenhand.core.stats.clustered import Estimate
 from evenhand.engines import catalog
 from evenhand.engines.heads import SHIPPED_HEAD
 from evenhand.engines.heads.head import Head, find_head
@@ -37,6 +38,7 @@ from evenhand.results.labelled_pairs import (
     stacked_verdicts,
     votes_on,
 )
+from evenhand.results.plain import plain, to_json
 from evenhand.store import Store
 from evenhand.store.vectors import FileVectors
 from evenhand.views import console
@@ -122,7 +124,7 @@ def learn(
     trained = asyncio.run(_train(engine, model, labels, out, blocks or _blocks(engine), _Kept(db, vectors, out)))
     trained.head.save(out)
     if as_json:
-        print(console.json_text(_fields(trained, out, labels)))
+        print(to_json(_fields(trained, out, labels)))
         return
     _show(trained, out, labels)
 
@@ -209,7 +211,7 @@ def _opens(engine: Engine, spec: str) -> str:
     return str(Path(spec).resolve()) if Path(spec).is_file() else spec
 
 
-def _shipped(found: Trained, table: TrainingTable, sources: Sequence[TrainingSource]) -> dict[str, Any]:
+def _shipped(found: Trained, table: TrainingTable, sources: Sequence[TrainingSource]) -> Mapping[str, Estimate]:
     """What the head that ships makes of the same pairs, where it reads the same states."""
     shipped = find_head(SHIPPED_HEAD)
     if not _same_states(shipped, found.head):
@@ -242,17 +244,17 @@ def _show(trained: Trained, out: Path, labels: LabelSet) -> None:
     line(f"use it: evenhand judge PAIRS --judge head:{out}")
 
 
-def _fields(trained: Trained, out: Path, labels: LabelSet) -> dict[str, Any]:
+def _fields(trained: Trained, out: Path, labels: LabelSet) -> dict[str, object]:
     learned = {
         dimension: {
             "labels": found.labels,
             "decided": found.decided,
             "instructions": found.clusters,
-            "held_out": found.held_out.accuracy.plain(),
-            "three_way": found.held_out.three_way.plain(),
-            "longer_output": trained.longer[dimension].plain(),
-            "shipped_head": trained.shipped[dimension].plain() if dimension in trained.shipped else None,
-            "states_alone": trained.alone[dimension].plain() if dimension in trained.alone else None,
+            "held_out": found.held_out.accuracy,
+            "three_way": found.held_out.three_way,
+            "longer_output": trained.longer[dimension],
+            "shipped_head": trained.shipped.get(dimension),
+            "states_alone": trained.alone.get(dimension),
             "left_out": trained.left_out.get(dimension, 0),
             "weighs": trained.named_parts(dimension),
             "judges": [
@@ -260,11 +262,11 @@ def _fields(trained: Trained, out: Path, labels: LabelSet) -> dict[str, Any]:
                     "judge": other.name,
                     "dimension": other.dimension,
                     "may_have_learned_from_these": other.learned,
-                    **other.accuracy.plain(),
+                    **plain(other.accuracy),
                 }
                 for other in labels.others.get(dimension, ())
             ],
-            "curve": [asdict(point) for point in found.curve],
+            "curve": found.curve,
             "penalty": found.weights.penalty,
         }
         for dimension, found in trained.learned.items()
@@ -292,7 +294,7 @@ def vectors(
             store.vectors.drop()
             store.compact()
     if as_json:
-        print(console.json_text({"db": str(db), "readers": [asdict(each) for each in found], "dropped": drop}))
+        print(to_json({"db": str(db), "readers": found, "dropped": drop}))
         return
     count, size = sum(each.vectors for each in found), sum(each.bytes for each in found)
     tokens = sum(each.tokens for each in found)

@@ -13,6 +13,7 @@ from evenhand.io.files import Row
 from evenhand.io.pairs import JoinOptions
 from evenhand.io.pairs.join import short
 from evenhand.io.pairs.preview import Sight, look_at
+from evenhand.results.plain import to_json
 from evenhand.views import console
 from evenhand.views.cli.app import app
 from evenhand.views.cli.inputs import ColumnsOption, QuestionsOption, SkipBadOption, TurnOption, columns_from
@@ -37,7 +38,7 @@ def look(
     reading = JoinOptions(questions, turn, skip_bad=skip_bad, columns=columns_from(columns))
     sights = [sight for file in files for sight in look_at(file, reading)]
     if as_json:
-        print(console.json_text({"files": [sight.plain() for sight in sights]}))
+        print(to_json({"files": sights}))
         return
     for sight in sights:
         _show(sight)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from evenhand.engines import catalog
+from evenhand.results.plain import to_json
 from evenhand.views import console
 from evenhand.views.cli.app import app
 from evenhand.views.cli.options import JsonOption
@@ -25,7 +26,7 @@ def models(context: typer.Context, as_json: JsonOption = False) -> None:
     rows, best = catalog.statuses(), catalog.recommended()
     if as_json:
         advice = best.name if best else None
-        print(console.json_text({"models": [_model_fields(row) for row in rows], "recommended": advice}))
+        print(to_json({"models": [_model_fields(row) for row in rows], "recommended": advice}))
     else:
         console.out.print(console.models_table(rows))
         if best is not None and best.name != catalog.DEFAULT_MODEL:
@@ -57,7 +58,7 @@ def models_remove(
     console.out.print(f"{name} is deleted" if there else f"{name} was not there")
 
 
-def _model_fields(status: catalog.Status) -> dict[str, Any]:
+def _model_fields(status: catalog.Status) -> dict[str, object]:
     model = status.model
     return {
         "name": model.name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from evenhand.core.markup import render
 from evenhand.core.protocol import Protocol, built_in_names, form_names, variant_names
 from evenhand.core.verdict import Verdict
 from evenhand.io.pairs import sample_pairs
+from evenhand.results.plain import to_json
 from evenhand.views import console
 from evenhand.views.cli.app import app
 from evenhand.views.cli.options import FenceOption, JsonOption, fence_from
@@ -27,7 +28,7 @@ def protocols(context: typer.Context, as_json: JsonOption = False) -> None:
         return
     every = [Protocol.load(name) for name in (*built_in_names(), *form_names(), *variant_names())]
     if as_json:
-        print(console.json_text({"protocols": [_protocol_fields(protocol) for protocol in every]}))
+        print(to_json({"protocols": [_protocol_fields(protocol) for protocol in every]}))
     else:
         console.out.print(console.protocols_table(every))
 
@@ -72,7 +73,7 @@ def protocols_check(
     protocol = Protocol.load(file)
     fields = _protocol_fields(protocol)
     if as_json:
-        print(console.json_text(fields))
+        print(to_json(fields))
         return
     console.out.print(
         f"[green]ok[/]  {file}: {protocol.dialect.name}, {len(protocol.turns)} turns,"
@@ -89,7 +90,7 @@ def _stand_ins(protocol: Protocol) -> dict[str, str]:
     return {name: f"(the pair's {name})" for name in names}
 
 
-def _protocol_fields(protocol: Protocol) -> dict[str, Any]:
+def _protocol_fields(protocol: Protocol) -> dict[str, object]:
     return {
         "name": protocol.name,
         "description": protocol.description,

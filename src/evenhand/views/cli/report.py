@@ -68,7 +68,7 @@ def report(
 
     With --json the results go to standard output, and a file is written only if --out names one.
     """
-    from evenhand.results.plain import plain
+    from evenhand.results.plain import to_json
     from evenhand.views.report import ReportOptions, compile_report
 
     kind = _format(form, out)
@@ -79,7 +79,7 @@ def report(
         if target is not None:
             write_report(found, store, kind, target)
     if as_json:
-        print(console.json_text(plain(found)))
+        print(to_json(found))
     elif target is not None and str(target) != "-":
         console.out.print(f"wrote {target}", markup=False, soft_wrap=True)
 

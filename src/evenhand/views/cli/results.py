@@ -166,7 +166,7 @@ def reread(db: DbOption = DEFAULT_DB, as_json: JsonOption = False) -> None:
             )
             read, changed = read + seen, changed + other
     if as_json:
-        print(console.json_text({"verdicts": read, "changed": changed}))
+        print(to_json({"verdicts": read, "changed": changed}))
     else:
         console.out.print(f"{read:,} verdicts read again, {changed:,} of them came out otherwise")
 

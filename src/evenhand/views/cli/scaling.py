@@ -266,7 +266,7 @@ def _work(
         total = min(found_input.count, job.limit or found_input.count)
         pairs = islice(found_input.read(), job.limit)
         work = local_work(pairs, total, workers=workers, at_once=at_once, bad=found_input.bad)
-        return work, [each.plain() for each in found_input.unmatched]
+        return work, list(found_input.unmatched)
     groups = found_input
     found = check_all(cluster, groups, skip_bad=job.skip_bad)
     refuse_twins(groups, found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -16,9 +16,10 @@ from evenhand.core.errors import InputError, StoreError
 from evenhand.core.pair import Pair
 from evenhand.core.verdict import found_on
 from evenhand.core.votes import draws_on, votes_on
-from evenhand.io.files import write_rows
+from evenhand.io.files import Row, write_rows
 from evenhand.results.judges import judges_named
 from evenhand.results.people import People
+from evenhand.results.plain import to_json
 from evenhand.results.suggestions import OtherJudges, Suggestion, Suggestions, suggest
 from evenhand.store import JudgeRow, Store
 from evenhand.views import console
@@ -77,7 +78,7 @@ def suggest_pairs(
         write(found, out)
         remember(db, found)
     if as_json:
-        print(console.json_text(fields_of(found, row, len(others))))
+        print(to_json(fields_of(found, row, len(others))))
         return
     show(found, row, len(others), out)
 
@@ -121,8 +122,8 @@ def look(
     )
 
 
-def fields_of(found: Suggestions, row: JudgeRow, others: int) -> dict[str, Any]:
-    """What was found, as plain data."""
+def fields_of(found: Suggestions, row: JudgeRow, others: int) -> dict[str, object]:
+    """What was found, as JSON has it."""
     return {
         "judge": row.model,
         "protocol": row.protocol,
@@ -131,7 +132,7 @@ def fields_of(found: Suggestions, row: JudgeRow, others: int) -> dict[str, Any]:
         "considered": found.considered,
         "labelled": found.labelled,
         "invalid": found.invalid,
-        "pairs": [suggestion.plain() for suggestion in found.pairs],
+        "pairs": found.pairs,
     }
 
 
@@ -141,7 +142,7 @@ def write(found: Suggestions, out: Path) -> None:
     write_rows(out, _rows(found, csv=columns is not None), columns)
 
 
-def _rows(found: Suggestions, *, csv: bool) -> Iterator[dict[str, Any]]:
+def _rows(found: Suggestions, *, csv: bool) -> Iterator[Row]:
     for suggestion in found.pairs:
         pair = suggestion.pair
         names = tuple(_COLUMNS) if csv else ("id", "instruction", "output_1", "output_2")

@@ -10,12 +10,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from evenhand.core.judge import Judgment
 from evenhand.core.verdict import Outcome
+from evenhand.io.files import Row
 
-Row = dict[str, Any]
 ANNOTATIONS = {
     "instruction": "text",
     "output_1": "text",

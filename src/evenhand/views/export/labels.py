@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
 
 from evenhand.core.pair import Pair
 from evenhand.core.votes import own_votes
+from evenhand.io.files import Row
 from evenhand.store import HumanLabel, Store
 
 LABELS = {
@@ -29,7 +29,7 @@ LABELS = {
 _IN_THE_PAIRS = "pairs"  # the source of a vote that stands in the pairs' own file
 
 
-def exported_labels(store: Store) -> Iterator[dict[str, Any]]:
+def exported_labels(store: Store) -> Iterator[Row]:
     """Every label of a database, one row each, with the texts that it speaks of.
 
     First what was collected or imported, then the votes in the pairs' own files that nothing has replaced. A label
@@ -62,7 +62,7 @@ def _pair_of(store: Store, key: str) -> Pair | None:
     return None if number is None else store.pages.pair(number)
 
 
-def _row(label: HumanLabel, pair: Pair | None) -> dict[str, Any]:
+def _row(label: HumanLabel, pair: Pair | None) -> Row:
     when = datetime.fromtimestamp(label.created, UTC).isoformat(timespec="seconds") if label.created else None
     return {
         "key": label.pair,

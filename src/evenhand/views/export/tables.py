@@ -10,9 +10,9 @@ from evenhand.core.pair import Pair
 from evenhand.core.protocol import ORDERS, Order
 from evenhand.core.reasons import ReasonReader
 from evenhand.core.verdict import Verdict, known_label
+from evenhand.io.files import Row
 from evenhand.store import JudgeRow
 
-Row = dict[str, Any]
 _WHO = {"judge": "text", "protocol": "text", "fingerprint": "text"}
 _PAIR = {"pair": "text", "key": "text", "model_1": "text", "model_2": "text"}
 _P = {"p_1": "number", "p_2": "number", "p_tie": "number"}

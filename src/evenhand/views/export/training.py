@@ -15,8 +15,8 @@ from evenhand.core.pair import Pair, Side
 from evenhand.core.pieces import Recall
 from evenhand.core.protocol import ORDERS, Order, Protocol, Question
 from evenhand.core.verdict import SIDE_OF, Outcome
+from evenhand.io.files import Row
 
-Row = dict[str, Any]
 _MODELS = {"chosen_model": "text", "rejected_model": "text"}
 DPO = {"prompt": "text", "chosen": "text", "rejected": "text", "margin": "number", "pair": "text", **_MODELS}
 KTO = {

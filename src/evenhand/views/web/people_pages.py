@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -41,6 +41,14 @@ is in the form that was asked for. Longer is not better by itself, and neither i
 Choose tie where you would be equally glad, or equally sorry, to have been given either. Skip what you \
 cannot judge."""
 _DOWNLOADS = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
+
+
+class Rubric(TypedDict, total=False):
+    """What annotators go by, as it is kept with them: the owner's words, the protocol's, and a line a dimension."""
+
+    guidelines: str
+    text: str
+    questions: dict[str, str]
 
 
 def show_people(site: Site, request: Request) -> Response:
@@ -108,12 +116,12 @@ def _with_link(
     return _people_page(site, request, store, session, link=f"{site.base}/a/{secret}", name=name)
 
 
-def _guidelines(form: Form) -> dict[str, str]:
+def _guidelines(form: Form) -> Rubric:
     """The owner's own words for whoever labels, where there are any."""
     given = field_of(form, "guidelines").replace("\r\n", "\n").strip()
     if len(given) > _LONGEST_GUIDELINES:
         raise InputError("the guidelines are too long", hint=f"at most {_LONGEST_GUIDELINES:,} characters")
-    return {"guidelines": given} if given else {}
+    return Rubric(guidelines=given) if given else Rubric()
 
 
 def adjudicate(site: Site, request: Request, form: Form) -> Response:
@@ -129,12 +137,12 @@ def adjudicate(site: Site, request: Request, form: Form) -> Response:
         return _with_link(site, request, store, form, session, name, secret)
 
 
-def _common_rubric(store: Store) -> dict[str, Any]:
+def _common_rubric(store: Store) -> Rubric:
     """What the annotators go by, for whoever decides between them: the first words that there are for anything."""
     every = [json.loads(who.rubric) for who in store.annotation.annotators() if not who.decides]
     questions = {name: line for rubric in reversed(every) for name, line in rubric.get("questions", {}).items()}
     words = {part: next((x[part] for x in every if x.get(part)), "") for part in ("guidelines", "text")}
-    return {**words, "questions": questions}
+    return Rubric(guidelines=words["guidelines"], text=words["text"], questions=questions)
 
 
 def renew(site: Site, request: Request, form: Form) -> Response:
@@ -211,7 +219,7 @@ def _annotator(store: Store, name: str) -> Annotator:
     return who
 
 
-def _choices(store: Store) -> dict[str, tuple[str, Sequence[str], dict[str, Any]]]:
+def _choices(store: Store) -> dict[str, tuple[str, Sequence[str], Rubric]]:
     """What may be labelled: overall alone, or what a protocol asks; with words for it, dimensions and rubric."""
     templates = {judge.protocol: judge.template for judge in store.judges(counted=False)}
     found = {}
@@ -221,7 +229,7 @@ def _choices(store: Store) -> dict[str, tuple[str, Sequence[str], dict[str, Any]
     found = {**{name: Protocol.load(name) for name in built_in_names() if name not in found}, **found}
     ordered = sorted(found.values(), key=lambda protocol: (protocol.name not in templates, protocol.name))
     question = {"overall": "Which response is better?"}
-    alone = (_ALONE, ["overall"], {"guidelines": _GUIDELINES, "text": "", "questions": question})
+    alone = (_ALONE, ["overall"], Rubric(guidelines=_GUIDELINES, text="", questions=question))
     return {_ALONE: alone} | {
         protocol.name: (
             f"{protocol.name}: {', '.join(compared)}",
@@ -233,7 +241,7 @@ def _choices(store: Store) -> dict[str, tuple[str, Sequence[str], dict[str, Any]
     }
 
 
-def rubric_of(protocol: Protocol) -> dict[str, Any]:
+def rubric_of(protocol: Protocol) -> Rubric:
     """What a person is to go by: what the template says before its examples, and its question on each dimension.
 
     >>> rubric_of(Protocol.load("chained"))["questions"]["format"]
@@ -253,7 +261,7 @@ def rubric_of(protocol: Protocol) -> dict[str, Any]:
         closing = protocol.turns[question.turns - 1].pieces[-1]
         line = closing.rstrip().rsplit("\n", 1)[-1] if isinstance(closing, str) else ""
         questions |= {name: line for name in question.dimensions if line and len(question.dimensions) == 1}
-    return {"text": "\n\n".join(said), "questions": questions}
+    return Rubric(text="\n\n".join(said), questions=questions)
 
 
 def _suggested(store: Store, form: Form, count: int) -> Sequence[str]:
