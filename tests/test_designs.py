@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evenhand.core.stats.clustered import difference, mean
-from evenhand.core.stats.designs import design_weights, either
+from evenhand.core.stats.designs import design_weights
 
 NAN = float("nan")
 
@@ -51,11 +51,6 @@ def test_a_few_heavy_labels_are_told() -> None:
 def test_a_chance_that_is_none_is_refused(chance: float) -> None:
     with pytest.raises(ValueError, match="above 0"):
         design_weights([0.5, chance])
-
-
-def test_two_draws_are_one() -> None:
-    assert either([0.5], [0.2], [0.0]).tolist() == pytest.approx([0.6])
-    assert np.isnan(either([0.5], [NAN]))[0]
 
 
 def test_weighted_accuracy_holds_where_the_plain_one_does_not() -> None:

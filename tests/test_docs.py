@@ -23,6 +23,7 @@ import re
 import shlex
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -184,16 +185,17 @@ def test_the_small_judge_takes_the_place_of_the_default_one(code: str, expected:
 # -- the command line ------------------------------------------------------------------------------
 
 
-def make_cli_page() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_cli_page", ROOT / "docs" / "make_cli_page.py")
+def maker_of(name: str) -> ModuleType:
+    """A program in docs/ that writes a page."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-CLI_PAGE = make_cli_page()
+CLI_PAGE = maker_of("make_cli_page")
 OPTIONS: dict[str, list[str]] = {
     name: CLI_PAGE.options(command) for name, command in CLI_PAGE.commands(typer.main.get_command(load_all()))
 }
@@ -265,6 +267,11 @@ def evenhand(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def test_the_page_of_commands_is_current() -> None:
     page = ROOT / "docs" / "cli.md"
     assert page.read_text("utf-8") == CLI_PAGE.page(), "run: python docs/make_cli_page.py"
+
+
+def test_the_page_of_json_is_current() -> None:
+    page = ROOT / "docs" / "json.md"
+    assert page.read_text("utf-8") == maker_of("make_json_page").page(), "run: python docs/make_json_page.py"
 
 
 def test_options_that_are_named_in_prose_exist() -> None:

@@ -17,7 +17,6 @@ from evenhand.core.stats.winrate import (
     Rate,
     mean_rate,
     mean_rate_over,
-    missing_bounds,
     paired_difference,
     weighted_rate,
     win_rate,
@@ -227,12 +226,6 @@ def test_few_clusters_are_called_small() -> None:
     assert mean_rate([1, 0] * 50, list(range(10)) * 10).small
     assert not mean_rate([1, 0] * 50).small
     assert not win_rate(0, 0, 0).small
-
-
-def test_missing_verdicts_bound_the_rate() -> None:
-    assert missing_bounds(win_rate(3, 0, 1), 1) == (0.6, 0.8)
-    assert missing_bounds(win_rate(0, 0, 0), 3) == (0.0, 1.0)
-    assert missing_bounds(win_rate(0, 0, 0), 0) is None
 
 
 # -- coverage ----------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class FittedCalibration:
         """The calibration as JSON has it."""
         row = self.judge
         named = {"judge": row.model, "protocol": row.protocol, "fingerprint": row.fingerprint}
-        return {**named, "dimension": self.dimension, **self.calibration.plain(), "label_use": asdict(self.use)}
+        return {**named, "dimension": self.dimension, **self.calibration.plain(), "label_use": self.use}
 
 
 def fit_evidence(evidence: Evidence, *, seed: int = 0) -> Calibration:

@@ -7,7 +7,7 @@ what a chain of questions does to a verdict.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 
 import numpy as np
 
@@ -86,11 +86,14 @@ class Card:
 
     def plain(self) -> dict[str, object]:
         """The card as JSON has it."""
-        fields = asdict(self)
-        if self.people is not None:
-            named = [{"people": list(names), **asdict(found)} for names, found in self.people.kappas.items()]
-            fields["people"]["kappas"] = named
-        return fields
+        found: dict[str, object] = {field.name: getattr(self, field.name) for field in fields(self)}
+        if (people := self.people) is not None:
+            named = [{"people": list(names), **asdict(kappa)} for names, kappa in people.kappas.items()]
+            found["people"] = {
+                **{each.name: getattr(people, each.name) for each in fields(people)},
+                "kappas": named,
+            }
+        return found
 
 
 READINGS = ("forward_hard", "both_hard", "pooled")

@@ -84,13 +84,3 @@ def _described(weights: Floats, known: np.ndarray, used: int, out: int) -> Desig
             notes.append("a few labels carry much of the weight, so the interval is wide")
     kind: Kind = "known part" if out else "random" if equal else "weighted"
     return Design(np.where(known, 1.0, 0.0) if equal else weights, kind, used, out, "; ".join(notes))
-
-
-def either(*probabilities: ArrayLike) -> Floats:
-    """The probability that at least one of several independent draws takes a pair; nan where one is not known.
-
-    >>> either([0.5, 0.1], [0.5, 0.0]).round(3).tolist()
-    [0.75, 0.1]
-    """
-    missed = [1 - np.asarray(p, dtype=np.float64) for p in probabilities]
-    return np.asarray(1 - np.prod(missed, axis=0), dtype=np.float64)

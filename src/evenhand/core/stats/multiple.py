@@ -94,12 +94,3 @@ def correct_together(p: Sequence[float | None], *, level: float = 0.95) -> Toget
     corrected = tuple(None if value is None else next(fixed) for value in p)
     decided = tuple(value is not None and value <= 1 - level + 1e-12 for value in corrected)
     return Together(tuple(p), corrected, decided, level)
-
-
-def simultaneous_level(questions: int, level: float = 0.95) -> float:
-    """The level for each of several intervals so that all hold at once: Bonferroni's (Dunn 1961, JASA 56, 52-64).
-
-    >>> round(simultaneous_level(5), 3), simultaneous_level(1)
-    (0.99, 0.95)
-    """
-    return 1 - (1 - level) / max(questions, 1)

@@ -160,24 +160,6 @@ def _rate(found: Signed, level: float, weighting: Weighting) -> Rate:
     )
 
 
-def missing_bounds(rate: Rate, missing: int) -> tuple[float, float] | None:
-    """What the win rate would be if all missing verdicts went against side 1, and if all went for it.
-
-    Of a rate in which each pair weighs the same. Where each instruction does, take `mean_rate` with the missing
-    values as 0, and as 1.
-
-    Manski (1989), "Anatomy of the selection problem", calls these the worst-case bounds.
-
-    >>> missing_bounds(win_rate(3, 0, 1), 1)
-    (0.6, 0.8)
-    """
-    if rate.value is None:
-        return (0.0, 1.0) if missing else None
-    total = rate.n + missing
-    won = rate.value * rate.n
-    return won / total, (won + missing) / total
-
-
 @dataclass(frozen=True, slots=True)
 class Difference:
     """How far one mean lies above another on the same pairs, between -1 and 1; None where there are no pairs."""

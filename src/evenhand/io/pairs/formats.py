@@ -26,8 +26,8 @@ from evenhand.io.pairs.messages import (
     read_messages,
     read_text,
     read_texts,
-    tell_context,
-    tell_turns,
+    write_context,
+    write_turns,
 )
 from evenhand.io.pairs.recognition import Context, Format
 
@@ -81,7 +81,7 @@ def _helpsteer(row: Row, _: Context) -> Row:
     said = [_signed(vote.get("score")) for vote in votes or () if isinstance(vote, Mapping)]
     label = _signed(row["overall_preference"])
     return {
-        "instruction": tell_context(read_messages(row["context"], "context")),
+        "instruction": write_context(read_messages(row["context"], "context")),
         "output_1": read_text(row["response1"], "response1"),
         "output_2": read_text(row["response2"], "response2"),
         "label": label,
@@ -101,9 +101,9 @@ def _arena(row: Row, _: Context) -> Row:
     judge = row.get("judge")
     who = " ".join(map(str, judge)) if isinstance(judge, list) else str(judge or "")
     return {
-        "instruction": tell_turns(one.asked[:turn], system=one.system),
-        "output_1": tell_turns(one.said[:turn]),
-        "output_2": tell_turns(two.said[:turn]),
+        "instruction": write_turns(one.asked[:turn], system=one.system),
+        "output_1": write_turns(one.said[:turn]),
+        "output_2": write_turns(two.said[:turn]),
         **_models(row),
         **_said(_winner(row.get("winner")), who),
     }
@@ -114,7 +114,7 @@ def _kaggle(row: Row, _: Context) -> Row:
     asked, one, two = (_turns(row[name], name) for name in ("prompt", "response_a", "response_b"))
     given = (("winner_model_a", "1"), ("winner_model_b", "2"), ("winner_tie", "tie"))
     label = next((side for name, side in given if str(row.get(name)) in ("1", "1.0", "True", "true")), None)
-    texts = {"instruction": tell_turns(asked), "output_1": tell_turns(one), "output_2": tell_turns(two)}
+    texts = {"instruction": write_turns(asked), "output_1": write_turns(one), "output_2": write_turns(two)}
     return {**texts, **_models(row), "label": label}
 
 
@@ -223,7 +223,7 @@ def _split(row: Row, chosen: Any, rejected: Any) -> tuple[str, str, str]:
     (asked, good_text), (other, bad_text) = _hh(one, "chosen"), _hh(two, "rejected")
     if asked != other:
         raise RowFault("'chosen' and 'rejected' differ before their last answer", hint=SKIP)
-    return tell_context(asked), good_text, bad_text
+    return write_context(asked), good_text, bad_text
 
 
 def _before(row: Row) -> list[Message]:
@@ -241,7 +241,7 @@ def _reported(messages: Sequence[Message]) -> str:
         raise RowFault(
             "nothing says what 'chosen' and 'rejected' answer", hint="--columns instruction=FIELD names it"
         )
-    return tell_context(messages)
+    return write_context(messages)
 
 
 def _hh(text: str, field: str) -> tuple[list[Message], str]:

@@ -9,7 +9,7 @@ from typing import Any
 from evenhand.core.faults import RowFault
 from evenhand.io.files import Row
 from evenhand.io.pairs.formats import with_input
-from evenhand.io.pairs.messages import is_messages, parsed_list, read_messages, read_texts, tell_context
+from evenhand.io.pairs.messages import is_messages, parsed_list, read_messages, read_texts, write_context
 from evenhand.io.pairs.recognition import Context, Format, recognise
 from evenhand.io.pairs.rows import named_fields
 
@@ -51,7 +51,7 @@ def _talk(row: Row) -> Asked | None:
     if not turns:
         raise RowFault(f"field '{field}' has no text of the user", hint=EXPECTED)
     if messages[-1].role == "user" and any(one.role == "assistant" for one in messages):
-        return Asked((tell_context(messages),), fields=fields)
+        return Asked((write_context(messages),), fields=fields)
     system = "\n\n".join(one.text for one in messages if one.role == "system")
     return Asked(_filled(turns, field), system, fields)
 

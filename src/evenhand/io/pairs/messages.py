@@ -139,10 +139,10 @@ def dialogue_of(messages: Sequence[Message], field: str) -> Dialogue:
     return Dialogue(system, tuple(asked for asked, _ in cut), tuple(said for _, said in cut))
 
 
-def tell_context(messages: Sequence[Message]) -> str:
+def write_context(messages: Sequence[Message]) -> str:
     """What both responses answer: a question, or a whole conversation up to it under headings.
 
-    >>> print(tell_context([Message("system", "Be brief."), Message("user", "Hi")]))
+    >>> print(write_context([Message("system", "Be brief."), Message("user", "Hi")]))
     [System]
     Be brief.
     <BLANKLINE>
@@ -154,10 +154,10 @@ def tell_context(messages: Sequence[Message]) -> str:
     return _headed((one.role.capitalize(), one.text) for one in messages)
 
 
-def tell_turns(texts: Sequence[str], *, system: str = "") -> str:
+def write_turns(texts: Sequence[str], *, system: str = "") -> str:
     """The texts of some turns as one: each under a heading where there are several.
 
-    >>> tell_turns(["Hi"]), tell_turns(["Hi", "Bye"])
+    >>> write_turns(["Hi"]), write_turns(["Hi", "Bye"])
     ('Hi', '[Turn 1]\\nHi\\n\\n[Turn 2]\\nBye')
     """
     first = [("System", system)] if system else []
@@ -205,4 +205,4 @@ def _cut(turn: Sequence[Message], field: str) -> tuple[str, str]:
     answer = [one.text for one in turn[last + 1 :]]
     if not answer:
         raise RowFault(f"field '{field}' has no text of the assistant", hint=f"it ends with a question; {SKIP}")
-    return tell_context(turn[: last + 1]), "\n\n".join(answer)
+    return write_context(turn[: last + 1]), "\n\n".join(answer)

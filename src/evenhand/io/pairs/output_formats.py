@@ -24,7 +24,7 @@ from evenhand.io.pairs.messages import (
     read_messages,
     read_text,
     read_texts,
-    tell_context,
+    write_context,
 )
 from evenhand.io.pairs.questions import key_of_question
 from evenhand.io.pairs.recognition import Context, Format
@@ -137,7 +137,7 @@ def _inspect(row: Row, context: Context) -> Row | None:
     spec = outer_of(row).get("eval")
     model = spec.get("model") if isinstance(spec, Mapping) else None
     return {
-        "instruction": tell_context(shared),
+        "instruction": write_context(shared),
         "output": read_text(choices[0].get("message"), "output.choices[0].message.content"),
         "model": model or output.get("model"),
         "id": row.get("id"),
@@ -209,7 +209,7 @@ def _responses(row: Row, _: Context) -> Row:
     named = _named(row)
     model = row.get("response_model_name")
     return {
-        "instruction": tell_context([*shared, Message("user", _prompt(asked, "prompt"))]),
+        "instruction": write_context([*shared, Message("user", _prompt(asked, "prompt"))]),
         "output": text,
         **named,
         **({"model": model} if model else {}),
@@ -219,7 +219,7 @@ def _responses(row: Row, _: Context) -> Row:
 def _prompt(value: Any, field: str) -> str:
     """A prompt as text; one that is a list of messages, or JSON that holds one, as a conversation."""
     found = parsed_list(value)
-    return tell_context(read_messages(found, field)) if is_messages(found) else read_text(value, field)
+    return write_context(read_messages(found, field)) if is_messages(found) else read_text(value, field)
 
 
 def _named(row: Row, names: Sequence[str] = _MODEL_FIELDS) -> Row:

@@ -10,7 +10,7 @@ from evenhand.core.errors import PairError
 from evenhand.core.faults import RowFault, message_and_hint
 from evenhand.io import files
 from evenhand.io.files import Row, Table, find_tables
-from evenhand.io.pairs.messages import SKIP, read_messages, read_texts, tell_context, tell_turns
+from evenhand.io.pairs.messages import SKIP, read_messages, read_texts, write_context, write_turns
 
 _KEYS = ("question_id", "uid", "custom_id", "id")
 _EXPECTED = "expected question_id and turns"
@@ -68,7 +68,7 @@ class Questions:
                 f"field '{field}' has {len(turns)} turns, not {self.turn}",
                 hint=f"compare turn {len(turns)}, or {SKIP}",
             )
-        return tell_turns(turns[: self.turn], system=system)
+        return write_turns(turns[: self.turn], system=system)
 
 
 def key_of_question(row: Row, field: str) -> str:
@@ -84,7 +84,7 @@ def _turns(row: Row) -> list[str]:
     body: Any = row.get("body")
     asked = body.get("messages") if isinstance(body, dict) else row.get("messages")
     if asked is not None:
-        return [tell_context(read_messages(asked, "messages"))]
+        return [write_context(read_messages(asked, "messages"))]
     if "turns" in row:
         return read_texts(row["turns"], "turns")
     text = next((row[name] for name in ("prompt", "instruction", "question") if name in row), None)

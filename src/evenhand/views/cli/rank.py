@@ -6,7 +6,7 @@ import re
 import shlex
 import string
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +20,7 @@ from evenhand.core.verdict import found_on, headline
 from evenhand.results.answer import AnswerSentence
 from evenhand.results.counting import Counting, weighting_from
 from evenhand.results.judges import judges_named
-from evenhand.results.plain import plain, to_json
+from evenhand.results.plain import to_json
 from evenhand.results.ranking import SCALES, Matches, RankingSummary, Reading, Scale
 from evenhand.results.ranking_answer import ranking_answer
 from evenhand.results.separation import Separation, separation_of
@@ -63,7 +63,8 @@ class JudgeRanking:
     def plain(self) -> dict[str, object]:
         """The ranking as JSON has it."""
         named = {"judge": self.judge, "protocol": self.protocol, "fingerprint": self.fingerprint}
-        return {**named, "answer": plain(self.answer), **plain(self.ranking)}
+        ranking = {field.name: getattr(self.ranking, field.name) for field in fields(self.ranking)}
+        return {**named, "answer": self.answer, **ranking}
 
 
 @app.command()
