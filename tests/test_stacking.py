@@ -23,7 +23,7 @@ from evenhand.engines.heads.training import TrainingSource, TrainingTable, train
 from evenhand.engines.heads.vectors import MemoryVectors, content_key, to_vector
 from evenhand.engines.llama import LlamaEngine
 from evenhand.engines.scripted import ScriptedEngine
-from evenhand.results.labelled import labelled_pairs, stacked_verdicts
+from evenhand.results.labelled_pairs import labelled_pairs, stacked_verdicts
 from evenhand.store import Store
 from evenhand.views.api import Judge
 
