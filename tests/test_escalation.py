@@ -20,6 +20,7 @@ from command import evenhand, evenhand_any
 from conftest import LoopThread
 from evenhand import Pair, Store
 from evenhand.core.errors import InputError
+from evenhand.core.stats.calibration import Calibration
 from evenhand.core.stats.escalation import (
     Cascade,
     best_promise,
@@ -29,6 +30,7 @@ from evenhand.core.stats.escalation import (
     fewest_labels,
     log_odds_of,
 )
+from evenhand.core.verdict import log_odds
 from evenhand.views.jury import Escalation
 from panel_server import Panel, row, serving
 
@@ -241,6 +243,37 @@ def test_each_level_decides_what_it_may_and_the_rest_waits_for_people(tmp_path: 
     assert "large was asked about 128 of 200 pairs, 36% less than about every pair." in shown
 
 
+def test_a_calibration_that_is_kept_says_how_sure_a_level_is(tmp_path: Path, panel: Panel) -> None:
+    pairs, db = file_of(tmp_path, 200, 80), tmp_path / "x.db"
+    as_said = evenhand("judge", pairs, *words(panel, db))
+    assert "No calibration of small and large is kept: how sure they are, is taken as said." in as_said.stdout
+    evenhand("calibrate", "small", "--db", db)
+    asked = panel.asked.copy()
+    given = evenhand("judge", pairs, *words(panel, db))
+    assert "No calibration of large is kept: how sure it is, is taken as said. Of small it is" in given.stdout
+    assert panel.asked == asked
+    found = json.loads(evenhand("judge", pairs, *words(panel, db), "--json").stdout)["escalation"]
+    assert [level["calibrated"] for level in found["levels"]] == [True, False, False]
+    with Store(db) as store:
+        small, levels = store.judges()[0], store.judges()[-1]
+        fitted = Calibration.of(store.calibrations.of(small.id)["overall"])
+        own = {one.pair.id: one["overall"] for one in store.judgments(small)}
+        words_kept = dict(store.made.words(levels.id))
+        checked = 0
+        for one in store.judgments(levels):
+            word = words_kept[store.archive.number(one.pair.id, one.pair.key) or 0]
+            if word["level"] == 1:
+                said = own[one.pair.id]
+                assert said.p is not None
+                assert said.side is not None
+                assert one["overall"] == said  # its verdict stays what it is
+                sure = fitted.apply([log_odds(said.p)], [0.0])[0]["12".index(said.side)]
+                assert word["confidence"] == pytest.approx(sure, abs=1e-6)
+                assert sure != pytest.approx(said.p[said.side], abs=1e-3)
+                checked += 1
+    assert checked == found["levels"][0]["decided"] > 50
+
+
 def test_money_is_counted_where_prices_are_known(tmp_path: Path, panel: Panel) -> None:
     pairs, db, prices = file_of(tmp_path, 200, 80), tmp_path / "x.db", tmp_path / "prices.json"
     table = {panel.spec("small"): {"input": 1, "output": 1}, panel.spec("large"): {"input": 10, "output": 10}}
@@ -349,7 +382,6 @@ def test_gate_arena_and_python_take_levels(tmp_path: Path, panel: Panel) -> None
         assert levels.result().levels[0].decided
     with pytest.raises(InputError, match=r"--agree 0\.4"):
         Escalation(names, "overall", agree=0.4, db=db)
-    assert "--escalate" in evenhand("ray", "judge", pairs, *words(panel, db)[:4], "--out", "o", code=2).stderr
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,11 @@ from evenhand.core.protocol import ORDERS, Order
 from evenhand.core.stats.calibration import Calibration, TooFewLabels
 from evenhand.core.stats.jury import learn_weights
 from evenhand.core.verdict import SIDES, Label, Outcome, Verdict, pool
+from evenhand.results.labelled_pairs import labelled_pairs, other_judges
 from evenhand.results.run import judge_summary
 from evenhand.running.jury import JuryMembers, JuryPool, member_of, scales_of
 from evenhand.running.pace import BudgetError, Limits
+from evenhand.views.cli.jury_tables import pool_line
 from evenhand.views.jury import Jury, split_judges
 from panel_server import Panel, row, serving
 
@@ -262,7 +264,8 @@ def test_calibrations_that_are_kept_are_used_and_make_another_jury(tmp_path: Pat
         store.calibrations.keep(1, "overall", Calibration(4.0, -2.0, 0.0, 100, 60).plain())
         assert scales_of(store, jury.members)["overall"][1] is None
     with Jury(three, "overall", db=db, orders="forward") as jury:
-        assert jury.result().calibrated
+        assert [juror.calibrated for juror in jury.result().jurors] == [True, False]
+        assert "calibrated but for" in pool_line(jury.result())
         sure = jury.compare(pair)["overall"]
     assert sure.p is not None
     assert plain.p is not None
@@ -313,6 +316,7 @@ def test_the_command_judges_pools_and_says_how_far_they_agree(tmp_path: Path, pa
         assert two["same"]["value"] == pytest.approx(same, abs=0.07)
     again = evenhand("judge", pairs, *words)
     assert panel.asked.total() == 180
+    assert "by the mean of log-odds, none of them calibrated." in again.stdout
     assert "Agreement between judges" in again.stdout
     assert "verdicts it changes" in again.stdout
 
@@ -428,11 +432,44 @@ def test_every_command_that_asks_takes_a_jury(tmp_path: Path, panel: Panel) -> N
         evenhand_any(*command, "--db", db)
 
 
+def test_a_jury_in_a_database_is_one_of_the_judges_that_commands_take(tmp_path: Path, panel: Panel) -> None:
+    db, pairs = tmp_path / "x.db", tmp_path / "pairs.jsonl"
+    labels = ["1" if panel.view("large", n) > 0.4 else "2" for n in range(80)]
+    rows = [row(n, label=label, model_1="old", model_2="new") for n, label in enumerate(labels)]
+    pairs.write_text("".join(json.dumps(one) + "\n" for one in rows), encoding="utf-8")
+    evenhand("judge", pairs, "--judge", specs(panel), "--protocol", "overall", "--db", db)
+    asked, name = panel.asked.copy(), "jury of small, middle, large"
+
+    def said(*command: str) -> Any:
+        return json.loads(evenhand(*command, "--db", db, "--json").stdout)
+
+    [card] = said("card", "jury")["judges"]
+    assert (card["judge"], card["dimensions"]["overall"]["labelled"]) == (name, 80)
+    [fitted] = said("calibrate", "jury")["calibrations"]
+    assert (fitted["judge"], fitted["n"], fitted["slope"] > 0) == (name, 80, True)
+    result = said("results", "--judge", "jury", "--calibrated")
+    assert (result["judge"], result["calibrated"], result["pairs"]) == (name, ["overall"], 80)
+    ranking = said("rank", "--judge", "jury")
+    assert (ranking["judge"], {one["model"] for one in ranking["models"]}) == (name, {"old", "new"})
+    gated = json.loads(evenhand_any("gate", "--judge", "jury", "--db", db, "--json").stdout)
+    assert (gated["judge"], gated["judged"]) == (name, 80)
+    out = tmp_path / "judgments.jsonl"
+    evenhand("export", "judgments", "--judge", "jury", "--db", db, "--out", out)
+    kept = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    assert (len(kept), {one["judge"] for one in kept}) == (80, {name})
+    with Store(db) as store:
+        others = {one.name: one for one in other_judges(store, labelled_pairs(store), "overall")}
+        jury = next(one for one in store.judges() if one.model == name)
+        right = [found["overall"].side == found.pair.labels["overall"] for found in store.judgments(jury)]
+    assert others[f"{name} / overall"].accuracy.value == pytest.approx(
+        np.mean(right), abs=0.02
+    )  # what learn compares with
+    assert set(others) == {f"{model} / overall" for model in (*MODELS, name)}
+    assert panel.asked == asked
+
+
 def test_what_cannot_take_a_jury_says_what_to_do_instead(tmp_path: Path, panel: Panel) -> None:
     pairs = file_of(tmp_path, 4)
-    done = evenhand("ray", "judge", pairs, "--judge", specs(panel), "--out", tmp_path / "o", code=2)
-    assert "this command takes one" in done.stderr
-    assert "evenhand jury pools" in done.stderr
     done = evenhand("judge", pairs, "--judge", panel.spec("a"), "--pool", "majority", code=2)
     assert "for several judges" in done.stderr
     assert "one of mean, majority" in evenhand("judge", pairs, "--judge", "a,b", "--pool", "best", code=2).stderr

@@ -10,6 +10,7 @@ PUBLIC = [
     "Answer",
     "Engine",
     "EngineError",
+    "Escalation",
     "EvenhandError",
     "InputError",
     "Judge",

@@ -1,4 +1,4 @@
-"""Judging on a real cluster of Ray on this machine: two workers, one of them killed; the command killed; Ctrl-C."""
+"""Judging on a real cluster of Ray on this machine: workers killed, the command killed, Ctrl-C; several judges."""
 
 from __future__ import annotations
 
@@ -21,14 +21,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import panel_server
 from command import evenhand
-from conftest import SMOLLM
+from conftest import SMOLLM, LoopThread
 from counting_server import label_of
 from evenhand.core.errors import InputError
 from evenhand.engines.catalog import ModelFile
 from evenhand.running.cluster.cluster import probe
 from evenhand.store import Store
 from evenhand.store.shards import ShardRow, open_shards
+from panel_server import Panel
+from test_escalation import TRUTH
+from test_escalation import view as panel_view
 from test_kill_endpoint import Counting
 
 pytestmark = pytest.mark.ray
@@ -121,8 +125,8 @@ class Work:
             for n in range(count)
         ]
         pq.write_table(pa.Table.from_pylist(rows), self.file)
-        self.judge = ("judge", str(self.file), "--judge", judge, "--protocol", protocol, "--json")
-        self.words = ("ray", *self.judge, "--address", address, "--out", str(self.out))
+        self.judge: tuple[str, ...] = ("judge", str(self.file), "--judge", judge, "--protocol", protocol, "--json")
+        self.words: tuple[str, ...] = ("ray", *self.judge, "--address", address, "--out", str(self.out))
 
     def start(self, *more: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -291,6 +295,87 @@ def test_a_cluster_that_asks_for_a_token_says_so(
     assert process.returncode == 2
     assert "asks for a token" in given
     assert "RAY_AUTH_TOKEN" in given
+
+
+# -- several judges ----------------------------------------------------------------------------------------------
+
+
+def panel_work(folder: Path, count: int, judges: tuple[str, ...], address: str, labels: int = 0) -> Work:
+    """Pairs on which the judges of a panel have an opinion, the first of them labelled."""
+    work = Work(folder, count, "none", "overall", address)
+    said = [panel_server.row(n, label=TRUTH[n % 2] if n < labels else None) for n in range(count)]
+    pq.write_table(pa.Table.from_pylist(said), work.file, row_group_size=30)
+    work.judge = ("judge", str(work.file), "--protocol", "overall", "--json", *judges)
+    work.words = ("ray", *work.judge, "--address", address, "--out", str(work.out))
+    return work
+
+
+def kill_while_held(work: Work, panel: Panel, model: str, after: int) -> None:
+    """Kill the command when a judge has been asked so often; what it was asked then is not answered."""
+    panel.hold = (model, after)
+    process = work.start("--concurrency", "4")
+    deadline = time.monotonic() + TIME_LIMIT
+    while panel.asked[model] < after:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "the workers do not get on"
+        time.sleep(0.02)
+    process.kill()
+    process.communicate()
+    panel.hold = None
+
+
+def outcomes_of(records: Any, made: str) -> dict[str, Any]:
+    """What a made judge says of each pair, to the last digit."""
+    row = next(row for row in records.judges() if row.model.startswith(made))
+    return {found.pair.id: found.outcomes for found in records.judgments(row)}
+
+
+def test_a_jury_with_a_failing_juror_killed_and_completed_is_that_of_a_database(
+    cluster: Cluster, loop: LoopThread, tmp_path: Path, db: Path
+) -> None:
+    with panel_server.serving(Panel(), loop) as panel:
+        names = ",".join(panel.spec(model) for model in ("small", "middle", "large"))
+        work = panel_work(tmp_path, 60, ("--judge", names), cluster.address)
+        panel.failing = {"middle"}
+        fields = work.finish(work.start(), code=3)
+        assert (fields["jury"]["spoke"], fields["jury"]["incomplete"], fields["asked"]) == ({"2": 60}, 60, 240)
+        assert "key" in fields["jury"]["jurors"][1]["failed"]
+        assert fields["dimensions"]["overall"]["invalid_reasons"] == {"incomplete": 60}
+        panel.failing = set()
+        kill_while_held(work, panel, "middle", 40)
+        fields = work.finish(work.start())
+        assert (panel.asked["small"], panel.asked["large"]) == (120, 120), "nobody is asked twice"
+        assert 120 <= panel.asked["middle"] <= 160
+        local = json.loads(evenhand(*work.judge, "--db", db).stdout)
+        with Store(db) as store, open_shards(work.out) as shards:
+            assert outcomes_of(shards, "jury") == outcomes_of(store, "jury")
+        asked = panel.asked.total()
+        voted = work.finish(work.start("--pool", "majority"))
+        assert (voted["asked"], voted["jury"]["pool"]) == (0, "majority")
+        assert panel.asked.total() == asked, "another pool asks nobody"
+    assert local["jury"] == fields["jury"]
+    assert local["dimensions"] == fields["dimensions"]
+    assert "3 of 3 judges spoke on 60 pairs." in evenhand("results", "--db", work.out).stdout
+
+
+def test_levels_killed_and_resumed_are_those_of_a_database(
+    cluster: Cluster, loop: LoopThread, tmp_path: Path, db: Path
+) -> None:
+    with panel_server.serving(Panel(panel_view), loop) as panel:
+        names = f"{panel.spec('small')},{panel.spec('large')},people"
+        work = panel_work(tmp_path, 150, ("--escalate", names, "--agree", "0.85"), cluster.address, labels=80)
+        kill_while_held(work, panel, "large", 175)  # 160 are about the labelled pairs
+        fields = work.finish(work.start())["escalation"]
+        assert panel.pairs["large"] == {n for n in range(150) if n < 80 or n % 5 >= 3}
+        assert panel.asked["small"] <= 300 + 8
+        local = json.loads(evenhand(*work.judge, "--db", db).stdout)["escalation"]
+    assert fields == local
+    assert fields["waiting"] == len((work.out / "for_people.jsonl").read_text().splitlines()) > 0
+    with Store(db) as store, open_shards(work.out) as shards:
+        assert outcomes_of(shards, "escalation") == outcomes_of(store, "escalation")
+    said = evenhand("results", "--db", work.out).stdout
+    assert "Level 1, small: decided 90 of 150 pairs" in " ".join(said.split())
+    assert "at least 85% are decided as people would" in " ".join(said.split())
 
 
 @pytest.mark.engine

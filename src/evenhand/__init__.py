@@ -14,12 +14,13 @@ from evenhand.engines.scripted import ScriptedEngine
 from evenhand.io.pairs import read_pairs
 from evenhand.store import Store
 from evenhand.views.api import Judge
-from evenhand.views.jury import Jury
+from evenhand.views.jury import Escalation, Jury
 
 __all__ = [
     "Answer",
     "Engine",
     "EngineError",
+    "Escalation",
     "EvenhandError",
     "InputError",
     "Judge",

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from evenhand.core.errors import InputError
-from evenhand.core.pair import Side
+from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import ORDERS, Order
-from evenhand.core.verdict import SIDE_OF, SIDES, Label, Outcome, Verdict
+from evenhand.core.verdict import SIDE_OF, SIDES, Label, Outcome, Verdict, log_odds
 
 Pool = Literal["mean", "majority"]
 POOLS: tuple[Pool, ...] = ("mean", "majority")
@@ -107,6 +107,23 @@ class PoolRule:
         return rule
 
 
+def confidence_of(outcome: Outcome | None, scale: Scale | None = None, log_length: float = 0.0) -> float | None:
+    """How sure a judge is of its verdict: the probability of the side that it chose; None without a verdict.
+
+    With a calibration it is the calibrated probability of that side; the verdict itself stays what it is.
+
+    >>> from evenhand.core.verdict import pool
+    >>> said = pool("overall", {"forward": Verdict("overall", "A", {"A": 0.6, "B": 0.3, "tie": 0.1})})
+    >>> confidence_of(said), round(confidence_of(said, Scale(4.0, -1.0)), 3), confidence_of(None)
+    (0.6, 0.863, None)
+    """
+    if outcome is None or outcome.side is None or outcome.p is None:
+        return None
+    if scale is None:
+        return outcome.p[outcome.side]
+    return scale.shares(log_odds(outcome.p), log_length)[SIDES.index(outcome.side)]
+
+
 class _Voice(NamedTuple):
     """What one juror says, and whether its shares are probabilities, which have a geometric mean."""
 
@@ -162,6 +179,15 @@ def pooled_side(
     return _likeliest(_pooled([_voice(dimension, o, None, rule, juror, log_length) for juror, o in speaking])[0])
 
 
+def log_length(pair: Pair) -> float:
+    """The log of the lengths' ratio; an empty text counts as one character.
+
+    >>> log_length(Pair("Hi", "x", ""))
+    0.0
+    """
+    return math.log(max(len(pair.output_1), 1)) - math.log(max(len(pair.output_2), 1))
+
+
 def spoke(outcomes: Sequence[Outcome | None]) -> int:
     """How many jurors have a verdict."""
     return sum(outcome is not None and outcome.side is not None for outcome in outcomes)
@@ -195,7 +221,7 @@ def _voice(
     shares = sure if p is None else (p["1"], p["2"], p["tie"])
     scale = rule.scale(dimension, juror)
     if scale is not None:
-        odds = math.log(max(shares[0], _TINY) / max(shares[1], _TINY))
+        odds = log_odds(dict(zip(SIDES, shares, strict=True)))
         return _Voice(scale.shares(odds, log_length), rule.weight(juror), True)
     soft = all(verdict.p is not None and not verdict.counted for verdict in outcome.orders.values())
     return _Voice(shares, rule.weight(juror), soft)

@@ -11,19 +11,19 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.core.columns import CODE_OF
 from evenhand.core.engine import Usage
 from evenhand.core.errors import InputError
+from evenhand.core.jury import Scale, confidence_of, log_length
 from evenhand.core.outcome import cluster_number
 from evenhand.core.pair import Pair, Side, short_hash
 from evenhand.core.stats.clustered import Array
 from evenhand.core.stats.escalation import CONFIDENCE, Cascade, best_promise, choose_cascade, fewest_labels
 from evenhand.core.verdict import Outcome
 from evenhand.core.votes import Drawn, draws_on, label_of
-from evenhand.engines.made import members_of
 from evenhand.results.label_use import LabelUse, label_use
 from evenhand.results.people import People
-from evenhand.store import JudgeRow, Store
+from evenhand.store import JudgeRow, Records, Store
+from evenhand.store.records import MemberUsage
 
 Heard = Sequence[Sequence[Mapping[str, Outcome] | None]]
 _HOW = (
@@ -68,6 +68,7 @@ class EscalationPlan:
     dimension: str
     cascade: Cascade
     notes: tuple[str, ...]
+    calibrated: tuple[bool, ...] = ()  # whether each level speaks with calibrated probabilities
 
     def plain(self) -> dict[str, Any]:
         """The plan as JSON has it."""
@@ -82,6 +83,7 @@ class EscalationPlan:
             "agreed_labels": cascade.agreed,
             "coverage": cascade.coverage,
             "floors": floors,
+            "calibrated": dict(zip(self.names, self.calibrated, strict=True)),
             "notes": self.notes,
         }
 
@@ -97,6 +99,7 @@ class LevelResult:
     share: float
     tokens: Usage | None
     cost: float | None
+    calibrated: bool = False  # whether how sure it is was said by its calibration
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,16 @@ class EscalationResult:
             f" {self.confidence:.0%} confidence ({self.labels:,} labels; on those decided, judges and people agree"
             f" in {self.agreed:.0%})."
         )
+
+    @property
+    def sureness(self) -> str:
+        """By what it is said how sure each level is, in a sentence."""
+        judges = [level for level in self.levels if level.tokens is not None]
+        as_said, known = ([one.name for one in judges if one.calibrated == which] for which in (False, True))
+        if not as_said:
+            return "How sure each judge is, is said by its calibration."
+        found = f"No calibration of {_listed(as_said)} is kept: how sure {_they_are(as_said)}, is taken as said."
+        return f"{found} Of {_listed(known)} it is said by calibration." if known else found
 
     @property
     def saved(self) -> str:
@@ -219,9 +232,18 @@ def refuse_few(labelled: LabelledPairs, target: float, levels: int) -> None:
         )
 
 
-def plan_escalation(names: Sequence[str], labelled: LabelledPairs, heard: Heard, target: float) -> EscalationPlan:
-    """What each level may decide; InputError with what could be promised instead, where it is nothing."""
-    sure, right = _tables(labelled, heard, len(names))
+def plan_escalation(
+    names: Sequence[str],
+    labelled: LabelledPairs,
+    heard: Heard,
+    target: float,
+    scales: Sequence[Scale | None] = (),
+) -> EscalationPlan:
+    """What each level may decide; InputError with what could be promised instead, where it is nothing.
+
+    `scales` are the calibrations of the levels, by which it is said how sure they are.
+    """
+    sure, right = _tables(labelled, heard, tuple(scales) or (None,) * len(names))
     clusters = None if labelled.one_by_one else _clusters(labelled.pairs)
     found = choose_cascade(sure, right, target, clusters=clusters)
     if not found.promised:
@@ -232,19 +254,23 @@ def plan_escalation(names: Sequence[str], labelled: LabelledPairs, heard: Heard,
             f"{len(labelled.pairs):,} labels on {labelled.instructions:,} instructions, and it is not known that"
             " pairs were drawn one by one: they count as about one label for each instruction."
         )
-    return EscalationPlan(tuple(names), labelled.dimension, found, tuple(notes))
+    known = tuple(scale is not None for scale in tuple(scales) or (None,) * len(names))
+    return EscalationPlan(tuple(names), labelled.dimension, found, tuple(notes), known)
 
 
-def _tables(labelled: LabelledPairs, heard: Heard, levels: int) -> tuple[Array, NDArray[np.bool_]]:
+def _tables(
+    labelled: LabelledPairs, heard: Heard, scales: Sequence[Scale | None]
+) -> tuple[Array, NDArray[np.bool_]]:
     """How sure each level is of each labelled pair, and whether it says what people say."""
-    sure = np.full((len(labelled.pairs), levels), np.nan)
-    right = np.zeros((len(labelled.pairs), levels), dtype=np.bool_)
-    for row, (said, side) in enumerate(zip(heard, labelled.sides, strict=True)):
-        for level, outcomes in enumerate(said):
+    sure = np.full((len(labelled.pairs), len(scales)), np.nan)
+    right = np.zeros((len(labelled.pairs), len(scales)), dtype=np.bool_)
+    for row, (pair, said, side) in enumerate(zip(labelled.pairs, heard, labelled.sides, strict=True)):
+        for level, (outcomes, scale) in enumerate(zip(said, scales, strict=True)):
             outcome = outcomes.get(labelled.dimension) if outcomes else None
-            if outcome is not None and outcome.side is not None and outcome.p is not None:
-                sure[row, level] = outcome.p[outcome.side]
-                right[row, level] = CODE_OF[outcome.side] == CODE_OF[side]
+            confidence = confidence_of(outcome, scale, log_length(pair))
+            if outcome is not None and confidence is not None:
+                sure[row, level] = confidence
+                right[row, level] = outcome.side == side
     return sure, right
 
 
@@ -266,6 +292,14 @@ def _refusal(
     )
 
 
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _they_are(names: Sequence[str]) -> str:
+    return "it is" if len(names) == 1 else "they are"
+
+
 def _asked(dimension: str) -> str:
     return "overall" if dimension == "combined" else dimension
 
@@ -273,18 +307,18 @@ def _asked(dimension: str) -> str:
 # -- what came of it ----------------------------------------------------------------------------------------------
 
 
-def escalation_result(store: Store, row: JudgeRow, prices: Sequence[Pricing | None] = ()) -> EscalationResult:
-    """What an escalation that a database holds came to."""
+def escalation_result(store: Records, row: JudgeRow, prices: Sequence[Pricing | None] = ()) -> EscalationResult:
+    """What an escalation that a database or a folder of shards holds came to."""
     identity, plan = row.identity, json.loads(row.identity["plan"])
-    known = {judge.fingerprint: judge for judge in store.judges(counted=False)}
-    judges = [known.get(mark) for mark in members_of(identity)]
+    judges = store.members_used(row)
     floors = [None if word == "never" else float(word) for word in identity["floors"].split()]
-    decided: Counter[int | None] = Counter(word["level"] for _, word in store.made.words(row.id))
+    decided: Counter[int | None] = Counter(word["level"] for word in store.made_words(row))
     pairs = decided.total()
     every = [*prices, *[None] * (len(judges) - len(prices))]
+    scales = json.loads(identity.get("calibrations", "[]")) or [None] * len(judges)
     levels = [
-        _level_result(store, row, judge, floor, decided[number], pairs, price)
-        for number, (judge, floor, price) in enumerate(zip(judges, floors, every, strict=True), 1)
+        _level_result(judge, floor, decided[number], pairs, price, calibrated=scale is not None)
+        for number, (judge, floor, price, scale) in enumerate(zip(judges, floors, every, scales, strict=True), 1)
     ]
     tokens = sum(_count(level.tokens) for level in levels)
     costs = [level.cost for level in levels]
@@ -305,19 +339,20 @@ def escalation_result(store: Store, row: JudgeRow, prices: Sequence[Pricing | No
 
 
 def _level_result(
-    store: Store,
-    row: JudgeRow,
-    judge: JudgeRow | None,
+    used: MemberUsage,
     floor: float | None,
     decided: int,
     pairs: int,
     price: Pricing | None,
+    *,
+    calibrated: bool,
 ) -> LevelResult:
-    usage, asked = store.made.usage(judge.id, row.id) if judge else (Usage(), 0)
+    judge, usage, asked = used
     name = judge.model if judge else "a judge that was removed"
     return LevelResult(
         *(name, floor, asked, decided, _share(decided, pairs), usage),
         price.of(usage) if price else 0.0 if judge and "base_url" not in judge.identity else None,  # it runs here
+        calibrated,
     )
 
 

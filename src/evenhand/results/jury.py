@@ -38,6 +38,7 @@ class JurorResult:
     changed: int  # pooled verdicts that come out otherwise without it
     change: Estimate
     win_rate_1_without: float | None
+    calibrated: bool  # whether it speaks with calibrated probabilities
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,7 @@ class JuryCounter:
             int(changed.sum()),
             mean(changed.astype(np.float64), clusters[judged]),
             _rate(without[judged]),
+            self._rule.pool == "mean" and self._rule.scale(self.dimension, juror) is not None,
         )
 
 

@@ -8,16 +8,18 @@ from typing import Any
 
 from evenhand.engines.made import ESCALATION, is_made
 from evenhand.results.escalation import EscalationResult, Pricing, escalation_result
-from evenhand.store import JudgeRow, Records, Store
+from evenhand.store import JudgeRow, Records
 
 
 def made_notes(store: Records, row: JudgeRow, prices: Sequence[Pricing | None] = ()) -> tuple[str, ...]:
-    """Sentences about a made judge; none about another, nor where no database holds it."""
-    if not is_made(row.identity) or not isinstance(store, Store):
+    """Sentences about a made judge; none about another."""
+    if not is_made(row.identity):
         return ()
     if row.identity["engine"] == ESCALATION:
+        if not any(judge for judge, *_ in store.members_used(row)):  # a copy, without the judges of the levels
+            return ()
         return tuple(_levels(escalation_result(store, row, prices)))
-    return (spoke_line(Counter((word["spoke"], word["of"]) for _, word in store.made.words(row.id))),)
+    return (spoke_line(Counter((word["spoke"], word["of"]) for word in store.made_words(row))),)
 
 
 def spoke_line(counts: Mapping[tuple[int, int], int]) -> str:
@@ -63,6 +65,7 @@ def _levels(found: EscalationResult) -> Iterator[str]:
             f" asked about {level.asked:,}{took}."
         )
     yield found.guarantee
+    yield found.sureness
     if found.saved:
         yield found.saved
     if found.waiting:

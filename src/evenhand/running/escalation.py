@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from evenhand.core.errors import InputError
-from evenhand.core.judge import Conversation, Judgment, Setup
+from evenhand.core.judge import Judgment, Setup
+from evenhand.core.jury import Scale, confidence_of, log_length
 from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import ORDERS, Order
 from evenhand.core.verdict import SIDE_OF, Outcome, Verdict
@@ -29,28 +30,24 @@ def check_target(agree: float) -> None:
         raise InputError(f"--agree {agree:g}", hint="a share above 0.5 and below 1, such as 0.85")
 
 
-def confidence_of(outcome: Outcome | None) -> float | None:
-    """How sure a judge is of its verdict: the probability that it gives the side it chose; None without a verdict.
-
-    >>> from evenhand.core.verdict import pool
-    >>> confidence_of(pool("overall", {"forward": Verdict("overall", "A")})), confidence_of(None)
-    (1.0, None)
-    """
-    if outcome is None or outcome.side is None or outcome.p is None:
-        return None
-    return outcome.p[outcome.side]
-
-
 class EscalationPool:
-    """Has each pair decided by the first level that may; `people` says that they are the last level."""
+    """Has each pair decided by the first level that may; `people` says that they are the last level.
+
+    `scales` are the calibrations by which it is said how sure each level is; none where none are kept.
+    """
 
     def __init__(
-        self, store: Store, members: JuryMembers, cascade: Cascade, dimension: str, *, people: bool = True
+        self,
+        store: Store,
+        members: JuryMembers,
+        cascade: Cascade,
+        dimension: str,
+        *,
+        people: bool = True,
+        scales: Sequence[Scale | None] = (),
     ) -> None:
-        self.store, self.members, self.cascade, self.dimension, self.people = (
-            *(store, members, cascade, dimension),
-            people,
-        )
+        self.store, self.members, self.cascade, self.dimension = store, members, cascade, dimension
+        self.people, self.scales = people, tuple(scales) or (None,) * len(members.members)
         self.dimensions, self.names = (dimension,), members.names
         self.setup = Setup(self._engine(), made_protocol(members.members, [dimension]))
         self._votes = _PeoplesVotes(store) if people else None
@@ -73,39 +70,55 @@ class EscalationPool:
                 }
             ),
         }
+        if any(self.scales):
+            about["calibrations"] = json.dumps([scale and list(scale) for scale in self.scales])
         return MadeEngine(ESCALATION, f"escalation of {', '.join(names)}", about)
 
     def left_after(self, pairs: Sequence[Pair], levels: int) -> list[Pair]:
         """The pairs that none of the first so many levels may decide."""
         heard = outcomes_of(self.store, self.members, pairs, levels)
-        return [pair for pair, said in zip(pairs, heard, strict=True) if self._level(said) is None]
+        return [pair for pair, said in zip(pairs, heard, strict=True) if self._level(pair, said) is None]
 
     def pool(self, pairs: Sequence[Pair]) -> list[Judgment]:
         """What the levels say of pairs that are in the store; it is kept when this returns."""
-        made, judgments = [], []
-        for pair, heard in zip(pairs, outcomes_of(self.store, self.members, pairs), strict=True):
-            verdicts, word = self._decide(pair, heard)
-            conversations = {order: Conversation({self.dimension: verdict}) for order, verdict in verdicts.items()}
-            judgments.append(Judgment.of(pair, conversations))
-            keys = {order: self.setup.key(pair, order) for order in verdicts}
-            made.append(MadeVerdicts(pair, keys, {order: [one] for order, one in verdicts.items()}, word))
+        heard = outcomes_of(self.store, self.members, pairs)
+        made = [self.made(pair, said) for pair, said in zip(pairs, heard, strict=True)]
         self.store.made.keep(self.store.judge(self.setup), made)
-        return judgments
+        return [one.judgment() for one in made]
 
-    def _level(self, heard: Sequence[Mapping[str, Outcome] | None]) -> int | None:
+    def made(self, pair: Pair, heard: Sequence[Mapping[str, Outcome] | None]) -> MadeVerdicts:
+        """What the levels say of a pair, as it is kept."""
+        verdicts, word = self._decide(pair, heard)
+        keys = {order: self.setup.key(pair, order) for order in verdicts}
+        return MadeVerdicts(pair, keys, {order: [one] for order, one in verdicts.items()}, word)
+
+    def is_ready(self, pair: Pair, heard: Sequence[Mapping[str, Outcome] | None]) -> bool:
+        """Whether it is known who decides a pair: a level may, or all have been asked."""
+        return self._level(pair, heard) is not None or all(said is not None for said in heard)
+
+    def decides(self, level: int, pair: Pair, said: Mapping[str, Outcome] | None) -> bool:
+        """Whether a level may decide a pair of which it has said this."""
+        return self.cascade.decides(level, self._sure(level, pair, said))
+
+    def _sure(self, level: int, pair: Pair, said: Mapping[str, Outcome] | None) -> float | None:
+        outcome = said.get(self.dimension) if said else None
+        return confidence_of(outcome, self.scales[level], log_length(pair))
+
+    def waits(self, made: MadeVerdicts) -> bool:
+        """Whether a pair is left to people, and they have not decided it."""
+        return any(verdict.invalid == WAITING for verdicts in made.verdicts.values() for verdict in verdicts)
+
+    def _level(self, pair: Pair, heard: Sequence[Mapping[str, Outcome] | None]) -> int | None:
         """The first level that may decide."""
-        for level, said in enumerate(heard):
-            if self.cascade.decides(level, confidence_of(said.get(self.dimension) if said else None)):
-                return level
-        return None
+        return next((level for level, said in enumerate(heard) if self.decides(level, pair, said)), None)
 
     def _decide(
         self, pair: Pair, heard: Sequence[Mapping[str, Outcome] | None]
     ) -> tuple[Mapping[Order, Verdict], str]:
-        level = self._level(heard)
+        level = self._level(pair, heard)
         if level is not None:
             outcome = (heard[level] or {})[self.dimension]
-            sure = confidence_of(outcome)
+            sure = self._sure(level, pair, heard[level])
             word = {"level": level + 1, "judge": self.names[level], "confidence": sure and round(sure, 6)}
             return outcome.orders, json.dumps(word)
         side = self._votes.label(pair, self.dimension) if self._votes else None

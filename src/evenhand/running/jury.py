@@ -6,23 +6,22 @@ answered more brings the jury up to date, and pooling again without that writes 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from evenhand.core.engine import NOTHING
-from evenhand.core.judge import Conversation, Judgment, Setup
-from evenhand.core.jury import INCOMPLETE, PoolRule, Scale, pool_jury, word_of
+from evenhand.core.judge import Judgment, Setup
+from evenhand.core.jury import INCOMPLETE, PoolRule, Scale, log_length, pool_jury, word_of
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import ORDERS, Order
-from evenhand.core.verdict import Outcome, Verdict, invalid
+from evenhand.core.verdict import Outcome, Verdict
 from evenhand.engines.made import Member, jury_engine, made_protocol, names_of, shared_dimensions
 from evenhand.store import JudgeRow, Store
 from evenhand.store.made import MadeVerdicts
 
 AT_ONCE = 500  # pairs that are pooled in one transaction
-Heard = Sequence[dict[str, Outcome] | None]  # what each juror said of one pair, by dimension
+Heard = Sequence[Mapping[str, Outcome] | None]  # what each juror said of one pair, by dimension
 Watcher = Callable[[Pair, Heard, Judgment], None]
 
 
@@ -91,12 +90,9 @@ class JuryPool:
     def pool(self, pairs: Sequence[Pair]) -> list[Judgment]:
         """What the jury says of pairs that are in the store; it is kept when this returns."""
         heard = self.heard(pairs)
-        made, judgments = [], []
-        for pair, said in zip(pairs, heard, strict=True):
-            conversations = self.conversations(pair, said)
-            judgments.append(Judgment.of(pair, conversations))
-            made.append(self._made(pair, said, conversations))
+        made = [self.made(pair, said) for pair, said in zip(pairs, heard, strict=True)]
         self.store.made.keep(self.store.judge(self.setup), made)
+        judgments = [one.judgment() for one in made]
         if self._watch is not None:
             for pair, said, judgment in zip(pairs, heard, judgments, strict=True):
                 self._watch(pair, said, judgment)
@@ -115,31 +111,26 @@ class JuryPool:
         """What each juror said of each pair."""
         return outcomes_of(self.store, self.members, pairs)
 
-    def conversations(self, pair: Pair, heard: Heard) -> dict[Order, Conversation]:
-        """What the jury says of a pair in each order."""
+    def made(self, pair: Pair, heard: Heard) -> MadeVerdicts:
+        """What the jury says of a pair, as it is kept."""
+        said = [None if outcomes is None else outcomes.get(self.dimensions[0]) for outcomes in heard]
+        verdicts = self._verdicts(pair, heard)
+        keys = {order: self.setup.key(pair, order) for order in verdicts}
+        return MadeVerdicts(pair, keys, verdicts, word_of(self.names, said))
+
+    def _verdicts(self, pair: Pair, heard: Heard) -> dict[Order, list[Verdict]]:
+        """What the jury says of a pair in each order, on every dimension."""
         length = log_length(pair)
         by_order: dict[Order, dict[str, Verdict]] = {}
         for name in self.dimensions:
             said = [None if outcomes is None else outcomes.get(name) for outcomes in heard]
             for order, verdict in pool_jury(name, said, self.rule, length).items():
                 by_order.setdefault(order, {})[name] = verdict
-        if not by_order:  # nobody was asked
-            silent = {verdict.dimension: verdict for verdict in invalid(self.dimensions, INCOMPLETE)}
-            by_order = dict.fromkeys(ORDERS, silent)
-        return {order: Conversation(self._whole(verdicts)) for order, verdicts in by_order.items()}
-
-    def _whole(self, verdicts: dict[str, Verdict]) -> dict[str, Verdict]:
-        return {name: verdicts.get(name) or Verdict(name, None, invalid=INCOMPLETE) for name in self.dimensions}
-
-    def _made(self, pair: Pair, heard: Heard, conversations: dict[Order, Conversation]) -> MadeVerdicts:
-        first = self.dimensions[0]
-        word = word_of(self.names, [None if said is None else said.get(first) for said in heard])
-        return MadeVerdicts(
-            pair,
-            {order: self.setup.key(pair, order) for order in conversations},
-            {order: list(conversation.verdicts.values()) for order, conversation in conversations.items()},
-            word,
-        )
+        orders = by_order or {order: {} for order in ORDERS}  # where nobody was asked, nobody has spoken in either
+        return {
+            order: [said.get(name) or Verdict(name, None, invalid=INCOMPLETE) for name in self.dimensions]
+            for order, said in orders.items()
+        }
 
 
 def outcomes_of(
@@ -150,15 +141,6 @@ def outcomes_of(
     here = [number for number in numbers if number is not None]
     each = [store.made.outcomes(row.id, row.dimensions, here) if row else {} for row in members.rows(store)[:first]]
     return [[None if number is None else said.get(number) for said in each] for number in numbers]
-
-
-def log_length(pair: Pair) -> float:
-    """The log of the lengths' ratio; an empty text counts as one character.
-
-    >>> log_length(Pair("Hi", "x", ""))
-    0.0
-    """
-    return math.log(max(len(pair.output_1), 1)) - math.log(max(len(pair.output_2), 1))
 
 
 def without_calibrations(rule: PoolRule) -> PoolRule:

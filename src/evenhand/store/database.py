@@ -21,6 +21,7 @@ from evenhand.core.pair import Pair
 from evenhand.core.protocol import Order
 from evenhand.core.reasons import questions_of, with_words
 from evenhand.core.verdict import Verdict, read_answer
+from evenhand.engines.made import members_of
 from evenhand.store.annotation import AnnotationBook
 from evenhand.store.archive import Archive
 from evenhand.store.attacked import attacked_pairs
@@ -36,6 +37,7 @@ from evenhand.store.outcomes import IN_ORDER, SAID_BY_JUDGE, OutcomeTable, Progr
 from evenhand.store.outputs import OutputBook
 from evenhand.store.pages import PageBook
 from evenhand.store.queue import Job, QuestionDimensions, Queue, holder_name, name_worker
+from evenhand.store.records import MemberUsage
 from evenhand.store.rows import answer_from, answer_row, verdict_row
 from evenhand.store.schema import MIGRATIONS, clearly, migrate
 from evenhand.store.vectors import VectorBook
@@ -499,6 +501,16 @@ class Store:
             JudgeRow(i, f, m, json.loads(ident), p, t, tuple(json.loads(d)), bool(raw), n)
             for i, f, m, ident, p, t, d, raw, n in rows
         ]
+
+    def made_words(self, judge: JudgeRow) -> Iterator[Mapping[str, Any]]:
+        """The word that is kept about each pair of a judge that is made of others: who spoke, or who decided."""
+        return (word for _, word in self.made.words(judge.id))
+
+    def members_used(self, judge: JudgeRow) -> list[MemberUsage]:
+        """The judges that a made one is made of, in their order, and what their answers on its pairs took."""
+        known = {row.fingerprint: row for row in self.judges(counted=False)}
+        rows = [known.get(mark) for mark in members_of(judge.identity)]
+        return [MemberUsage(row, *(self.made.usage(row.id, judge.id) if row else (Usage(), 0))) for row in rows]
 
     def matches(self, judge: JudgeRow) -> list[tuple[str, str, str]]:
         """Who met whom before a judge: model_1, model_2, and the candidate's side, each of them once.

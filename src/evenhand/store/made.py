@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from evenhand.core.engine import Answer, Usage
-from evenhand.core.judge import Judgment
+from evenhand.core.judge import Conversation, Judgment
 from evenhand.core.pair import COMBINED, Pair, digest
 from evenhand.core.protocol import Order
 from evenhand.core.verdict import Outcome, Verdict, log_odds
@@ -35,6 +35,11 @@ class MadeVerdicts:
     keys: Mapping[Order, str]
     verdicts: Mapping[Order, Sequence[Verdict]]
     word: str
+
+    def judgment(self) -> Judgment:
+        """What the verdicts come to."""
+        said = {order: {one.dimension: one for one in verdicts} for order, verdicts in self.verdicts.items()}
+        return Judgment.of(self.pair, {order: Conversation(verdicts) for order, verdicts in said.items()})
 
 
 class MadeBook:

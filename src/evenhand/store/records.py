@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from evenhand.core.engine import Usage
 from evenhand.core.judge import Judgment
@@ -15,6 +15,14 @@ from evenhand.store.labels import HumanLabel
 if TYPE_CHECKING:
     from evenhand.core.columns import Block
     from evenhand.store.database import JudgeRow
+
+
+class MemberUsage(NamedTuple):
+    """A judge that another is made of, None if it is gone; its tokens, and on how many pairs it has answers."""
+
+    judge: JudgeRow | None
+    tokens: Usage
+    pairs: int
 
 
 class LabelReader(Protocol):
@@ -108,3 +116,9 @@ class Records(Protocol):
 
     def usage(self, judge: JudgeRow) -> tuple[Usage, float]:
         """The tokens that a judge's answers took, and the seconds that its runs took."""
+
+    def made_words(self, judge: JudgeRow) -> Iterator[Mapping[str, Any]]:
+        """The word that is kept about each pair of a judge that is made of others: who spoke, or who decided."""
+
+    def members_used(self, judge: JudgeRow) -> list[MemberUsage]:
+        """The judges that a made one is made of, in their order, and what their answers on its pairs took."""

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Self, Union
 from evenhand.core.engine import NOTHING, Engine, Usage
 from evenhand.core.errors import EngineError, InputError, SpecError
 from evenhand.core.judge import Judgment, Orders, Setup
-from evenhand.core.jury import Pool, PoolRule, spoke
+from evenhand.core.jury import Pool, PoolRule, log_length, spoke
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Protocol
 from evenhand.core.verdict import headline
 from evenhand.running.escalation import EscalationPool, check_target
-from evenhand.running.jury import Heard, JuryMembers, JuryPool, log_length, member_of, outcomes_of, scales_of
+from evenhand.running.jury import Heard, JuryMembers, JuryPool, member_of, outcomes_of, scales_of
 from evenhand.running.pace import BudgetError, Limits, Pace
 from evenhand.running.runner import Line, Totals
 from evenhand.store import Store
@@ -55,6 +55,14 @@ def split_judges(text: str) -> list[str]:
     return found
 
 
+def refuse_twins(members: JuryMembers) -> None:
+    """Refuse a judge that is named twice."""
+    marks = [member.fingerprint for member in members.members]
+    twins = [name for name, mark in zip(members.names, marks, strict=True) if marks.count(mark) > 1]
+    if twins:
+        raise InputError(f"the same judge is named twice: {twins[0].partition('/')[0]}", hint="name it once")
+
+
 class ManyJudges:
     """Several judges that are asked about the same pairs, and what is made of it: a Jury, an Escalation."""
 
@@ -81,7 +89,7 @@ class ManyJudges:
             self.judges = [self._judge(judge, protocol, path) for judge in judges]
             self.store = self._open.enter_context(Store(path))
             self.members = JuryMembers(tuple(member_of(judge.setup) for judge in self.judges))
-            self._refuse_twins()
+            refuse_twins(self.members)
             self.paces = [Pace(j.setup.engine, j.limits or self.limits, j.price, seed=j.seed) for j in self.judges]
 
     @contextmanager
@@ -103,12 +111,6 @@ class ManyJudges:
             judge = Judge(judge, protocol, db=path, orders=self.orders, seed=self.seed, limits=self.limits)
             self._open.enter_context(judge)
         return judge
-
-    def _refuse_twins(self) -> None:
-        marks = [member.fingerprint for member in self.members.members]
-        twins = [name for name, mark in zip(self.members.names, marks, strict=True) if marks.count(mark) > 1]
-        if twins:
-            raise InputError(f"the same judge is named twice: {twins[0].partition('/')[0]}", hint="name it once")
 
     def __enter__(self) -> Self:
         return self
@@ -222,6 +224,7 @@ class Escalation(ManyJudges):
 
     What a level may decide is found on labelled pairs by `prepare`, so that the decided pairs agree with people as
     often as `agree` says, with 95% confidence. What no judge may decide is left to people, if they are a level.
+    How sure a judge is, is said by its calibration where one is kept, unless `calibrated` is False.
 
     >>> from evenhand.engines.scripted import ScriptedEngine
     >>> right = lambda prompt: {"A": 0.9, "B": 0.05, "tie": 0.05}
@@ -241,6 +244,7 @@ class Escalation(ManyJudges):
         *,
         agree: float,
         people: bool = True,
+        calibrated: bool = True,
         db: str | Path | None = None,
         on: str = "",
         orders: Orders = "both",
@@ -252,6 +256,7 @@ class Escalation(ManyJudges):
         super().__init__(judges, protocol, db, orders=orders, seed=seed, limits=limits, closing=closing)
         with self._closing_on_error():
             self.names, self.agree, self.people = self.members.names, agree, people
+            self.calibrated = calibrated
             dimensions = self.members.dimensions
             self.dimension = on or headline(dimensions)
             if self.dimension not in dimensions:
@@ -274,8 +279,11 @@ class Escalation(ManyJudges):
                 for _ in judgments:
                     pass
         heard = outcomes_of(self.store, self.members, labelled.pairs)
-        self.plan = plan = plan_escalation(self.names, labelled, heard, self.agree)
-        self._pool = EscalationPool(self.store, self.members, plan.cascade, self.dimension, people=self.people)
+        scales = scales_of(self.store, self.members).get(self.dimension, ()) if self.calibrated else ()
+        self.plan = plan = plan_escalation(self.names, labelled, heard, self.agree, scales)
+        self._pool = EscalationPool(
+            self.store, self.members, plan.cascade, self.dimension, people=self.people, scales=scales
+        )
         self.setup = self._pool.setup
         return plan
 

@@ -70,6 +70,8 @@ class ClusterStanding:
     seconds: float = 0.0  # from the first word of a worker to the last
     stopped: str = ""  # a budget that is used up
     fault: Fault | None = None
+    taken: int = 0  # requests of the budget, those of judges before this one among them
+    spent: float = 0.0  # money, likewise
 
 
 class Coordinator:
@@ -83,11 +85,12 @@ class Coordinator:
     (0.0, 'the budget of 1 requests is used up')
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, taken: int = 0, spent: float = 0.0) -> None:
+        """`taken` and `spent` are what other judges have used of the same budget."""
         self._limits = limits
         self._requests = Window(limits.requests_per_minute)
         self._tokens = Window(limits.tokens_per_minute)
-        self._taken, self._spent, self._reserved = 0, 0.0, 0.0
+        self._taken, self._spent, self._reserved = taken, spent, 0.0
         self._done: dict[str, ClusterProgress] = {}  # by task, of its last attempt
         self._cost: dict[str, ClusterProgress] = {}  # by attempt
         self._attempts: dict[str, int] = {}
@@ -166,7 +169,8 @@ class Coordinator:
         )
         seconds = 0.0 if self._first is None else self._last - self._first
         lost = max(len(cost) - len(done), len(self._replacing))  # one may be lost between two tasks
-        return ClusterStanding(progress, len(self._workers), len(cost), lost, seconds, self._stopped, self._fault)
+        ended = (self._stopped, self._fault, self._taken, self._spent)
+        return ClusterStanding(progress, len(self._workers), len(cost), lost, seconds, *ended)
 
 
 class Metered(Engine):

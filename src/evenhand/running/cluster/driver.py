@@ -86,7 +86,17 @@ def _unfinished(place: Place, name: str) -> list[ShardRow]:
 class ScaleOut:
     """A run on a cluster: started, looked at now and then, stopped or taken to its end."""
 
-    def __init__(self, cluster: Cluster, recipe: Recipe, limits: Limits, *, workers: int, cores: int) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        recipe: Recipe,
+        limits: Limits,
+        *,
+        workers: int,
+        cores: int,
+        used: tuple[int, float] = (0, 0.0),
+    ) -> None:
+        """`used` are requests and money of the same budget that other judges have had."""
         ray = cluster.ray
         self._ray, self._workers, self._cores = ray, workers, cores
         share = None if limits.concurrency is None else limits.concurrency // workers
@@ -95,16 +105,17 @@ class ScaleOut:
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
         )
-        self._coordinator = ray.remote(Coordinator).options(num_cpus=0, scheduling_strategy=here).remote(limits)
+        actor = ray.remote(Coordinator).options(num_cpus=0, scheduling_strategy=here)
+        self._coordinator = actor.remote(limits, *used)
         self._thread: threading.Thread | None = None
         self._fault: Exception | None = None
         self._tasks = 0
         self.seen = ClusterStanding()  # when it was last looked at
 
-    def start(self, work: Work) -> None:
-        """Begin."""
+    def start(self, work: Work, passed_over: Sequence[bytes] = ()) -> None:
+        """Begin; `passed_over` are names of pairs about which this judge is not asked."""
         ray, place = self._ray, self._recipe.place
-        finished, begun = ray.put(keys_in(place)), ray.put(begun_in(place))
+        finished, begun = ray.put(keys_in(place, passed_over)), ray.put(begun_in(place))
         self._tasks = len(work.tasks)
         data = ray.data.from_items(list(work.tasks), override_num_blocks=len(work.tasks)).map_batches(
             Bench,
@@ -147,13 +158,10 @@ class ScaleOut:
         self._ray.get(self._coordinator.stop.remote())
 
     def outcome(self) -> ClusterResult:
-        """How it ended; raises what kept it from its end."""
+        """How it ended; raises a fault of the machinery. What a judge failed on is in the standing."""
         if self._fault is not None:
             raise explained_fault(self._fault, self._recipe.place.name) from None
-        standing = self.standing()
-        if standing.fault:
-            raise standing.fault.error()
-        return ClusterResult(standing, self._workers, self._tasks)
+        return ClusterResult(self.standing(), self._workers, self._tasks)
 
 
 def explained_fault(fault: Exception, out: str) -> EvenhandError:

@@ -6,6 +6,7 @@ writing.py   judge.json, part-*.parquet, run-*.json: each is whole or not there
 reading.py   the folder opened: its files checked, each pair counted once
 blocks.py    its verdicts as blocks of numbers, without the texts
 copying.py   a database's verdicts as a folder
+members.py   a folder that is made of other judges' verdicts, and their folders in it
 """
 
 from evenhand.store.shards.place import Place, looks_like_uri

@@ -73,6 +73,23 @@ class Place:
         """The name of a file in the folder, for people."""
         return f"{self.name.rstrip('/')}/{name}"
 
+    def below(self, name: str) -> Place:
+        """A folder in the folder."""
+        return Place(self.fs, self.file(name), self.shown(name))
+
+    def folders(self) -> list[Place]:
+        """The folders in it, in the order of their names."""
+        import pyarrow.fs as filesystems
+
+        with self._faults():
+            found = self.fs.get_file_info(filesystems.FileSelector(self.path, allow_not_found=True))
+        return [self.below(name) for name in sorted(i.base_name for i in found if i.type.name == "Directory")]
+
+    def remove(self, name: str) -> None:
+        """Delete a file of the folder."""
+        with self._faults():
+            self.fs.delete_file(self.file(name))
+
     def exists(self) -> bool:
         """Whether there is such a folder."""
         return bool(self._type(self.path).name == "Directory")

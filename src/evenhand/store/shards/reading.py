@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
@@ -23,6 +24,7 @@ from evenhand.core.votes import known_labels
 from evenhand.io.files.arrow import pyarrow
 from evenhand.io.spill_file import HELD, SpillFile
 from evenhand.store import HumanLabel, JudgeRow, RunGroup
+from evenhand.store.records import MemberUsage
 from evenhand.store.shards.place import Place
 from evenhand.store.shards.schema import (
     FORM,
@@ -100,30 +102,41 @@ class Finished:
         import numpy as np
 
         every = np.frombuffer(b"".join(names), dtype=">u8").astype(np.uint64).reshape(-1, 2)
-        every = every[np.lexsort((every[:, 1], every[:, 0]))]
+        order = np.lexsort((every[:, 1], every[:, 0]))
+        every = every[order]
         fresh = np.ones(len(every), dtype=bool)
         fresh[1:] = (every[1:] != every[:-1]).any(axis=1)
-        self._first, self._second = every[fresh, 0].copy(), every[fresh, 1].copy()
+        self._first, self._second, self._given = every[fresh, 0].copy(), every[fresh, 1].copy(), order[fresh]
 
     def __len__(self) -> int:
         return len(self._first)
 
     def __contains__(self, pair: Pair) -> bool:
+        return self.place(pair) is not None
+
+    def place(self, pair: Pair) -> int | None:
+        """The place of a pair's name among those that were given; None where it is not among them.
+
+        >>> pair = Pair("Hi", "x", "y")
+        >>> Finished([row_name("other", pair.key), row_name(pair.id, pair.key)]).place(pair)
+        1
+        """
         name = row_name(pair.id, pair.key)
         first, second = int.from_bytes(name[:8], "big"), int.from_bytes(name[8:], "big")
         begin, end = (self._first.searchsorted(self._first.dtype.type(first), side) for side in ("left", "right"))
-        return any(int(other) == second for other in self._second[begin:end])
+        return next((int(self._given[n]) for n in range(begin, end) if int(self._second[n]) == second), None)
 
 
-def keys_in(where: str | Path | Place) -> Finished:
-    """The pairs that need nothing more; a folder that is not there has none.
+def keys_in(where: str | Path | Place, more: Iterable[bytes] = ()) -> Finished:
+    """The pairs that need nothing more, and those of `more` names; a folder that is not there has none.
 
     A pair with a failure is not among them: it is to be tried again.
     """
     place = Place.of(where)
     if not place.has(JUDGE) or not place.names(PART, ".parquet"):
-        return Finished([])
-    return Finished(map(_names, Shards(place).batches(["name", "key", "finished"], every=True)))
+        return Finished(more)
+    every = Shards(place).batches(["name", "key", "finished"], every=True)
+    return Finished(chain(map(_names, every), more))
 
 
 def _names(batch: Any) -> bytes:
@@ -349,6 +362,18 @@ class Shards:
                 sums[name] += compute.sum(batch.column(name)).as_py() or 0
         seconds = sum(note["ended"] - note["started"] for note in self._notes() if note["ended"] is not None)
         return Usage(*sums.values()), float(seconds)
+
+    def made_words(self, judge: JudgeRow) -> Iterator[Mapping[str, Any]]:
+        """The word that is kept about each pair of a judge that is made of others: who spoke, or who decided."""
+        from evenhand.store.shards.members import made_words
+
+        return made_words(self)
+
+    def members_used(self, judge: JudgeRow) -> list[MemberUsage]:
+        """The judges that a made one is made of, whose folders lie in this one, and what their answers took."""
+        from evenhand.store.shards.members import members_used
+
+        return members_used(self, judge)
 
     def runs(self, judge: int) -> list[RunGroup]:
         """The runs, those with the same settings together, the earliest first."""

@@ -20,8 +20,10 @@ from evenhand.results.ranking import matches_of
 from evenhand.results.ranking_answer import ranking_answer
 from evenhand.views import console
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app
+from evenhand.views.cli.batching import check_batch_judge, judge_in_batches
 from evenhand.views.cli.escalation_tables import show_escalation
 from evenhand.views.cli.groups import (
+    BatchOptions,
     EngineOptions,
     JudgeOptions,
     LimitOptions,
@@ -77,6 +79,7 @@ def arena(
     judge: JudgeOptions,
     limits: LimitOptions,
     engine: EngineOptions,
+    batches: BatchOptions,
     output: OutputOptions,
     out: Annotated[
         Path | None,
@@ -90,13 +93,15 @@ def arena(
     dry_run: DryRunOption = False,
 ) -> None:
     """Pair many models' outputs, all against all, and judge the pairs or write them to a file."""
+    batches.check(limits, until_decided=False)
     settings = settings_of(judge, engine, limits, draw.seed)
+    batched = check_batch_judge(settings) if batches.batch else None
     met = Arena(outputs, baseline=draw.baseline, size=draw.size, seed=draw.seed, reading=reading.reading)
     given = Input(len(met), lambda: iter(met), met.bad, met.unmatched, notes=met.notes)
     given.print()
     about = {"models": list(met.models), "possible": met.possible, "seed": draw.seed, **given.plain()}
     if dry_run:
-        show_plan(settings, given.read(), output.db, output.as_json)
+        show_plan(settings, given.read(), output.db, output.as_json, batch=batches.batch)
         return
     if out is not None:
         written = write_pairs(out, met)
@@ -106,7 +111,12 @@ def arena(
             output.as_json,
         )
         raise typer.Exit(WITH_FAILURES if given.bad else DONE)
-    judged = judge_input(settings, given, output.db)
+    if batched is None:
+        judged = judge_input(settings, given, output.db)
+    elif (found := judge_in_batches(batched, given, output, limit=None, detach=batches.detach)) is not None:
+        judged = found
+    else:
+        return
     ranking = _ranking(judged, output.db)
     if output.as_json:
         print(to_json({**judged.plain(), "db": str(output.db), **about, "ranking": ranking}))

@@ -14,12 +14,18 @@ from evenhand.views import console
 from evenhand.views.jury import Escalation
 
 
-def show_escalation(found: EscalationResult, db: Path) -> None:
-    """What each level decided and took, the promise, what was saved, and what waits for people."""
+def show_levels(found: EscalationResult) -> None:
+    """What each level decided and took, the promise, and what was saved."""
     console.out.print(_table(found))
     console.out.print(Text(found.guarantee), soft_wrap=True)
+    console.out.print(Text(console.visible(found.sureness), style="dim"), soft_wrap=True)
     if found.saved:
         console.out.print(Text(console.visible(found.saved)), soft_wrap=True)
+
+
+def show_escalation(found: EscalationResult, db: Path) -> None:
+    """The same, and what waits for people."""
+    show_levels(found)
     if found.waiting:
         console.out.print(Text(console.visible(waiting_line(found, db)), style="yellow"), soft_wrap=True)
 

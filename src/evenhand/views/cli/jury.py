@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 
 from evenhand.core.errors import InputError
-from evenhand.core.jury import PoolRule
+from evenhand.core.jury import PoolRule, log_length
 from evenhand.engines.made import is_made
 from evenhand.results.judges import one_judge
 from evenhand.results.jury import JuryCounter, JuryResult
 from evenhand.results.plain import to_json
 from evenhand.results.run import judge_summary
-from evenhand.running.jury import JuryMembers, JuryPool, log_length, member_of, scales_of
+from evenhand.running.jury import JuryMembers, JuryPool, member_of, scales_of
 from evenhand.store import JudgeRow, Store
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app
 from evenhand.views.cli.deciding import dimension_from

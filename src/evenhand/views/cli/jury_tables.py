@@ -21,8 +21,7 @@ def show_jury(found: JuryResult) -> None:
 
 def pool_line(found: JuryResult) -> str:
     """The rule by which a jury pools, and how many spoke, in a sentence."""
-    how = "a vote" if found.pool == "majority" else "the mean of log-odds"
-    how += ", calibrated" if found.calibrated else ""
+    how = "a vote" if found.pool == "majority" else f"the mean of log-odds, {_calibrated(found)}"
     if found.weights:
         how += f", weights {', '.join(f'{weight:g}' for weight in found.weights)}"
     spoke = "; ".join(
@@ -30,6 +29,14 @@ def pool_line(found: JuryResult) -> str:
         for count, pairs in found.spoke.items()
     )
     return f"pooled on {found.dimension} by {how}. {spoke}."
+
+
+def _calibrated(found: JuryResult) -> str:
+    """Whose log-odds are calibrated."""
+    as_said = [juror.name for juror in found.jurors if not juror.calibrated]
+    if not as_said:
+        return "calibrated"
+    return f"calibrated but for {', '.join(as_said)}" if found.calibrated else "none of them calibrated"
 
 
 def _jurors(found: JuryResult) -> Table:

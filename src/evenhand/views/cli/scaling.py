@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -13,7 +14,9 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from evenhand.core.engine import Engine, Usage
+from evenhand.core.errors import InputError
 from evenhand.core.judge import Setup
+from evenhand.core.pair import Pair
 from evenhand.core.protocol import Protocol
 from evenhand.core.verdict import found_on
 from evenhand.engines import open_engine
@@ -35,10 +38,11 @@ from evenhand.views.cli.groups import (
     LimitOptions,
     PairOptions,
     ReadingOptions,
+    settings_of,
 )
 from evenhand.views.cli.inputs import Input
 from evenhand.views.cli.option_groups import flat_options
-from evenhand.views.cli.options import ADVANCED, OUTPUT, JsonOption, LimitOption, SeedOption
+from evenhand.views.cli.options import ADVANCED, OUTPUT, JsonOption, LimitOption, OnOption, SeedOption
 from evenhand.views.cli.running import show_run
 
 AddressOption = Annotated[
@@ -86,14 +90,26 @@ def opened(spec: str, hardware: Hardware, endpoint: EndpointSettings, repeat: in
 
 @dataclass(frozen=True)
 class ClusterJob:
-    """What a command line asks for; the judge is opened here once to know who it is, and again by each worker."""
+    """What a command line asks for; a judge is opened here once to know who it is, and again by each worker."""
 
     names: list[str]
     given: Callable[[], Input]  # where the pairs are no Parquet
     skip_bad: bool
-    settings: JudgeSettings
     limit: int | None
+    address: str
+    workers: int | None
+    out: str
     columns: Mapping[str, str] = field(default_factory=dict)
+    began: float = field(default_factory=time.time)
+
+
+@dataclass(frozen=True)
+class PairSource:
+    """The pairs of a command, read once and found good; for each judge they are cut into tasks anew."""
+
+    cut: Callable[[int, int], Any]  # for so many workers, each with so many prompts at once
+    read: Callable[[], Iterator[Pair]]
+    unmatched: list[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,42 +142,41 @@ def judge_on_ray(
     address: AddressOption = "",
     workers: WorkersOption = None,
     limit: LimitOption = None,
+    on: OnOption = "",
     as_json: JsonOption = False,
     seed: SeedOption = 0,
 ) -> None:
     """Judge pairs on a Ray cluster, or on Ray on this machine; the same command goes on where it was stopped."""
-    settings = JudgeSettings.of(judge, engine, limits, seed)
+    if on and not judge.levels.escalate:
+        raise InputError("--on without --escalate", hint="--on names the dimension that levels decide")
+    settings = settings_of(judge, engine, limits, seed, on)
     names = [] if files.candidate or files.baseline else list(files.pairs or [])
     found = reading.reading
-    job = ClusterJob(names, partial(files.find, found), reading.skip_bad, settings, limit, found.columns)
-    _judge(job, address, out, workers, as_json=as_json)
+    job = ClusterJob(
+        *(names, partial(files.find, found), reading.skip_bad, limit, address, workers, out), found.columns
+    )
+    if isinstance(settings, JudgeSettings):
+        _judge(job, settings, as_json=as_json)
+    from evenhand.views.cli.scaling_several import judge_with_several
+
+    judge_with_several(job, settings, as_json=as_json)
 
 
-def _judge(job: ClusterJob, address: str, out: str, workers: int | None, *, as_json: bool) -> NoReturn:
+def _judge(job: ClusterJob, settings: JudgeSettings, *, as_json: bool) -> NoReturn:
     """Judge on a cluster with progress, show all that the folder holds, and end the command."""
-    from evenhand.running.cluster.cluster import address_of, connect, ray_data, share_cores
     from evenhand.store.shards import begin_shards
 
-    ray_data(address_of(address))  # before a model is fetched
-    found_input = _find_input(job)  # before a folder is begun and Ray is started
-    began, settings = time.time(), job.settings
-    embedded = find_address(settings.spec) is None
-    engine = settings.engine()
-    setup = settings.setup(engine)
-    Pace(engine, settings.limits, settings.price)  # refuses what cannot be kept
-    place = begin_shards(out, setup, orders=settings.orders, seed=settings.seed)
-    cluster = connect(address)
-    try:
-        most = settings.limits.concurrency
-        count, cores = share_cores(
-            cluster.cores, embedded=embedded, workers=workers, threads=settings.hardware.threads
-        )
-        count = min(count, most) if most and not embedded else count
-        run = _run(job, found_input, cluster, setup, place, count, cores, embedded, began)
-    finally:
-        cluster.close()
+    with opened_cluster(job) as connect:
+        given = find_input(job)
+        setup = opened_judge(settings)
+        place = begin_shards(job.out, setup, orders=settings.orders, seed=settings.seed)
+        cluster = connect()
+        run, standing = ClusterJudge(settings, setup, place).run(job, cluster, find_pairs(job, given, cluster))
+    if standing.fault:
+        raise standing.fault.error()
+    model = setup.engine.identity["model"]
     found = RunSummary(
-        *(engine.identity["model"], settings.protocol.name, setup.fingerprint, _summary(place, settings.protocol)),
+        *(model, settings.protocol.name, setup.fingerprint, _summary(place, settings.protocol)),
         *(run.tokens, run.seconds),
         asked=run.asked,
         cost=run.cost,
@@ -170,70 +185,168 @@ def _judge(job: ClusterJob, address: str, out: str, workers: int | None, *, as_j
     if as_json:
         print(to_json({**found.plain(), **plain(run)}))
     else:
-        show_run(found, f"{found.title}, all of {out}")
-        if run.skipped:
-            console.out.print(f"left out: {console.count(run.skipped, 'broken row')}", style="yellow")
-        console.out.print(f"[dim]kept in {out}; see it again:[/] evenhand results --db {out}", soft_wrap=True)
+        show_run(found, f"{found.title}, all of {job.out}")
+        show_folder(run)
     raise typer.Exit(WITH_FAILURES if found.summary.invalid or run.skipped or run.stopped else DONE)
 
 
-def _run(
-    job: ClusterJob,
-    found_input: Input | list[Any],
-    cluster: Any,
-    setup: Setup,
-    place: Any,
-    workers: int,
-    cores: int,
-    embedded: bool,
-    began: float,
-) -> ClusterRun:
-    from evenhand.running.cluster import Recipe, ScaleOut
-    from evenhand.running.cluster.coordinator import is_metered
+def show_folder(run: ClusterRun) -> None:
+    """The last lines of a run: what was left out, and where the rest is."""
+    if run.skipped:
+        console.out.print(f"left out: {console.count(run.skipped, 'broken row')}", style="yellow")
+    console.out.print(f"[dim]kept in {run.out}; see it again:[/] evenhand results --db {run.out}", soft_wrap=True)
 
-    settings = job.settings
-    hardware = replace(settings.hardware, threads=cores) if embedded else settings.hardware
-    recipe = Recipe(
-        open=partial(opened, settings.spec, hardware, settings.endpoint, settings.repeat),
-        protocol=settings.protocol,
-        place=place,
-        fingerprint=setup.fingerprint,
-        orders=settings.orders,
-        seed=settings.seed,
-        raw_markup=settings.raw_markup,
-        metered=is_metered(settings.limits),
-        price=settings.price,
-        skip_bad=job.skip_bad,
+
+@contextmanager
+def opened_cluster(job: ClusterJob) -> Iterator[Callable[[], Any]]:
+    """What connects to Ray, once judges are opened and the folder is found good; it is let go of in the end."""
+    from evenhand.running.cluster.cluster import Cluster, address_of, connect, ray_data
+
+    ray_data(address_of(job.address))  # before a model is fetched
+    held: list[Cluster] = []
+
+    def connected() -> Cluster:
+        held.append(connect(job.address))
+        return held[0]
+
+    try:
+        yield connected
+    finally:
+        for cluster in held:
+            cluster.close()
+
+
+def opened_judge(settings: JudgeSettings) -> Setup:
+    """The judge as it is known here; what cannot be kept is refused."""
+    engine = settings.engine()
+    Pace(engine, settings.limits, settings.price)
+    return settings.setup(engine)
+
+
+def find_input(job: ClusterJob) -> Input | list[Any]:
+    """Row groups of Parquet, which the workers read, or pairs that are read here; before a folder is begun."""
+    from evenhand.running.cluster.slices import find_parquet
+
+    groups = find_parquet(job.names, job.columns) if job.names else None
+    return job.given() if groups is None else groups
+
+
+def find_pairs(job: ClusterJob, given: Input | list[Any], cluster: Any) -> PairSource:
+    """The same, all of it read once and found good."""
+    from evenhand.running.cluster.driver import check_all
+    from evenhand.running.cluster.slices import local_work, pairs_of, parquet_work, refuse_twins
+
+    if isinstance(given, Input):
+        given.print()
+
+        def read() -> Iterator[Pair]:
+            return islice(given.read(), job.limit)
+
+        def cut(workers: int, at_once: int) -> Any:
+            total = min(given.count, job.limit or given.count)
+            return local_work(read(), total, workers=workers, at_once=at_once, bad=given.bad)
+
+        return PairSource(cut, read, list(given.unmatched))
+    groups = given
+    found = check_all(cluster, groups, skip_bad=job.skip_bad)
+    refuse_twins(groups, found)
+
+    def slices(workers: int, at_once: int) -> Any:
+        return parquet_work(groups, found, workers=workers, at_once=at_once, limit=job.limit)
+
+    work = slices(1, 1)
+    Input(work.count, lambda: iter(()), list(work.bad), []).print()
+    return PairSource(
+        slices, lambda: (pair for task in work.tasks for pair in pairs_of(task, skip_bad=job.skip_bad)), []
     )
-    work, unmatched = _work(job, found_input, cluster, workers, _at_once(setup, settings.limits, workers))
-    run = ScaleOut(cluster, recipe, settings.limits, workers=workers, cores=cores)
-    with console.watching(work.count) as watch:
-        where = "this machine" if cluster.address == "local" else f"Ray at {cluster.address}"
-        what = f"{workers} worker{'s' * (workers > 1)}"
-        watch.print(
-            f"{console.count(work.count, 'pair')} in {console.count(len(work.tasks), 'task')} for {what} on {where}"
+
+
+@dataclass(frozen=True)
+class ClusterJudge:
+    """One judge on a cluster, and the folder in which it keeps what it says."""
+
+    settings: JudgeSettings
+    setup: Setup
+    place: Any
+
+    def run(
+        self,
+        job: ClusterJob,
+        cluster: Any,
+        source: PairSource,
+        *,
+        name: str = "",
+        used: tuple[int, float] = (0, 0.0),
+        passed_over: Sequence[bytes] = (),
+    ) -> tuple[ClusterRun, Any]:
+        """Judge pairs with progress, but those that are passed over; how it went, and how the cluster stood."""
+        from evenhand.running.cluster import ScaleOut
+
+        began, settings = time.time(), self.settings
+        workers, cores = self._share(job, cluster)
+        work = source.cut(workers, _at_once(self.setup, settings.limits, workers))
+        run = ScaleOut(cluster, self._recipe(job, cores), settings.limits, workers=workers, cores=cores, used=used)
+        with console.watching(work.count) as watch:
+            watch.print(_heading(name, work, workers, cluster.address))
+            run.start(work, passed_over)
+            try:
+                _watch(run, watch, work.count)
+            finally:
+                _note(settings, self.setup, self.place, run.seen, workers, began)
+        outcome = run.outcome()
+        standing = outcome.standing
+        return ClusterRun(
+            asked=standing.progress.asked,
+            tokens=standing.progress.usage,
+            cost=settings.price.of(standing.progress.usage) if settings.price else None,
+            stopped=standing.stopped,
+            seconds=round(time.time() - job.began, 3),
+            judging_seconds=round(standing.seconds, 3),
+            out=job.out,
+            workers=workers,
+            tasks=outcome.tasks,
+            attempts=standing.attempts,
+            skipped=len(work.bad),
+            unmatched=source.unmatched,
+        ), standing
+
+    @property
+    def _embedded(self) -> bool:
+        return find_address(self.settings.spec) is None
+
+    def _share(self, job: ClusterJob, cluster: Any) -> tuple[int, int]:
+        """How many workers this judge has, and how many cores each of them."""
+        from evenhand.running.cluster.cluster import share_cores
+
+        most, threads = self.settings.limits.concurrency, self.settings.hardware.threads
+        count, cores = share_cores(cluster.cores, embedded=self._embedded, workers=job.workers, threads=threads)
+        return min(count, most) if most and not self._embedded else count, cores
+
+    def _recipe(self, job: ClusterJob, cores: int) -> Any:
+        from evenhand.running.cluster import Recipe
+        from evenhand.running.cluster.coordinator import is_metered
+
+        settings = self.settings
+        hardware = replace(settings.hardware, threads=cores) if self._embedded else settings.hardware
+        return Recipe(
+            open=partial(opened, settings.spec, hardware, settings.endpoint, settings.repeat),
+            protocol=settings.protocol,
+            place=self.place,
+            fingerprint=self.setup.fingerprint,
+            orders=settings.orders,
+            seed=settings.seed,
+            raw_markup=settings.raw_markup,
+            metered=is_metered(settings.limits),
+            price=settings.price,
+            skip_bad=job.skip_bad,
         )
-        run.start(work)
-        try:
-            _watch(run, watch, work.count)
-        finally:
-            _note(settings, setup, place, run.seen, workers, began)
-    outcome = run.outcome()
-    progress = outcome.standing.progress
-    return ClusterRun(
-        asked=progress.asked,
-        tokens=progress.usage,
-        cost=settings.price.of(progress.usage) if settings.price else None,
-        stopped=outcome.standing.stopped,
-        seconds=round(time.time() - began, 3),
-        judging_seconds=round(outcome.standing.seconds, 3),
-        out=place.name,
-        workers=workers,
-        tasks=outcome.tasks,
-        attempts=outcome.standing.attempts,
-        skipped=len(work.bad),
-        unmatched=unmatched,
-    )
+
+
+def _heading(name: str, work: Any, workers: int, address: str) -> str:
+    where = "this machine" if address == "local" else f"Ray at {address}"
+    what = f"{workers} worker{'s' * (workers > 1)}"
+    said = f"{console.count(work.count, 'pair')} in {console.count(len(work.tasks), 'task')} for {what} on {where}"
+    return f"{name}: {said}" if name else said
 
 
 def _note(asked: JudgeSettings, setup: Setup, place: Any, seen: Any, workers: int, began: float) -> None:
@@ -244,35 +357,6 @@ def _note(asked: JudgeSettings, setup: Setup, place: Any, seen: Any, workers: in
     settings = {**chosen, **versions_of(setup.engine.identity)}
     done = seen.progress
     note_run(place, RunNote(settings, began, time.time(), done.pairs, done.asked, done.usage))
-
-
-def _find_input(job: ClusterJob) -> Input | list[Any]:
-    """Row groups of Parquet, which the workers read, or pairs that are read here."""
-    from evenhand.running.cluster.slices import find_parquet
-
-    groups = find_parquet(job.names, job.columns) if job.names else None
-    return job.given() if groups is None else groups
-
-
-def _work(
-    job: ClusterJob, found_input: Input | list[Any], cluster: Any, workers: int, at_once: int
-) -> tuple[Any, list[Any]]:
-    """Tasks of Parquet that the workers read, else of pairs that are read here."""
-    from evenhand.running.cluster.driver import check_all
-    from evenhand.running.cluster.slices import local_work, parquet_work, refuse_twins
-
-    if isinstance(found_input, Input):
-        found_input.print()
-        total = min(found_input.count, job.limit or found_input.count)
-        pairs = islice(found_input.read(), job.limit)
-        work = local_work(pairs, total, workers=workers, at_once=at_once, bad=found_input.bad)
-        return work, list(found_input.unmatched)
-    groups = found_input
-    found = check_all(cluster, groups, skip_bad=job.skip_bad)
-    refuse_twins(groups, found)
-    work = parquet_work(groups, found, workers=workers, at_once=at_once, limit=job.limit)
-    Input(work.count, lambda: iter(()), list(work.bad), []).print()
-    return work, []
 
 
 def _at_once(setup: Setup, limits: Limits, workers: int) -> int:
