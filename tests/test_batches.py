@@ -437,19 +437,21 @@ def test_detach_leaves_the_batch_and_the_same_command_picks_up(
 
 
 def test_an_arena_is_judged_in_batches(start: Start, tmp_path: Path, db: Path) -> None:
-    server, files = start(), []
+    server = start()
+    files: list[Path] = []
     for model in ("one", "two", "three"):
         lines = ({"instruction": f"Question {n}", "output": f"{model} {n}"} for n in range(4))
         files.append(tmp_path / f"{model}.jsonl")
         files[-1].write_text("".join(json.dumps(line) + "\n" for line in lines))
-    given = ("arena", *files, "--judge", f"openai@{server.url}#m", "-p", "overall", "--db", db, "--json", "--batch")
+    judge = ("--judge", f"openai@{server.url}#m", "-p", "overall", "--batch")
+    given: tuple[str | Path, ...] = ("arena", *files, *judge, "--db", db, "--json")
     assert json.loads(evenhand(*given, "--detach").stdout)["detached"]
     found = json.loads(evenhand(*given).stdout)
     assert (found["pairs"], found["asked"], len(found["ranking"]["models"])) == (12, 23, 3)  # one was asked before
     assert len(server.batches) == 1
     check_whole(server, db, 24)
-    for more, said in ((("--concurrency", "2"), "no meaning with --batch"), (("--judge", "a,b"), "one judge at a")):
-        assert said in evenhand(*given, *more, code=2).stderr
+    assert "no meaning with --batch" in evenhand(*given, "--concurrency", "2", code=2).stderr
+    assert "one judge at a time" in evenhand(*given, "--judge", "a,b", code=2).stderr
 
 
 def test_an_ordinary_run_does_not_ask_what_is_in_a_batch(start: Start, pairs: Path, db: Path) -> None:

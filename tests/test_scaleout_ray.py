@@ -347,12 +347,8 @@ def test_a_jury_with_a_failing_juror_killed_and_completed_is_that_of_a_database(
         assert (panel.asked["small"], panel.asked["large"]) == (120, 120), "nobody is asked twice"
         assert 120 <= panel.asked["middle"] <= 160
         local = json.loads(evenhand(*work.judge, "--db", db).stdout)
-        with Store(db) as store, open_shards(work.out) as shards:
-            assert outcomes_of(shards, "jury") == outcomes_of(store, "jury")
-        asked = panel.asked.total()
-        voted = work.finish(work.start("--pool", "majority"))
-        assert (voted["asked"], voted["jury"]["pool"]) == (0, "majority")
-        assert panel.asked.total() == asked, "another pool asks nobody"
+    with Store(db) as store, open_shards(work.out) as shards:
+        assert outcomes_of(shards, "jury") == outcomes_of(store, "jury")
     assert local["jury"] == fields["jury"]
     assert local["dimensions"] == fields["dimensions"]
     assert "3 of 3 judges spoke on 60 pairs." in evenhand("results", "--db", work.out).stdout
@@ -364,10 +360,10 @@ def test_levels_killed_and_resumed_are_those_of_a_database(
     with panel_server.serving(Panel(panel_view), loop) as panel:
         names = f"{panel.spec('small')},{panel.spec('large')},people"
         work = panel_work(tmp_path, 150, ("--escalate", names, "--agree", "0.85"), cluster.address, labels=80)
-        kill_while_held(work, panel, "large", 175)  # 160 are about the labelled pairs
+        kill_while_held(work, panel, "large", 60)  # 160 are about the labelled pairs
         fields = work.finish(work.start())["escalation"]
         assert panel.pairs["large"] == {n for n in range(150) if n < 80 or n % 5 >= 3}
-        assert panel.asked["small"] <= 300 + 8
+        assert panel.asked["small"] == 300, "nobody is asked twice"
         local = json.loads(evenhand(*work.judge, "--db", db).stdout)["escalation"]
     assert fields == local
     assert fields["waiting"] == len((work.out / "for_people.jsonl").read_text().splitlines()) > 0
