@@ -38,7 +38,7 @@ def made_pairs(count: int) -> list[Pair]:
 
 
 def answer(prompt: Prompt) -> dict[str, float]:
-    draw = random.Random(prompt.turns[-1].text + str(len(prompt.turns)))
+    draw = random.Random("".join(turn.text for turn in prompt.turns))
     a, b = draw.random(), draw.random()
     return {"A": a / (a + b + 0.3), "B": b / (a + b + 0.3), "tie": 0.3 / (a + b + 0.3)}
 
@@ -72,7 +72,7 @@ def grow(db: Path, pairs: int) -> None:
         base.execute("PRAGMA synchronous = off")
         tables = {
             name: [row[1] for row in base.execute(f"PRAGMA table_xinfo({name})") if row[6] == 0]
-            for name in ("pairs", "pair_columns", "outcomes", "queue")
+            for name in ("pairs", "pair_columns", "outcomes", "packed", "queue")
         }
         for name in tables:
             base.execute(f"CREATE TEMP TABLE first_{name} AS SELECT * FROM {name}")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from evenhand.core.stats.clusters import shape_of, t_quantile
-from evenhand.core.stats.length import FEWEST, LengthControlled, length_controlled
+from evenhand.core.stats.clusters import Weighting, shape_of, t_quantile
+from evenhand.core.stats.length import FEWEST, LengthControlled, arrange, length_controlled
 
 
 def drawn(seed: int, n: int = 200, effect: float = 1.0, clusters: int | None = None) -> tuple[np.ndarray, ...]:
@@ -23,6 +23,21 @@ def ends(found: LengthControlled) -> tuple[float, float, float]:
     assert found.low is not None
     assert found.high is not None
     return found.value, found.low, found.high
+
+
+@pytest.mark.parametrize("kind", ["verdicts", "shares", "far apart"])
+@pytest.mark.parametrize("weighting", ["pairs", "instructions"])
+def test_rows_are_in_the_order_of_a_plain_sort(kind: str, weighting: Weighting) -> None:
+    """By one number where all three columns are steps, and by the columns themselves where they are not."""
+    values, longer, clusters = drawn(4, n=500, clusters=90)
+    if kind == "shares":
+        values = np.random.default_rng(4).random(500)
+    if kind == "far apart":
+        longer = longer * 2.0**52
+    rows = arrange(values, longer, clusters, weighting)
+    weights = 1 / np.bincount(clusters)[clusters] if weighting == "instructions" else np.ones(500)
+    plain = sorted(zip(longer.tolist(), values.tolist(), weights.tolist(), strict=True))
+    assert list(zip(rows.d.tolist(), rows.y.tolist(), rows.w.tolist(), strict=True)) == plain
 
 
 def test_the_fit_is_the_one_of_greatest_penalised_likelihood() -> None:

@@ -18,7 +18,7 @@ from evenhand.store import outcomes as outcomes_module
 from evenhand.views import console
 
 FIXTURES = Path(__file__).parent / "fixtures"
-DERIVED = ("outcomes", "pair_columns", "known", "facets")
+DERIVED = ("outcomes", "packed", "pair_columns", "known", "facets")
 
 
 @pytest.fixture

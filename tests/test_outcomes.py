@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
 import random
 import sqlite3
+import struct
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -20,25 +23,39 @@ from evenhand.core.errors import EngineError
 from evenhand.core.judge import Setup
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Order, Prompt, Protocol
-from evenhand.core.verdict import read_answer
+from evenhand.core.verdict import found_on, read_answer
 from evenhand.engines.scripted import ScriptedEngine
 from evenhand.store import HumanLabel, Store
 from evenhand.views.api import Judge
 
 ROWS = "SELECT judge, dimension, pair, said, p_1, p_2, p_tie, mass, reason, uncertainty, split FROM outcomes"
-OTHERS = ("SELECT * FROM pair_columns", "SELECT * FROM known", "SELECT * FROM facets")
+DERIVED = ("outcomes", "packed", "pair_columns", "known", "facets")
 
 
 def content(path: Path) -> list[object]:
     """All that is derived from verdicts, pairs and labels."""
     with closing(sqlite3.connect(path)) as base:
-        return [sorted(base.execute(query).fetchall(), key=repr) for query in (ROWS, *OTHERS)]
+        queries = (ROWS, *(f"SELECT * FROM {table}" for table in DERIVED[1:]))
+        return [sorted(base.execute(query).fetchall(), key=repr) for query in queries]
+
+
+def packed_rows(path: Path) -> list[tuple[object, ...]]:
+    """The values in `packed` as rows of `outcomes`: judge, pair, dimension, and what is said of it."""
+    with closing(sqlite3.connect(path)) as base:
+        names = {
+            judge: found_on(json.loads(text)) for judge, text in base.execute("SELECT id, dimensions FROM judges")
+        }
+        return [
+            (judge, pair, name, *(None if math.isnan(number) else number for number in numbers))
+            for judge, pair, packed in base.execute("SELECT * FROM packed")
+            for name, numbers in zip(names[judge], struct.iter_unpack("<5d", packed), strict=True)
+        ]
 
 
 def rebuild(path: Path) -> None:
     """Throw away what is derived, and let the next opening make it anew."""
     with closing(sqlite3.connect(path)) as base:
-        for table in ("outcomes", "pair_columns", "known", "facets"):
+        for table in DERIVED:
             base.execute(f"DELETE FROM {table}")
         base.execute("INSERT INTO dirty SELECT id FROM pairs")
         base.commit()
@@ -79,6 +96,9 @@ def test_step_by_step_and_from_nothing_are_the_same(
                 side = rng.choice(["1", "2", "tie", None])
                 store.labels.add([HumanLabel(pair.key, "overall", rng.choice("ab"), side)])  # type: ignore[arg-type]
     before = content(path)
+    with closing(sqlite3.connect(path)) as base:
+        kept = base.execute("SELECT judge, pair, dimension, said, p_1, p_2, p_tie, mass FROM outcomes").fetchall()
+    assert sorted(packed_rows(path), key=repr) == sorted(kept, key=repr)
     rebuild(path)
     assert content(path) == before
 
@@ -137,26 +157,20 @@ def test_small_blocks_hold_every_pair_once(tmp_path: Path) -> None:
 
 
 def test_a_block_is_of_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that finishes pairs while their columns are read: every dimension has the same pairs."""
-    path, pairs = tmp_path / "e.db", [Pair(f"Task {i}", "x", "y", id=f"p{i}") for i in range(6)]
-    engine = ScriptedEngine(lambda _: "A", name="one")
-    with Judge(engine, "chained", db=path) as judge:
-        list(judge.judge(pairs))
+    """A run that finds a verdict where there was none, between the numbers of a block and its words."""
+    path = tmp_path / "e.db"
+    judge_some(path, lambda prompt: "what?" if "Hi 2" in str(prompt.turns) else "A", "chained")
     with Store(path) as store, closing(sqlite3.connect(path)) as run:
         [row] = store.judges()
-        run.execute("CREATE TABLE later AS SELECT * FROM outcomes WHERE pair = 2")
-        run.execute("DELETE FROM outcomes WHERE pair = 2")
-        run.commit()
-        columns = "judge, dimension, pair, said, p_1, p_2, p_tie, mass, reason, uncertainty"
-        read = store.outcomes._outcomes
+        read = store.outcomes._pair_columns
 
-        def read_while_a_pair_ends(*given: Any) -> Any:
+        def read_while_a_verdict_comes(*given: Any) -> Any:
             found = read(*given)
-            run.execute(f"INSERT OR IGNORE INTO outcomes ({columns}) SELECT {columns} FROM later")
+            run.execute("UPDATE outcomes SET said = 85, p_1 = 1, p_2 = 0, p_tie = 0, reason = NULL")
             run.commit()
             return found
 
-        monkeypatch.setattr(store.outcomes, "_outcomes", read_while_a_pair_ends)
+        monkeypatch.setattr(store.outcomes, "_pair_columns", read_while_a_verdict_comes)
         [block] = store.blocks(row)
-    assert {name: len(found) for name, found in block.outcomes.items()} == dict.fromkeys(block.outcomes, 5)
-    assert len(block) == 5
+    words = {word for found in block.outcomes.values() for word in reasons(found)}
+    assert words == {None, "unreadable", "not_asked"}

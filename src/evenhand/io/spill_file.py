@@ -40,6 +40,7 @@ class SpillFile:
         self._first = next(iter(self._held.values()))
         self._puts = [column.append for column in self._held.values()]
         self._file: IO[bytes] | None = None
+        self._row_size = sum(column.itemsize for column in self._held.values())
         self._begins: list[NDArray[np.int64]] = []  # of each spill, the row at which each first byte begins
 
     def __len__(self) -> int:
@@ -83,40 +84,86 @@ class SpillFile:
         parts = list(self.parts())
         return {name: np.concatenate([part[name] for part in parts]) for name in self._codes}
 
-    def _dtype(self) -> np.dtype[Any]:
-        import numpy as np
-
-        return np.dtype([(name, np.dtype(code)) for name, code in self._codes.items()])
-
     def _spill(self) -> None:
-        """Bring what memory holds into the file, ordered by the first byte of the key."""
+        """Bring what memory holds into the file, ordered by the first byte of the key, column after column."""
         import numpy as np
 
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="evenhand-")  # noqa: SIM115 - it lives as long as the spill
-            weakref.finalize(self, self._file.close)
+            self._file = temporary_file(self)
         before = int(self._begins[-1][-1]) if self._begins else 0
-        rows = np.empty(len(self._first), dtype=self._dtype())
-        for name, column in self._held.items():
-            rows[name] = column
-        begin = (np.array(self._first, dtype=np.uint64) >> np.uint64(56)).astype(np.intp)
+        begin = (np.array(self._first, dtype=np.uint64) >> np.uint64(56)).astype(np.uint8)
         order = np.argsort(begin, kind="stable")
         counts = np.bincount(begin, minlength=_MOST_PARTS)
         self._file.seek(0, 2)
-        self._file.write(rows[order].tobytes())
-        self._begins.append(before + np.concatenate([[0], np.cumsum(counts)]))
-        for column in self._held.values():
+        for name, column in self._held.items():
+            self._file.write(np.array(column, dtype=self._codes[name])[order].tobytes())
             del column[:]
+        self._begins.append(before + np.concatenate([[0], np.cumsum(counts)]))
 
     def _read(self, first: int, end: int) -> Part:
         """The rows whose keys begin with these bytes."""
         import numpy as np
 
         assert self._file is not None
-        dtype, pieces = self._dtype(), []
+        pieces: dict[str, list[bytes]] = {name: [] for name in self._codes}
         for begins in self._begins:
-            self._file.seek(int(begins[first]) * dtype.itemsize)
-            piece = self._file.read(int(begins[end] - begins[first]) * dtype.itemsize)
-            pieces.append(np.frombuffer(piece, dtype=dtype))
-        rows = np.concatenate(pieces)
-        return {name: np.ascontiguousarray(rows[name]) for name in self._codes}
+            place = int(begins[0]) * self._row_size
+            for name, code in self._codes.items():
+                size = array(code).itemsize
+                self._file.seek(place + int(begins[first] - begins[0]) * size)
+                pieces[name].append(self._file.read(int(begins[end] - begins[first]) * size))
+                place += int(begins[-1] - begins[0]) * size
+        return {name: np.frombuffer(b"".join(pieces[name]), dtype=code) for name, code in self._codes.items()}
+
+
+class PartFile:
+    """Parts of rows, each as it was given; those that memory should not hold are in a temporary file.
+
+    >>> import numpy as np
+    >>> kept = PartFile(held=2)
+    >>> kept.add({"side": np.array([1, 2])})
+    >>> kept.add({"side": np.array([3])})
+    >>> [part["side"].tolist() for part in kept.parts()]
+    [[1, 2], [3]]
+    """
+
+    def __init__(self, held: int) -> None:
+        self._held, self._parts = held, list[Part]()
+        self._file: IO[bytes] | None = None
+        self._written: list[dict[str, tuple[int, int, str]]] = []  # of each part, where its columns are, and what
+
+    def add(self, part: Part) -> None:
+        """Put a part of numpy's arrays behind the others."""
+        rows = len(next(iter(part.values())))
+        if not self._written and rows <= self._held:
+            self._parts.append(part)
+            self._held -= rows
+            return
+        if self._file is None:
+            self._file = temporary_file(self)
+        self._file.seek(0, 2)
+        where = {}
+        for name, column in part.items():
+            where[name] = (self._file.tell(), column.nbytes, column.dtype.str)
+            self._file.write(column.tobytes())
+        self._written.append(where)
+
+    def parts(self) -> Iterator[Part]:
+        """All parts in their order; each call reads them anew."""
+        yield from self._parts
+        for where in self._written:
+            yield {name: self._read(*column) for name, column in where.items()}
+
+    def _read(self, place: int, size: int, dtype: str) -> NDArray[Any]:
+        import numpy as np
+
+        assert self._file is not None
+        self._file.seek(place)
+        return np.frombuffer(self._file.read(size), dtype=dtype)
+
+
+def temporary_file(owner: object) -> IO[bytes]:
+    """A file without a name, which is gone when its owner is."""
+    file = tempfile.TemporaryFile(prefix="evenhand-")  # noqa: SIM115 - it lives as long as its owner
+    weakref.finalize(owner, file.close)
+    return file

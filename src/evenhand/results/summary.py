@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from evenhand.core.columns import MISSING, ONE, TIE, TWO, Block, Codes, Outcomes, first_chosen
 from evenhand.core.pair import COMBINED
-from evenhand.core.stats.clusters import UNIT, Weighting, fixed_point, gather
-from evenhand.core.stats.length import LengthControlled, arrange, length_controlled_over
+from evenhand.core.stats.clusters import UNIT, Groups, Weighting, evened, fixed_point, gather
+from evenhand.core.stats.length import LengthControlled, LengthRows, arrange, length_controlled_over
 from evenhand.core.stats.multiple import p_of
 from evenhand.core.stats.winrate import Rate, mean_rate, mean_rates_over
-from evenhand.io.spill_file import Part, SpillFile
+from evenhand.io.spill_file import Part, PartFile, SpillFile
 from evenhand.results.counting import DEFAULT, WEIGHTINGS, Counting, repeats_text, weighs_text, without_repeats
 from evenhand.results.questions import caution, correct_dimensions
 
@@ -32,6 +32,7 @@ Span = tuple[float, float]
 ROLES = {"1": ("candidate", "baseline"), "2": ("baseline", "candidate")}  # of the sides, by the candidate's
 SignedValues = Callable[[Part], NDArray[np.float64]]
 Rates = Callable[[float], Rate]  # by level
+GroupParts = Callable[[], Iterator[Groups]]  # clusters in parts; each call goes through them anew
 _SIGNED = np.array([1.0, -1.0, 0.0])  # what a side is worth to side 1: won, lost, tie
 _TOGETHER = 4096  # judgments that wait to be counted
 _IN_MEMORY = 131_072  # rows of one dimension that statistics may have in memory, at about 60 bytes each
@@ -210,7 +211,7 @@ class DimensionRows:
     def __init__(self, counting: Counting = DEFAULT) -> None:
         self._counting = counting
         self._repeats: int | None = 0 if counting.keep_repeats else None  # None: not looked for yet
-        self._loaded: list[Part] | None = None
+        self._arranged: PartFile | None = None
         self._rows = SpillFile(
             cluster="Q", identity="Q", number="q", longer="i", side="b", forward="b", swapped="b", mass="d",
             masses="b", expected="d", lean="b", inconsistent="b", known="b", reason="h",
@@ -241,27 +242,31 @@ class DimensionRows:
     def repeats(self) -> int:
         """How many rows are left out, because they repeat another."""
         if self._repeats is None:
-            self._repeats = len(self._rows) - sum(len(without_repeats(part)["side"]) for part in self._each())
+            self._repeats = len(self._rows) - sum(len(part["side"]) for part in self._counted())
         return self._repeats
 
-    def _each(self) -> Iterator[Part]:
-        return ({name: np.array(column) for name, column in part.items()} for part in self._rows.parts())
+    def _counted(self) -> Iterator[Part]:
+        """All rows that count, in parts that share no cluster."""
+        each = ({name: np.array(column) for name, column in part.items()} for part in self._rows.parts())
+        return each if self._repeats == 0 else map(without_repeats, each)
 
     @contextmanager
-    def loaded(self) -> Iterator[None]:
-        """Have the rows in memory for a while, sorted by instruction, if they are not too many for that."""
-        if len(self._rows) <= _IN_MEMORY:
-            self._loaded = [_by_cluster(part) for part in self.every()]
+    def arranged(self, look: Callable[[Part], None]) -> Iterator[None]:
+        """Have what rates need ready for a while, sorted by instruction; `look` is given all rows on the way."""
+        arranged, rows = PartFile(_IN_MEMORY), 0
+        for part in self._counted():
+            look(part)
+            rows += len(part["side"])
+            arranged.add(_by_cluster(part))
+        self._repeats, self._arranged = len(self._rows) - rows, arranged
         try:
             yield
         finally:
-            self._loaded = None
+            self._arranged = None
 
     def every(self) -> Iterator[Part]:
         """All rows that count, in parts that share no cluster; where there is no verdict, the side is missing."""
-        if self._loaded is not None:
-            return iter(self._loaded)
-        return map(without_repeats, self._each()) if self.repeats else self._each()
+        return self._counted() if self._arranged is None else self._arranged.parts()
 
     def parts(self) -> Iterator[Part]:
         """The same with a verdict each."""
@@ -274,37 +279,51 @@ class DimensionRows:
         parts = list(self.parts())
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
-    def rates(self, weighting: Weighting) -> Callable[[float], Rate]:
-        """How often side 1 wins, a tie counting one half; at any level."""
-        return self._means(self.parts, lambda part: _SIGNED[part["side"]], weighting)
+    def rates(self) -> dict[Weighting, Rates]:
+        """How often side 1 wins, a tie counting one half; at any level, by what weighs the same."""
+        found = self._gathered(self.parts, lambda part: _SIGNED[part["side"]])
+        if all((groups.sizes == 1).all() for groups in found()):  # then each instruction is one pair
+            return dict.fromkeys(WEIGHTINGS, _means(found, "instructions"))
+        return {weighting: _means(found, weighting) for weighting in WEIGHTINGS}
 
     def expected_rate(self) -> Rate:
         """How often side 1 can expect to win."""
-        return self._means(self.parts, lambda part: 2 * part["expected"] - 1, self._counting.weighting)(0.95)
+        found = self._gathered(self.parts, lambda part: 2 * part["expected"] - 1)
+        return _means(found, self._counting.weighting)(0.95)
 
     def invalid_bounds(self) -> Span | None:
         """The win rate if everything invalid went against side 1, and if it all went for it: Manski's bounds."""
         ends = [
-            self._means(self.every, partial(_with_missing_as, end), self._counting.weighting)(0.95)
+            _means(self._gathered(self.every, partial(_with_missing_as, end)), self._counting.weighting)(0.95)
             for end in (TWO, ONE)
         ]
         return span(*(rate.value for rate in ends))
 
-    def _means(self, parts: Callable[[], Iterator[Part]], signed: SignedValues, weighting: Weighting) -> Rates:
-        if not any(len(part["side"]) for part in parts()):
-            return lambda level: mean_rate([], level=level, weighting=weighting)
-        return mean_rates_over(
-            lambda: (gather(signed(part), part["cluster"], weighting) for part in parts()), weighting=weighting
-        )
+    def _gathered(self, parts: Callable[[], Iterator[Part]], signed: SignedValues) -> GroupParts:
+        """The clusters of all parts, gathered once, each pair weighing the same."""
+        kept = PartFile(_IN_MEMORY)
+        for part in parts():
+            if len(part["side"]):
+                groups = gather(signed(part), part["cluster"])
+                kept.add({"won": groups.won, "lost": groups.lost, "sizes": groups.sizes})
+        return lambda: (Groups(**part) for part in kept.parts())
 
     def length_controlled(self) -> LengthControlled:
         """How often side 1 would win at equal length."""
-        return length_controlled_over(
-            lambda: (
-                arrange((_SIGNED[part["side"]] + 1) / 2, part["longer"], part["cluster"], self._counting.weighting)
-                for part in self.parts()
-            )
-        )
+        kept = PartFile(_IN_MEMORY)
+        for part in self.parts():
+            values = (_SIGNED[part["side"]] + 1) / 2
+            rows = arrange(values, part["longer"], part["cluster"], self._counting.weighting)
+            kept.add({"y": rows.y, "d": rows.d, "place": rows.place, "w": rows.w})
+        return length_controlled_over(lambda: (LengthRows(**part) for part in kept.parts()))
+
+
+def _means(found: GroupParts, weighting: Weighting) -> Rates:
+    """The mean of what clusters have won and lost, at any level."""
+    if next(found(), None) is None:
+        return lambda level: mean_rate([], level=level, weighting=weighting)
+    parts = found if weighting == "pairs" else lambda: map(evened, found())
+    return mean_rates_over(parts, weighting=weighting)
 
 
 class DimensionCounter:
@@ -323,15 +342,13 @@ class DimensionCounter:
 
     def summary(self) -> DimensionSummary:
         """What was counted."""
-        with self.rows.loaded():
-            return self._summary()
-
-    def _summary(self) -> DimensionSummary:
         count = _Tally(len(self._reasons))
-        for part in self.rows.every():
-            count.add(part)
+        with self.rows.arranged(count.add):
+            return self._summary(count)
+
+    def _summary(self, count: _Tally) -> DimensionSummary:
         weighting = self.counting.weighting
-        rates: dict[Weighting, Rates] = {each: self.rows.rates(each) for each in WEIGHTINGS}
+        rates = self.rows.rates()
         rate, each, pair = (rates[which](0.95) for which in (weighting, "instructions", "pairs"))
         expected = self.rows.expected_rate()
         invalid = int(count.reasons.sum())
@@ -511,9 +528,9 @@ def summarise(
 
 
 def _by_cluster(part: Part) -> Part:
-    """The rows of a part by instruction: where they are sorted, statistics find clusters quickly."""
-    order = np.argsort(part["cluster"], kind="stable")
-    return {name: column[order] for name, column in part.items()}
+    """What rates need of a part, by instruction: where rows are sorted, statistics find clusters quickly."""
+    order = np.argsort(part["cluster"])
+    return {name: part[name][order] for name in ("cluster", "side", "expected", "longer")}
 
 
 def models_of(block: Block) -> set[tuple[str, str]]:

@@ -120,7 +120,7 @@ class JudgeBook:
         ).fetchall()
         for table in ("claims", "answers", "verdicts", "failures", "batch_items"):
             self._db.execute(f"DELETE FROM {table} WHERE conversation IN {_OF_JUDGE}", (judge,))
-        own = ("queue", "conversations", "outcomes", "runs", "finished", "calibrations", "gates")
+        own = ("queue", "conversations", "outcomes", "packed", "runs", "finished", "calibrations", "gates")
         for table in (*own, "batches", "batch_leases"):
             self._db.execute(f"DELETE FROM {table} WHERE judge = ?", (judge,))
         self._db.execute("DELETE FROM judges WHERE id = ?", (judge,))

@@ -4,6 +4,9 @@ A pair has outcomes as soon as its conversations have come to an end, with all q
 could not be read, or one of them has failed. `refresh` makes them anew from the verdicts, inside the transaction of
 whoever wrote those; made from nothing or step by step, the table is the same. What lists and statistics want of a
 pair besides (its cluster, lengths and models, what people said) stands in small tables, so that no text is read.
+
+The numbers of all outcomes of a pair stand once more in one value of `packed`, which is what blocks are made of:
+one value is read about as fast as one row. It is written and deleted with the rows, here and in `JudgeBook` alone.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import chain, groupby
@@ -35,8 +39,11 @@ _NOTHING_KNOWN = -1.0  # in the column `uncertainty`; a NULL would not compare
 _LONGEST_VALUE = 120  # a metadata value that is longer is a text, not something to filter by
 _AT_ONCE = 500  # pairs that are made anew in one transaction
 _SIGNED = 1 << 63
+_NAN = math.nan
+_PACKED = OutcomeRow._fields[1:6]  # what `packed` has of each dimension, in doubles: said, p_1, p_2, p_tie, mass
 _SUSPICIOUS = "suspicious"  # the field of text that seems to speak to the judge
 Progress = Callable[[int, int], None]
+PairColumns = tuple[Any, Any, Any, Any, Any, Any, Any]  # of a block: key, cluster, models, lengths, candidate
 
 
 class OutcomeTable:
@@ -155,17 +162,20 @@ class OutcomeTable:
         dimensions = self._dimensions_of(judge)
         rows = self._db.execute(_OF_PAIRS, (judge, _json(pairs)))
         made: list[tuple[Any, ...]] = []
+        packed: list[tuple[int, int, bytes]] = []
         unfinished: list[int] = []
         for pair, judged in groupby(rows, key=itemgetter(0)):
             conversations, ended = conversations_of(dimensions, judged)
             if not ended:
                 unfinished.append(pair)
                 continue
-            for outcome in Judgment.outcomes_of(conversations).values():
-                row = outcome_row(outcome)
-                made.append((judge, row.dimension, pair, *row[1:], _uncertainty(row)))
+            found = Judgment.outcomes_of(conversations)
+            outcomes = [outcome_row(found[name]) for name in found_on(dimensions)]
+            made += [(judge, row.dimension, pair, *row[1:], _uncertainty(row)) for row in outcomes]
+            packed.append((judge, pair, _packed(outcomes)))
         self._forget(judge, unfinished)
         self._db.executemany(_INSERT, made)
+        self._db.executemany("INSERT OR REPLACE INTO packed VALUES (?, ?, ?)", packed)
         if self._db.execute("SELECT count(*) FROM judges").fetchone()[0] > 1:
             self.mark_splits(pairs)
 
@@ -174,6 +184,9 @@ class OutcomeTable:
             self._db.executemany(
                 "DELETE FROM outcomes WHERE judge = ? AND dimension = ? AND pair = ?",
                 [(judge, name, pair) for name in found_on(self._dimensions_of(judge)) for pair in pairs],
+            )
+            self._db.executemany(
+                "DELETE FROM packed WHERE judge = ? AND pair = ?", [(judge, pair) for pair in pairs]
             )
 
     def mark_splits(self, pairs: Sequence[int]) -> None:
@@ -259,66 +272,69 @@ class OutcomeTable:
     def _block(self, judge: int, dimensions: Sequence[str], after: int, size: int, metadata: bool) -> Block | None:
         import numpy as np
 
-        from evenhand.core.columns import Block, Words
+        from evenhand.core.columns import Block
 
-        bounds = self._db.execute(
-            "SELECT max(pair) FROM (SELECT pair FROM outcomes WHERE judge = ? AND dimension = ? AND pair > ?"
-            " ORDER BY pair LIMIT ?)",
-            (judge, dimensions[0], after, size),
-        ).fetchone()
-        if bounds[0] is None:
-            return None
-        span = (after, bounds[0])
-        found = {name: self._outcomes(judge, name, span) for name in dimensions}
-        numbers = found[dimensions[0]][0]
         rows = self._db.execute(
-            "SELECT pair, key, cluster, length_1, length_2, model_1, model_2, candidate FROM pair_columns"
-            " WHERE pair > ? AND pair <= ? ORDER BY pair",
-            span,
+            "SELECT pair, numbers FROM packed WHERE judge = ? AND pair > ? ORDER BY pair LIMIT ?",
+            (judge, after, size),
         ).fetchall()
-        columns = list(zip(*rows, strict=True))
-        table = np.array(columns[:5], dtype=np.int64)
-        here = np.searchsorted(table[0], numbers)
+        if not rows:
+            return None
+        pairs, packed = zip(*rows, strict=True)
+        numbers, span = np.array(pairs, dtype=np.int64), (after, pairs[-1])
+        tables = np.frombuffer(b"".join(packed), dtype="<f8").reshape(len(pairs), len(dimensions), len(_PACKED))
         return Block(
             numbers,
-            table[1][here].view(np.uint64),
-            table[2][here].view(np.uint64),
-            Words.of(columns[5]).take(here),
-            Words.of(columns[6]).take(here),
-            table[3][here],
-            table[4][here],
-            Words.of(columns[7]).take(here),
+            *self._pair_columns(numbers, span),
             self._known(numbers, span),
-            {name: outcomes for name, (_, outcomes) in found.items()},
+            {
+                name: self._outcomes(judge, name, numbers, np.ascontiguousarray(tables[:, place]))
+                for place, name in enumerate(dimensions)
+            },
             self._metadata(numbers, span) if metadata else None,
             suspicious=self._suspicious(numbers, span),
         )
 
-    def _outcomes(self, judge: int, dimension: str, span: tuple[int, int]) -> tuple[Any, Outcomes]:
-        """The outcomes of one dimension with the numbers of their pairs; rows with a verdict are read at once."""
+    def _pair_columns(self, numbers: Any, span: tuple[int, int]) -> PairColumns:
+        """What is kept of the pairs themselves, as a block has it: from their keys to the candidate's side."""
+        import numpy as np
+
+        from evenhand.core.columns import Words
+
+        where = "FROM pair_columns WHERE pair > ? AND pair <= ?"
+        rows = self._db.execute(
+            f"SELECT pair, key, cluster, length_1, length_2 {where} ORDER BY pair", span
+        ).fetchall()
+        table = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=5 * len(rows)).reshape(-1, 5)
+        here = np.searchsorted(table[:, 0], numbers)
+        key, cluster, length_1, length_2 = np.ascontiguousarray(table[here, 1:].T)
+        names = f"model_1, model_2, candidate {where}"
+        words = self._db.execute(f"SELECT DISTINCT {names} LIMIT 2", span).fetchall()
+        if len(words) == 1:  # as where two models are compared: no need to read the same words for each pair
+            model_1, model_2, candidate = (Words((word,), np.zeros(len(here), dtype=np.int32)) for word in words[0])
+        else:
+            each = self._db.execute(f"SELECT {names} ORDER BY pair", span).fetchall()
+            model_1, model_2, candidate = (Words.of(column).take(here) for column in zip(*each, strict=True))
+        return key.view(np.uint64), cluster.view(np.uint64), model_1, model_2, length_1, length_2, candidate
+
+    def _outcomes(self, judge: int, dimension: str, numbers: Any, table: Any) -> Outcomes:
+        """The outcomes of one dimension; words are read where there is no verdict."""
         import numpy as np
 
         from evenhand.core.columns import Outcomes, Words
 
-        where = "FROM outcomes WHERE judge = ? AND dimension = ? AND pair > ? AND pair <= ?"
-        values = (judge, dimension, *span)
-        rows = self._db.execute(
-            f"SELECT pair, said, p_1, p_2, p_tie, mass {where} AND p_1 IS NOT NULL ORDER BY pair", values
-        ).fetchall()
-        table = np.fromiter(chain.from_iterable(rows), dtype=np.float64, count=6 * len(rows)).reshape(-1, 6)
-        without = self._db.execute(
-            f"SELECT pair, said, mass, reason {where} AND p_1 IS NULL ORDER BY pair", values
-        ).fetchall()
-        words = Words((), np.full(len(rows), -1, dtype=np.int32))
-        if without:
-            table = np.vstack(
-                [table, [(pair, said, np.nan, np.nan, np.nan, mass) for pair, said, mass, _ in without]]
+        words = Words((), np.full(len(numbers), -1, dtype=np.int32))
+        without = np.flatnonzero(np.isnan(table[:, 1]))
+        if len(without):
+            rows = self._db.execute(
+                "SELECT pair, reason FROM outcomes WHERE judge = ? AND dimension = ? AND pair >= ? AND pair <= ?"
+                " AND p_1 IS NULL",
+                (judge, dimension, int(numbers[without[0]]), int(numbers[without[-1]])),
             )
-            words = Words.of([None] * len(rows) + [reason for *_, reason in without])
-            order = np.argsort(table[:, 0], kind="stable")
-            table, words = table[order], words.take(order)
-        outcomes = Outcomes.of(table[:, 1].astype(np.int64), table[:, 2:5], table[:, 5], words)
-        return table[:, 0].astype(np.int64), outcomes
+            reasons = Words.of(map(dict(rows).__getitem__, numbers[without].tolist()))
+            words = Words(reasons.words, words.codes)
+            words.codes[without] = reasons.codes
+        return Outcomes.of(table[:, 0].astype(np.int64), table[:, 1:4], table[:, 4], words)
 
     def _known(self, numbers: Any, span: tuple[int, int]) -> Any:
         """What people said of the pairs, as JSON by dimension."""
@@ -426,6 +442,12 @@ def _conversation(
     if len(verdicts) < len(dimensions):
         return Conversation({**absent(dimensions, reason, detail), **verdicts})
     return Conversation({name: verdicts[name] for name in dimensions})
+
+
+def _packed(rows: Iterable[OutcomeRow]) -> bytes:
+    """The numbers of a pair's outcomes, one after the other; NaN where there is none."""
+    numbers = [_NAN if number is None else number for row in rows for number in row[1 : 1 + len(_PACKED)]]
+    return struct.pack(f"<{len(numbers)}d", *numbers)
 
 
 def _uncertainty(row: OutcomeRow) -> float:

@@ -242,6 +242,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE annotators ADD COLUMN role TEXT NOT NULL DEFAULT 'annotator'",
         "ALTER TABLE tasks ADD COLUMN asked TEXT NOT NULL DEFAULT ''",
     ),
+    # The numbers of all outcomes of a pair in one value, which is read five times as fast as their rows.
+    (
+        """CREATE TABLE packed (
+            judge INTEGER NOT NULL, pair INTEGER NOT NULL, numbers BLOB NOT NULL,
+            PRIMARY KEY (judge, pair)) WITHOUT ROWID""",
+        "INSERT OR IGNORE INTO dirty SELECT pair FROM outcomes GROUP BY pair",
+    ),
 )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 from typing import Literal
 
 import numpy as np
@@ -176,16 +177,17 @@ def _spread(parts: _Parts) -> _Spread:
         largest = [max(a, b) for a, b in zip(largest or here, here, strict=True)]
     means = [total / (n * UNIT) for total in totals]
     fourth: list[float] = []
-    products: list[list[list[float]]] = [[[] for _ in means] for _ in means]
+    each = range(len(means))
+    products: list[list[list[float]]] = [[[] for _ in each] for _ in each]
     for columns, sizes in parts():
         fourth.append(ordered_sum((sizes / n) ** 4))
         # What each cluster adds to each mean.
         adds = [(sums / UNIT - mean * sizes) / n for sums, mean in zip(columns, means, strict=True)]
-        for i, j in np.ndindex(len(adds), len(adds)):
+        for i, j in combinations_with_replacement(each, 2):
             products[i][j].append(ordered_sum(adds[i] * adds[j] / (1 - sizes / n)) if clusters > 1 else 0.0)
     shape = _shape(n, clusters, squares, math.fsum(fourth))
     scale = 1 - 1 / shape.kish
-    covariance = [[math.fsum(terms) * scale for terms in row] for row in products]
+    covariance = [[math.fsum(products[min(i, j)][max(i, j)]) * scale for j in each] for i in each]
     return _Spread(shape, totals, means, largest, covariance)
 
 
@@ -204,9 +206,21 @@ def gather(values: ArrayLike, clusters: ArrayLike | None = None, weighting: Weig
     fixed = fixed_point(values)
     place = np.arange(len(fixed)) if clusters is None else places(clusters)
     won, lost, sizes = _sums(np.maximum(fixed, 0), place), _sums(np.maximum(-fixed, 0), place), np.bincount(place)
-    if weighting == "instructions":
-        return Groups(_halves(won, sizes), _halves(lost, sizes), np.ones_like(sizes), len(fixed))
-    return Groups(won, lost, sizes, len(fixed))
+    found = Groups(won, lost, sizes, len(fixed))
+    return evened(found) if weighting == "instructions" else found
+
+
+def evened(groups: Groups) -> Groups:
+    """Clusters in which each pair weighs the same, as clusters of which each weighs the same.
+
+    >>> found = evened(gather([1, -0.5, 1], ["a", "b", "b"]))
+    >>> (found.won / UNIT).tolist(), found.sizes.tolist(), found.pairs
+    ([1.0, 0.5], [1, 1], 3)
+    """
+    won, lost, sizes = groups.won, groups.lost, groups.sizes
+    if (sizes == 1).all():
+        return groups
+    return Groups(_halves(won, sizes), _halves(lost, sizes), np.ones_like(sizes), groups.count)
 
 
 def _halves(sums: Ints, sizes: Ints) -> Ints:
