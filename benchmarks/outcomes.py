@@ -57,7 +57,7 @@ def cost_of_writing(pairs: int, rounds: int, folder: Path, at_once: int) -> None
         for way in taken:
             with patch.object(OutcomeTable, "refresh_conversations", OutcomeTable.refresh_conversations):
                 if way == "without":
-                    OutcomeTable.refresh_conversations = lambda *_: None  # type: ignore[method-assign]
+                    OutcomeTable.refresh_conversations = lambda *_, **__: None  # type: ignore[method-assign]
                 taken[way] += judge_all(given, folder / f"{way}{number}-{at_once}.db", at_once)
     verdicts = pairs * 8 * rounds
     each = {way: 1e6 * seconds / verdicts for way, seconds in taken.items()}

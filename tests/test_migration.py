@@ -1,4 +1,7 @@
-"""Databases of the version before outcomes are brought up to date, also where that is killed midway."""
+"""Databases of older versions are brought up to date, also where that is killed midway.
+
+Version 7 is the one before outcomes, version 15 the one before their numbers were packed.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from command import evenhand
@@ -47,6 +51,26 @@ def test_an_old_database_shows_what_it_showed_before(old: Path) -> None:
             assert found["expected"]["win_rate_1"] == expected
 
 
+def test_the_outcomes_of_a_database_are_packed_and_stay_as_they_are(tmp_path: Path) -> None:
+    path = Path(shutil.copy(FIXTURES / "version_15.db", tmp_path / "old.db"))
+    with closing(sqlite3.connect(path)) as base:
+        before = base.execute("SELECT * FROM outcomes ORDER BY judge, dimension, pair").fetchall()
+    with Store(path, read_only=True) as store:
+        found = {
+            (judge.id, name, pair, p_1)
+            for judge in store.judges()
+            for block in store.blocks(judge)
+            for name, outcomes in block.outcomes.items()
+            for pair, p_1 in zip(
+                block.number.tolist(), np.nan_to_num(outcomes.p[:, 0], nan=-1).tolist(), strict=True
+            )
+        }
+    with closing(sqlite3.connect(path)) as base:
+        assert base.execute("SELECT * FROM outcomes ORDER BY judge, dimension, pair").fetchall() == before
+        kept = base.execute("SELECT judge, dimension, pair, ifnull(p_1, -1) FROM outcomes").fetchall()
+    assert found == set(kept)
+
+
 def test_samples_are_known_again_as_counts(old: Path) -> None:
     evenhand("results", "--db", old)
     with closing(sqlite3.connect(old)) as base:
@@ -74,9 +98,11 @@ Store(sys.argv[1], on_progress=lambda done, total: os._exit(9) if done == int(sy
 """
 
 
-@pytest.mark.parametrize("pairs", [1, 5, 11])
-def test_a_kill_midway_costs_nothing(old: Path, tmp_path: Path, pairs: int) -> None:
-    whole = Path(shutil.copy(old, tmp_path / "whole.db"))
+@pytest.mark.parametrize(("version", "pairs"), [(7, 1), (7, 11), (15, 5)])
+def test_a_kill_midway_costs_nothing(tmp_path: Path, version: int, pairs: int) -> None:
+    old, whole = (
+        Path(shutil.copy(FIXTURES / f"version_{version}.db", tmp_path / name)) for name in ("a.db", "b.db")
+    )
     Store(whole).close()
     killed = subprocess.run([sys.executable, "-c", _KILLED, str(old), str(pairs)], timeout=60, check=False)
     assert killed.returncode == 9

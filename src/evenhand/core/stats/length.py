@@ -108,10 +108,9 @@ def _order(d: Floats, y: Floats, w: Floats) -> Ints:
     Differences in characters, verdicts and one over the size of a cluster are steps that make one number together,
     by which rows are sorted in a fifth of the time.
     """
-    steps, sizes = 4 * d + 2 * y, 1 / w
-    most = sizes.max(initial=0.0) + 1
-    whole = np.rint(steps) * most - np.rint(sizes)
-    exact = (d == np.rint(d)).all() and (2 * y == np.rint(2 * y)).all() and (w == 1 / np.rint(sizes)).all()
+    sizes = np.rint(1 / w)
+    whole = np.rint(4 * d + 2 * y) * (sizes.max(initial=0.0) + 1) - sizes
+    exact = (d == np.rint(d)).all() and (2 * y == np.rint(2 * y)).all() and (w == 1 / sizes).all()
     if exact and np.abs(whole).max(initial=0.0) < 2**52:
         return np.argsort(whole.astype(np.int64))
     return np.lexsort((w, y, d))
