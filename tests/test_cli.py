@@ -134,7 +134,7 @@ def test_a_protocol_is_shown_as_the_judge_sees_it() -> None:
 def test_a_good_template_is_described(tmp_path: Path) -> None:
     file = tmp_path / "short.txt"
     file.write_text(SHORT)
-    assert "1 ask" in evenhand("protocols", "check", file).stdout
+    assert "1 question" in evenhand("protocols", "check", file).stdout
     fields = fields_of(evenhand("protocols", "check", file, "--json"))
     assert (fields["questions"], fields["dialect"], fields["turns"]) == ([["overall"]], "ChatML", 1)
 

@@ -114,8 +114,8 @@ def confidence_of(outcome: Outcome | None, scale: Scale | None = None, log_lengt
 
     >>> from evenhand.core.verdict import pool
     >>> said = pool("overall", {"forward": Verdict("overall", "A", {"A": 0.6, "B": 0.3, "tie": 0.1})})
-    >>> confidence_of(said), round(confidence_of(said, Scale(4.0, -1.0)), 3), confidence_of(None)
-    (0.6, 0.863, None)
+    >>> round(confidence_of(said), 3), round(confidence_of(said, Scale(4.0, -1.0)), 3), confidence_of(None)
+    (0.6, 0.866, None)
     """
     if outcome is None or outcome.side is None or outcome.p is None:
         return None
