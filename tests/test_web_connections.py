@@ -43,7 +43,11 @@ def nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
 
 
 def opened(web: WebServer, sent: bytes, stack: ExitStack) -> socket.socket:
-    link = stack.enter_context(socket.create_connection(("127.0.0.1", web.port), timeout=10))
+    link = stack.enter_context(socket.socket())
+    link.settimeout(10)
+    # The kernel may grow a buffer until it holds whole answers that nobody reads; one that is set stays as it is.
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)
+    link.connect(("127.0.0.1", web.port))
     link.sendall(sent)
     return link
 
