@@ -91,11 +91,11 @@ class HeadEngine(Engine):
                 f"the head {self.head.name} answers only the protocol of its own", reason="protocol", fatal=True
             )
         instruction, shown_a, shown_b = _texts(prompt)
-        heard = self._hear((instruction, shown_a, shown_b))
+        others = self._other_judges((instruction, shown_a, shown_b))
         first, state_a = await self._eyes.read(instruction, shown_a)
         second, state_b = await self._eyes.read(instruction, shown_b)
         check_width(self.head, [len(first), len(second)])
-        features = {LENGTH: log_length_ratio(shown_a, shown_b), **heard}
+        features = {LENGTH: log_length_ratio(shown_a, shown_b), **others}
         p = [
             self.head.weights[name].probabilities(np.asarray(first, float), np.asarray(second, float), features)
             for name in self.head.dimensions
@@ -112,7 +112,7 @@ class HeadEngine(Engine):
         """Look up there what the judges have said that the head weighs."""
         self._said = said
 
-    def _hear(self, texts: tuple[str, str, str]) -> dict[str, float]:
+    def _other_judges(self, texts: tuple[str, str, str]) -> dict[str, float]:
         """What the other judges have said of a pair; where one has no verdict, neither has the head."""
         found: dict[str, float] = {}
         if self._others and self._said is None:
