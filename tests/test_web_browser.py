@@ -149,7 +149,7 @@ def test_the_owner_looks_around(server: WebServer, opened: Opener) -> None:
     assert page.get_by_role("heading", level=1).inner_text() == first
     # The differences, and what the judge saw.
     page.get_by_role("link", name="Differences").click()
-    assert page.locator("mark").count() > 0
+    expect(page.locator("mark")).not_to_have_count(0)
     page.locator("#conversation > summary").click()
     expect(page.locator("#conversation .theirs").nth(1)).to_be_visible()
     page.get_by_role("link", name="The list").click()
