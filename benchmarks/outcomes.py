@@ -20,6 +20,7 @@ import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
+from statistics import median
 from unittest.mock import patch
 
 from evenhand import Judge, Pair, ScriptedEngine
@@ -52,18 +53,20 @@ def judge_all(pairs: list[Pair], db: Path, at_once: int = 1) -> float:
 
 
 def cost_of_writing(pairs: int, rounds: int, folder: Path, at_once: int) -> None:
-    given, taken = made_pairs(pairs), {"with": 0.0, "without": 0.0}
+    """Medians over rounds, in which the two ways take turns at being first."""
+    given, full = made_pairs(pairs), OutcomeTable.refresh_conversations
+    taken: dict[str, list[float]] = {"without": [], "with": []}
+    judge_all(given[:20], folder / f"first-{at_once}.db", at_once)  # what is loaded once is in neither
     for number in range(rounds):
-        for way in taken:
-            with patch.object(OutcomeTable, "refresh_conversations", OutcomeTable.refresh_conversations):
-                if way == "without":
-                    OutcomeTable.refresh_conversations = lambda *_, **__: None  # type: ignore[method-assign]
-                taken[way] += judge_all(given, folder / f"{way}{number}-{at_once}.db", at_once)
-    verdicts = pairs * 8 * rounds
-    each = {way: 1e6 * seconds / verdicts for way, seconds in taken.items()}
+        for way in list(taken) if number % 2 else reversed(list(taken)):
+            refresh = full if way == "with" else lambda *_, **__: None
+            with patch.object(OutcomeTable, "refresh_conversations", refresh):
+                seconds = judge_all(given, folder / f"{way}{number}-{at_once}.db", at_once)
+            taken[way].append(1e6 * seconds / (pairs * 8))
+    each = {way: median(found) for way, found in taken.items()}
     print(f"{at_once} at once: a verdict asked, read and kept takes {each['without']:.1f} µs without outcomes,")
     more = each["with"] / each["without"] - 1
-    print(f"  {each['with']:.1f} µs with them: outcomes cost {more:.1%} more processor time")
+    print(f"  {each['with']:.1f} µs with them: outcomes cost {more:.1%} more processor time (medians of {rounds})")
 
 
 def grow(db: Path, pairs: int) -> None:

@@ -336,3 +336,17 @@ def test_two_who_always_said_one_thing_do_not_take_the_mean_kappa_away() -> None
     assert found.low is not None
     alone, _ = agreement.pairwise_kappas(np.zeros((40, 2)), range(40), ["ann", "ben"])
     assert alone is None
+
+
+def test_both_orders_less_one_is_nothing_where_they_say_the_same() -> None:
+    rng = np.random.default_rng(0)
+    truth, labels = rng.integers(0, 3, 200), rng.integers(0, 3, 200)
+    for said in (labels, np.full(200, 2)):
+        scores = agreement.score_sides(said, truth)
+        assert agreement.compare(scores, scores, range(200)).value == 0.0
+
+
+def test_a_pair_without_a_verdict_in_one_order_is_left_out() -> None:
+    both, one = (agreement.score_sides(said, [0, 0]) for said in ([0, 0], [-1, 1]))
+    found = agreement.compare(both, one, range(2))
+    assert (found.n, found.value) == (1, 1.0)

@@ -422,7 +422,7 @@ def test_judge_joins_two_models(write: Write, tmp_path: Path, judge: str) -> Non
 def test_judge_reads_outputs_from_standard_input(
     write: Write, tmp_path: Path, judge: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evenhand.io.files.finding._SPOOLED", {})
+    monkeypatch.setattr("evenhand.io.files.finding._SPILLED", {})
     lines = "".join(json.dumps(row) + "\n" for row in PLAIN)
     old = write("old.jsonl", PLAIN)
     words: list[str | Path] = [

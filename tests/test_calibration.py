@@ -57,11 +57,11 @@ def test_it_is_a_maximum() -> None:
     """No small step from the fitted weights has a better penalised likelihood."""
     data = drawn(300, slope=4.0, tie=-1.0)
     x = data["log_odds"][:, None]
-    weights = calibration._fit(x, data["truth"])
+    weights = calibration.fit_davidson(x, data["truth"])
     scale = np.sqrt((x**2).mean(axis=0))
 
     def objective(w: Any) -> float:
-        losses = calibration.log_losses(calibration._probabilities(x, w), data["truth"]).sum()
+        losses = calibration.log_losses(calibration.probabilities(x, w), data["truth"]).sum()
         odds = np.exp([0.0, 0.0, w[-1]])
         middle = np.log(odds / odds.sum()).mean()
         return float(-losses - ((w[:-1] * scale) ** 2).sum() / (2 * 3.0**2) + middle)
@@ -337,7 +337,7 @@ def test_calibrating_keeps_applies_and_forgets(shy: Path) -> None:
     assert after["calibrated"] == ["overall"]
     brier = [card["dimensions"]["overall"]["meaning"]["brier"]["value"] for card in (before, after)]
     assert brier[1] < brier[0]
-    assert "flatter" in evenhand("card", "--db", shy, "--calibrated").stdout
+    assert "better than it is" in evenhand("card", "--db", shy, "--calibrated").stdout
     plain, changed = (
         fields_of(evenhand("results", "--db", shy, "--json", *more)) for more in ([], ["--calibrated"])
     )

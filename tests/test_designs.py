@@ -1,56 +1,10 @@
-"""How labels were drawn, as weights: what is used, what is left out, and that weighted accuracy holds."""
+"""How labels were drawn, as weights: weighted accuracy holds."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from evenhand.core.stats.clustered import difference, mean
-from evenhand.core.stats.designs import design_weights
-
-NAN = float("nan")
-
-
-def test_a_random_draw_needs_no_weights() -> None:
-    found = design_weights([0.2] * 5)
-    assert (found.kind, found.weights.tolist(), found.reason) == ("random", [1.0] * 5, "")
-    assert found.representative
-
-
-def test_unequal_chances_are_weighted_and_said() -> None:
-    found = design_weights([0.5, 0.1, NAN], [True, True, False])
-    assert found.kind == "weighted"
-    assert found.weights == pytest.approx([2.0, 10.0, 0.0])
-    assert (found.used, found.left_out) == (2, 0)
-    assert "one over the probability" in found.reason
-
-
-def test_labels_of_unknown_origin_are_left_out_where_others_are_known() -> None:
-    found = design_weights([0.1, NAN, 0.1, NAN])
-    assert (found.kind, found.used, found.left_out) == ("known part", 2, 2)
-    assert found.weights.tolist() == [1.0, 0.0, 1.0, 0.0]
-    assert "2 labels are left out" in found.reason
-
-
-def test_where_nothing_is_known_it_is_assumed_and_said() -> None:
-    found = design_weights([NAN, NAN], [True, False])
-    assert (found.kind, found.weights.tolist()) == ("assumed random", [1.0, 0.0])
-    assert not found.representative
-    assert "not known" in found.reason
-
-
-def test_labels_on_every_pair_need_no_design() -> None:
-    assert design_weights([NAN, 0.5], [True, True]).kind == "complete"
-
-
-def test_a_few_heavy_labels_are_told() -> None:
-    assert "carry much of the weight" in design_weights([0.9] * 99 + [0.001]).reason
-
-
-@pytest.mark.parametrize("chance", [0.0, -0.1, 1.5])
-def test_a_chance_that_is_none_is_refused(chance: float) -> None:
-    with pytest.raises(ValueError, match="above 0"):
-        design_weights([0.5, chance])
 
 
 def test_weighted_accuracy_holds_where_the_plain_one_does_not() -> None:

@@ -122,10 +122,10 @@ def test_an_id_that_stands_in_two_files_is_named_with_both(tmp_path: Path) -> No
     ids=["jsonl", "gz", "zst", "json"],
 )
 def test_standard_input_says_itself_what_it_is(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding, "_SPOOLED", {})
+    monkeypatch.setattr(finding, "_SPILLED", {})
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
     assert asked("-") == ["q0", "q1", "q2"]
-    finding._SPOOLED["-"].unlink()
+    finding._SPILLED["-"].unlink()
 
 
 # -- Parquet and Arrow -------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from command import evenhand
 from evenhand.core.errors import InputError, PairError
 from evenhand.core.pair import Pair
 from evenhand.io.pairs import Arena, JoinOptions, check_pairs, join_outputs, read_pairs
-from evenhand.io.pairs.outputs import _output as output_from_words
+from evenhand.io.pairs.outputs import output_from as output_from_words
 from evenhand.io.pairs.preview import look_at
 from evenhand.io.pairs.recognition import Context, formats, parse_columns
 from evenhand.io.pairs.rows import pair_from

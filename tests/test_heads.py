@@ -17,6 +17,7 @@ from scipy.optimize import minimize
 
 from evenhand.core.engine import Engine, StateReader
 from evenhand.core.errors import EngineError, InputError, SpecError
+from evenhand.core.judge import Setup
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Prompt, Protocol
 from evenhand.engines.heads import fitting
@@ -27,6 +28,8 @@ from evenhand.engines.heads.learning import CannotLearnError, Point, fleiss_kapp
 from evenhand.engines.heads.reading import StateReading
 from evenhand.engines.heads.vectors import MemoryVectors, content_key, to_vector
 from evenhand.engines.scripted import ScriptedEngine
+from evenhand.running.runner import plan
+from evenhand.store import Store
 from evenhand.store.vectors import FileVectors
 from evenhand.views.api import Judge
 
@@ -508,3 +511,14 @@ def test_nested_folds_choose_their_own_penalty() -> None:
     found = held_out(axes.project(states), labels, unit=axes.unit, outer=4)
     assert len(found.penalties) == 4
     assert set(found.penalties) <= set(fitting.PENALTIES)
+
+
+def test_a_plan_counts_what_a_head_reads_once_however_many_pairs_it_stands_in() -> None:
+    judge_engine, _ = engine()
+    setup = Setup(judge_engine, judge_engine.protocol)
+    few = [Pair("Say.", "one", "two"), Pair("Say.", "one", "three"), Pair("Say.", "three", "two")]
+    around = len("".join(turn.text for turn in StateReading().prompt("Say.", "").turns))
+    with Store(":memory:") as store:
+        planned = plan(setup, few, store)
+    assert planned.requests == 6
+    assert planned.characters == 3 * around + len("onetwothree")

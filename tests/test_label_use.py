@@ -134,7 +134,7 @@ def test_a_weight_of_two_is_a_row_twice() -> None:
         assert weighted.n < repeated.n
     length = np.zeros(60)
     one = calibration.fit(p, 3 * odds, length, np.where(odds > 0, 0, 1), groups, weights=weights)
-    other = calibration._fit(3 * odds[twice][:, None], np.where(odds[twice] > 0, 0, 1))
+    other = calibration.fit_davidson(3 * odds[twice][:, None], np.where(odds[twice] > 0, 0, 1))
     assert one.n == 60
     assert one.slope > 0
     assert other[0] > 0
@@ -146,9 +146,9 @@ def test_the_weighted_fit_is_that_of_repeated_rows() -> None:
     x = rng.normal(size=(80, 1))
     true = (rng.random(80) > 1 / (1 + np.exp(-x[:, 0]))).astype(np.int64)
     twice = np.repeat(np.arange(80), weights.astype(int))
-    one, other = calibration._fit(x, true, weights), calibration._fit(x[twice], true[twice])
+    one, other = calibration.fit_davidson(x, true, weights), calibration.fit_davidson(x[twice], true[twice])
     assert one == pytest.approx(other, abs=0.02)  # the prior on the slope is in units of the feature's spread
-    assert one != pytest.approx(calibration._fit(x, true), abs=0.02)
+    assert one != pytest.approx(calibration.fit_davidson(x, true), abs=0.02)
 
 
 # -- a database --------------------------------------------------------------------------------------------
@@ -299,7 +299,11 @@ def test_a_file_may_give_the_chances_itself(judged: Path, tmp_path: Path) -> Non
         found = evidence(store)
         right = card_of(found).readings["pooled"].decided
         assert found.use.weighted
-        assert human_rate(found).label_use.used == 60
+        rate = human_rate(found)
+        assert rate.label_use.used == 60
+        low, high = rate.ci or (0.0, 0.0)
+        needed = [human_rate(found, width=(high - low) * share).wanted for share in (1.001, 0.999)]
+        assert [each.more != 0 for each in needed if each] == [False, True], "it has about that width now"
     hard, easy = 12 * 2, 48 * 10
     assert right.value == pytest.approx(easy / (hard + easy))
     for bad in ("0", "1.5", "often"):

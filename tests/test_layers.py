@@ -154,7 +154,7 @@ def test_the_store_speaks_sql() -> None:
         ("from ..store import Store", {"store"}),
         ("from .. import store", {"store"}),
         ("from evenhand.core import verdict", {"core.verdict"}),
-        ("from evenhand.core.stats.pooling import pooled", {"core.stats"}),
+        ("from evenhand.core.stats.ranking import rank", {"core.stats"}),
         ("def late():\n    from evenhand.views.cli import main", {"views.cli"}),
         ("import json\nfrom pathlib import Path", set()),
     ],

@@ -19,6 +19,7 @@ import pytest
 from command import evenhand
 from evenhand.store import Store
 from evenhand.store import outcomes as outcomes_module
+from evenhand.store.outcomes import OutcomeTable
 from evenhand.views import console
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -69,6 +70,43 @@ def test_the_outcomes_of_a_database_are_packed_and_stay_as_they_are(tmp_path: Pa
         assert base.execute("SELECT * FROM outcomes ORDER BY judge, dimension, pair").fetchall() == before
         kept = base.execute("SELECT judge, dimension, pair, ifnull(p_1, -1) FROM outcomes").fetchall()
     assert found == set(kept)
+
+
+def test_outcomes_that_are_kept_are_packed_without_a_look_at_verdicts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, rows = (Path(shutil.copy(FIXTURES / "version_15.db", tmp_path / name)) for name in ("a.db", "b.db"))
+    made: list[object] = []
+    refresh = OutcomeTable.refresh
+
+    def noted(table: OutcomeTable, jobs: list[tuple[int, int]]) -> None:
+        made.extend(jobs)
+        refresh(table, jobs)
+
+    monkeypatch.setattr(OutcomeTable, "refresh", noted)
+    Store(rows).close()
+    assert not made
+    monkeypatch.setattr(OutcomeTable, "_pack", lambda *_: set())
+    Store(whole).close()
+    assert made
+    assert content(rows) == content(whole)
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        "DELETE FROM outcomes WHERE pair = 3 AND dimension = (SELECT min(dimension) FROM outcomes WHERE pair = 3)",
+        "DELETE FROM pair_columns WHERE pair = 3",
+    ],
+)
+def test_a_pair_whose_outcomes_are_not_whole_is_made_anew(tmp_path: Path, lost: str) -> None:
+    whole, old = (Path(shutil.copy(FIXTURES / "version_15.db", tmp_path / name)) for name in ("a.db", "b.db"))
+    with closing(sqlite3.connect(old)) as base:
+        assert base.execute(lost).rowcount
+        base.commit()
+    Store(whole).close()
+    Store(old).close()
+    assert content(old) == content(whole)
 
 
 def test_samples_are_known_again_as_counts(old: Path) -> None:

@@ -14,7 +14,7 @@ from evenhand.core.errors import InputError
 from evenhand.core.pair import Pair
 from evenhand.io.pairs import check_pairs
 from evenhand.views import console
-from evenhand.views.cli.running import _note
+from evenhand.views.console import note
 
 ROW = json.dumps({"instruction": "q", "output_1": "x", "output_2": "y"}) + "\n"
 NOBODY = "http://127.0.0.1:9/v1#m"
@@ -72,7 +72,7 @@ def test_a_surrogate_in_a_label_is_a_fault_of_its_row(tmp_path: Path) -> None:
 
 
 def test_a_servers_notice_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    _note("\x1b]0;owned\x07 [red]hi[/]")
+    note("\x1b]0;owned\x07 [red]hi[/]")
     console.out.print(console.plain_table("\x1b[2Jtitle"))
     with console.watching(1) as watch:
         watch.print("\x1b[31m[bold]red \ud800")

@@ -200,11 +200,11 @@ def test_any_text_comes_back_from_json(tmp_path_factory: pytest.TempPathFactory,
 
 
 def test_standard_input_is_jsonl_and_may_be_read_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SPOOLED", {})
+    monkeypatch.setattr(module, "_SPILLED", {})
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(jsonl(row(1), row(2)).encode())))
     assert check_pairs("-") == (2, [])
     assert [pair.instruction for pair in read_pairs("-")] == ["q1", "q2"]
-    module._SPOOLED["-"].unlink()
+    module._SPILLED["-"].unlink()
 
 
 # -- faults ----------------------------------------------------------------------------------------

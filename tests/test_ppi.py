@@ -114,9 +114,9 @@ def test_the_number_of_labels_gives_the_width() -> None:
     order = rng.permutation(4000)
     needed = labels_needed(np.where(order < 300, truth, np.nan), verdicts, width=0.08)
     assert needed is not None
-    assert needed.labels is not None
-    assert needed.more == needed.labels - 300
-    _, low, high = ends(powered_rate(np.where(order < needed.labels, truth, np.nan), verdicts))
+    assert needed.labelled is not None
+    assert needed.more == needed.labelled - 300
+    _, low, high = ends(powered_rate(np.where(order < needed.labelled, truth, np.nan), verdicts))
     assert high - low == pytest.approx(0.08, rel=0.1)
 
 
@@ -124,15 +124,15 @@ def test_a_width_that_all_labels_do_not_give() -> None:
     labels, verdicts, _ = drawn(9)
     needed = labels_needed(labels, verdicts, width=0.01)
     assert needed is not None
-    assert (needed.labels, needed.more) == (None, None)
-    assert needed.best_width > 0.01
+    assert (needed.labelled, needed.more) == (None, None)
+    assert needed.width_with_all > 0.01
 
 
 def test_a_width_that_is_reached_already() -> None:
     labels, verdicts, _ = drawn(10)
     needed = labels_needed(labels, verdicts, width=0.9)
     assert needed is not None
-    assert (needed.labels, needed.more) == (120, 0)
+    assert (needed.labelled, needed.more) == (120, 0)
 
 
 def test_the_interval_covers_the_truth_of_a_biased_judge() -> None:

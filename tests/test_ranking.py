@@ -19,8 +19,9 @@ from scipy.optimize import linprog, minimize
 from evenhand.core.stats import davidson
 from evenhand.core.stats.comparisons import Comparisons, gather, matrices, read_outcomes
 from evenhand.core.stats.graph import finite_parts, firm_parts
-from evenhand.core.stats.groups import holm, letters, rank_ranges
+from evenhand.core.stats.groups import letters, rank_ranges
 from evenhand.core.stats.jackknife import covariance
+from evenhand.core.stats.multiple import holm
 from evenhand.core.stats.parts import split
 from evenhand.core.stats.ranking import Ranking, rank, rank_models
 from evenhand.core.stats.separated_models import decided_wins, equal_p

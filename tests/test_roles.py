@@ -89,7 +89,7 @@ def test_a_gate_takes_two_models_and_one_candidate(db: Path, tmp_path: Path) -> 
     judge_into(
         other, [Pair(f"{a}?", GOOD, BAD, model_1=a, model_2=b, candidate="1") for a, b in [("a", "b"), ("b", "a")]]
     )
-    assert "which model is the candidate" in evenhand("gate", "--db", other, code=2).stderr
+    assert "the candidate is not the same model" in evenhand("gate", "--db", other, code=2).stderr
 
 
 def test_in_an_a_a_gate_the_candidate_is_called_the_candidate(outputs: tuple[Path, Path]) -> None:

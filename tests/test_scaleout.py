@@ -27,20 +27,20 @@ from evenhand.core.engine import Engine, Usage
 from evenhand.core.errors import EngineError, InputError, PairError
 from evenhand.core.judge import Setup
 from evenhand.core.protocol import Prompt
-from evenhand.running.cluster import (
-    Bench,
-    ClusterProgress,
-    Coordinator,
-    Recipe,
-    Work,
-    connect,
-    local_work,
-    parquet_work,
-)
-from evenhand.running.cluster.cluster import share_cores
-from evenhand.running.cluster.coordinator import ATTEMPTS, Fault
+from evenhand.running.cluster.cluster import connect, share_cores
+from evenhand.running.cluster.coordinator import ATTEMPTS, ClusterProgress, Coordinator, Fault
 from evenhand.running.cluster.driver import begun_in
-from evenhand.running.cluster.slices import check, find_parquet, pairs_of, refuse_twins, task_rows
+from evenhand.running.cluster.slices import (
+    Work,
+    check,
+    find_parquet,
+    local_work,
+    pairs_of,
+    parquet_work,
+    refuse_twins,
+    task_rows,
+)
+from evenhand.running.cluster.worker import Bench, Recipe
 from evenhand.running.pace import Limits
 from evenhand.running.prices import Price
 from evenhand.running.runner import Run

@@ -64,7 +64,7 @@ def test_an_answer_on_responses_longer_than_measured_is_a_warning(lengths: tuple
         counter.add(judged(length + number))
     summary = counter.summary()
     assert summary.too_long == sum(length > 50 for length in lengths)
-    assert ("longer than any that this judge was measured on" in answer_of(summary).sentence) == warned
+    assert ("longer than those this judge was measured on" in answer_of(summary).sentence) == warned
     assert any("longer than the 50 characters" in note for note in summary.notes())
 
 

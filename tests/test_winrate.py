@@ -16,7 +16,7 @@ from evenhand.core.stats.winrate import (
     Difference,
     Rate,
     mean_rate,
-    mean_rate_over,
+    mean_rates_over,
     paired_difference,
     weighted_rate,
     win_rate,
@@ -358,7 +358,7 @@ def test_parts_give_what_the_whole_gives(rows: list[tuple[float, int]]) -> None:
     whole = mean_rate(*split(rows), weighting="instructions")
     halves = [[row for row in rows if row[1] % 2 == odd] for odd in (0, 1)]
     groups = [gather([2 * v - 1 for v, _ in half], [c for _, c in half], "instructions") for half in halves]
-    found = mean_rate_over(lambda: groups, weighting="instructions")
+    found = mean_rates_over(lambda: groups, weighting="instructions")(0.95)
     assert found.n == whole.n
     assert bounds(found) == pytest.approx(bounds(whole), abs=1e-12)
 

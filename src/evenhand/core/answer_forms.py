@@ -24,6 +24,7 @@ from typing import Literal, NamedTuple
 Word = Literal["A", "B", "tie"]
 FREE_TOKENS = 2048  # of an answer that may reason before its verdict
 _LETTERS: Mapping[str, Word] = {"a": "A", "b": "B", "tie": "tie"}
+_LABELS: Mapping[str, Word] = {"A": "A", "B": "B", "tie": "tie"}
 _BRACKETS: Mapping[str, Word] = {**_LETTERS, "c": "tie"}
 _MOST_CUTS = 20  # of verdicts that come together only when another is cut out
 _COMPARISON = r"[AB]\s*(?:>{1,2}|<{1,2}|=)\s*[AB]"
@@ -151,8 +152,8 @@ def _by_pattern(
 
 
 def _brackets(example: str, _: re.Match[str]) -> AnswerForm:
-    tokens: Mapping[str, Word] = {"A": "A", "B": "B", "C": "tie", "tie": "tie"}
-    return _by_pattern(example, r"\[\[(A|B|C|[Tt]ie)\]\]", _BRACKETS, tokens)  # [[1, 2]] is somebody's list
+    # [[1, 2]] is somebody's list
+    return _by_pattern(example, r"\[\[(A|B|C|[Tt]ie)\]\]", _BRACKETS, {**_LABELS, "C": "tie"})
 
 
 def _comparison(example: str, _: re.Match[str]) -> AnswerForm:
@@ -175,15 +176,13 @@ def _comparison(example: str, _: re.Match[str]) -> AnswerForm:
 
 
 def _result(example: str, _: re.Match[str]) -> AnswerForm:
-    letters: Mapping[str, Word] = {"A": "A", "B": "B", "tie": "tie"}
-    return _by_pattern(example, r"\[RESULT\][ \t]*:?[ \t]*[(\[]?(\w+)[)\]]?", _LETTERS, letters)
+    return _by_pattern(example, r"\[RESULT\][ \t]*:?[ \t]*[(\[]?(\w+)[)\]]?", _LETTERS, _LABELS)
 
 
 def _named(example: str, match: re.Match[str]) -> AnswerForm:
     name = re.escape(match[1])
-    letters: Mapping[str, Word] = {"A": "A", "B": "B", "tie": "tie"}
     dressed = rf"^[ \t*_#>]*{name}[ \t*_]*:[ \t*_\"'(\[]*(?:response |assistant )?([^\n]*?)[ \t*_\"')\].]*$"
-    return _by_pattern(example, dressed, _LETTERS, letters, re.IGNORECASE | re.MULTILINE)
+    return _by_pattern(example, dressed, _LETTERS, _LABELS, re.IGNORECASE | re.MULTILINE)
 
 
 def _output(example: str, _: re.Match[str]) -> AnswerForm:
@@ -193,8 +192,7 @@ def _output(example: str, _: re.Match[str]) -> AnswerForm:
 
 def _tag(example: str, match: re.Match[str]) -> AnswerForm:
     name = re.escape(match[1])
-    letters: Mapping[str, Word] = {"A": "A", "B": "B", "tie": "tie"}
-    return _by_pattern(example, rf"<{name}>([^<]*)</{name}>", _LETTERS, letters, re.IGNORECASE)
+    return _by_pattern(example, rf"<{name}>([^<]*)</{name}>", _LETTERS, _LABELS, re.IGNORECASE)
 
 
 def _field(example: str, match: re.Match[str]) -> AnswerForm:
@@ -213,7 +211,7 @@ def _field(example: str, match: re.Match[str]) -> AnswerForm:
                 found.append(FormMatch(label, told, end, int(label != "tie"), start, rest))
         return found
 
-    return AnswerForm(example, find, {"A": "A", "B": "B", "tie": "tie"})
+    return AnswerForm(example, find, _LABELS)
 
 
 def _objects(text: str) -> Iterator[tuple[int, int, dict[str, object]]]:

@@ -24,7 +24,7 @@ from evenhand.core.pair import Pair
 FIELDS = ("conversation", "messages", "history")
 SYSTEM_FIELDS = ("system", "system_prompt")
 _HEADED = re.compile(r"\[(?:System|User|Assistant|Turn 1)\]\n")
-_HEADINGS = {
+HEADINGS = {
     **dict.fromkeys(("user", "human", "prompter"), "User"),
     **dict.fromkeys(("assistant", "gpt", "model", "chatgpt", "bot", "ai"), "Assistant"),
     **dict.fromkeys(("system", "developer"), "System"),
@@ -101,7 +101,7 @@ def _part(message: Any) -> Part | None:
     """One message, in the words of OpenAI or ShareGPT; None for what is none, or holds more than text."""
     if not isinstance(message, Mapping):
         return None
-    heading = _HEADINGS.get(str(message.get("role", message.get("from"))).lower())
+    heading = HEADINGS.get(str(message.get("role", message.get("from"))).lower())
     content = message["content"] if "content" in message else message.get("value")
     if isinstance(content, list) and content and all(_is_text(part) for part in content):
         content = "\n".join(part["text"] for part in content)

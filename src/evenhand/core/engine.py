@@ -139,7 +139,11 @@ class Engine(ABC):
     def keep_states(self, book: Callable[[str], Any]) -> None:  # noqa: B027 - most engines have no states to keep
         """Keep states where `book` says, by the name of their reader, instead of only in memory."""
 
-    def hear_others(self, said: OtherVerdicts) -> None:  # noqa: B027 - most engines judge by themselves
+    def read_for(self, prompt: Prompt) -> tuple[str, ...]:
+        """The texts that a model reads to answer a prompt; one that it has read already may cost nothing."""
+        return ("".join(turn.text for turn in prompt.turns),)
+
+    def use_other_verdicts(self, said: OtherVerdicts) -> None:  # noqa: B027 - most engines judge by themselves
         """Look up there what other judges have said of a pair."""
 
     async def close(self) -> None:  # noqa: B027 - most engines have nothing to close

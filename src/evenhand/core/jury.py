@@ -22,13 +22,14 @@ from typing import Literal, NamedTuple
 from evenhand.core.errors import InputError
 from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import ORDERS, Order
-from evenhand.core.verdict import SIDE_OF, SIDES, Label, Outcome, Verdict, log_odds
+from evenhand.core.verdict import SIDE_OF, SIDES, Label, Outcome, Verdict, choose, log_odds
 
 Pool = Literal["mean", "majority"]
 POOLS: tuple[Pool, ...] = ("mean", "majority")
 INCOMPLETE = "incomplete"  # the reason of a pair on which too few jurors spoke
 ABSENT = "not_asked"  # of a juror that was not asked about a pair
 _TINY = 1e-9
+JurorOutcomes = Sequence[Mapping[str, Outcome] | None]  # what each juror said of one pair, by dimension
 _Shares = tuple[float, float, float]  # of SIDES
 
 
@@ -122,6 +123,15 @@ def confidence_of(outcome: Outcome | None, scale: Scale | None = None, log_lengt
     if scale is None:
         return outcome.p[outcome.side]
     return scale.shares(log_odds(outcome.p), log_length)[SIDES.index(outcome.side)]
+
+
+def on_dimension(every: JurorOutcomes, dimension: str) -> list[Outcome | None]:
+    """What each juror said of one dimension.
+
+    >>> on_dimension([None, {}], "overall")
+    [None, None]
+    """
+    return [None if outcomes is None else outcomes.get(dimension) for outcomes in every]
 
 
 class _Voice(NamedTuple):
@@ -250,7 +260,4 @@ def _certain(side: Side | None) -> _Shares:
 
 
 def _likeliest(shares: _Shares) -> Side:
-    """The likeliest side; two that are equally likely are a tie."""
-    best = max(shares)
-    likeliest = [side for side, share in zip(SIDES, shares, strict=True) if math.isclose(share, best, rel_tol=1e-9)]
-    return likeliest[0] if len(likeliest) == 1 else "tie"
+    return choose(dict(zip(SIDES, shares, strict=True)))

@@ -124,14 +124,9 @@ class Protocol:
         >>> Protocol.load("chained").dimensions
         ('precision', 'correctness', 'format', 'overall')
         """
-        path = Path(name)
-        if str(name) in built_in_names():
-            path = BUILT_IN / f"{name}.txt"
-        elif str(name) in form_names():
-            path = FORMS / f"{name}.txt"
-        elif str(name) in variant_names():
-            path = VARIANTS / f"{name}.txt"
-        elif not path.is_file():
+        folder = next((each for each in (BUILT_IN, FORMS, VARIANTS) if str(name) in _names_in(each)), None)
+        path = folder / f"{name}.txt" if folder else Path(name)
+        if not path.is_file():
             raise _unknown(str(name))
         try:
             return cls.parse(path.read_bytes().decode("utf-8-sig"), name=path.stem, file=str(name))
@@ -282,7 +277,7 @@ def built_in_names() -> list[str]:
     >>> built_in_names()
     ['chained', 'correctness', 'format', 'four', 'holistic', 'overall', 'precision', 'weighed']
     """
-    return sorted(path.stem for path in BUILT_IN.glob("*.txt"))
+    return _names_in(BUILT_IN)
 
 
 def form_names() -> list[str]:
@@ -291,7 +286,7 @@ def form_names() -> list[str]:
     >>> form_names()
     ['alpaca-eval', 'arena-hard', 'explained', 'judgebench', 'mt-bench', 'prometheus-2']
     """
-    return sorted(path.stem for path in FORMS.glob("*.txt"))
+    return _names_in(FORMS)
 
 
 def variant_names() -> list[str]:
@@ -300,7 +295,11 @@ def variant_names() -> list[str]:
     >>> variant_names()
     ['reference', 'turns']
     """
-    return sorted(path.stem for path in VARIANTS.glob("*.txt"))
+    return _names_in(VARIANTS)
+
+
+def _names_in(folder: Path) -> list[str]:
+    return sorted(path.stem for path in folder.glob("*.txt"))
 
 
 def _slot_text(pair: Pair, slot: str, protocol: str) -> str:
@@ -677,7 +676,8 @@ class _Reader:
                 found="the end of the file",
                 expected=f"the end of the {self.role}'s turn that was opened on line {self.role_line}",
             )
-        if self.turns and self.turns[-1].role == "user" and not self._asked_last():
+        asked_last = bool(self.questions) and self.questions[-1].turns == len(self.turns)
+        if self.turns and self.turns[-1].role == "user" and not asked_last:
             self._ask()
         if not self.questions:
             raise self._error(found="no question: no user's turn at the end", expected=_QUESTION_FORM)
@@ -688,9 +688,6 @@ class _Reader:
                 expected=f"{len(self.questions)}, as many as in the conversation",
                 line=self.front.lines[self._list_key],
             )
-
-    def _asked_last(self) -> bool:
-        return bool(self.questions) and self.questions[-1].turns == len(self.turns)
 
     def _refuse_twice_asked(self, dimensions: Sequence[str]) -> None:
         every = [dimension for question in self.questions for dimension in question.dimensions] + list(dimensions)

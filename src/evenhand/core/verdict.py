@@ -213,7 +213,7 @@ def pool(dimension: str, orders: Mapping[Order, Verdict]) -> Outcome:
     p = _pooled(orders)
     # To say the same of each response by itself is no contradiction.
     inconsistent = "1" in sides and "2" in sides and dimension not in POINTWISE_DIMENSIONS
-    return Outcome(dimension, _choose(p), p, inconsistent, orders)
+    return Outcome(dimension, choose(p), p, inconsistent, orders)
 
 
 def pool_combined(orders: Mapping[Order, Mapping[str, Verdict]]) -> Outcome:
@@ -256,7 +256,7 @@ def combine(verdicts: Mapping[str, Verdict], *, both_orders: bool = True) -> Ver
     geometric = _have_probabilities(parts)
     p = dict(zip(LABELS, _mean(shares, geometric=geometric), strict=True))
     masses = [part.mass for part in parts if part.mass is not None]
-    return Verdict(COMBINED, _choose(p), p, min(masses, default=None), counted=not geometric)
+    return Verdict(COMBINED, choose(p), p, min(masses, default=None), counted=not geometric)
 
 
 def parts_of(dimensions: Iterable[str], *, both_orders: bool = True) -> list[str]:
@@ -342,7 +342,9 @@ def _mean(each: Sequence[Sequence[float]], *, geometric: bool) -> list[float]:
     """The mean of distributions; hard verdicts have zeros in them, and so no geometric one."""
     n = len(each)
     if geometric:
-        means = [math.exp(sum([math.log(max(x, _TINY)) for x in shares]) / n) for shares in zip(*each, strict=True)]
+        log = math.log
+        logs = [[log(x if x > _TINY else _TINY) for x in shares] for shares in each]
+        means = [math.exp(sum(column) / n) for column in zip(*logs, strict=True)]
     else:
         means = [sum(shares) / n for shares in zip(*each, strict=True)]
     total = sum(means)
@@ -357,10 +359,14 @@ def _shares(verdict: Verdict, labels: tuple[Label, ...]) -> tuple[float, float, 
     return float(verdict.label == one), float(verdict.label == two), float(verdict.label == three)
 
 
-def _choose(p: Mapping[_Choice, float]) -> _Choice | Literal["tie"]:
-    """The likeliest side or label; two that are equally likely are a tie."""
+def choose(p: Mapping[_Choice, float]) -> _Choice | Literal["tie"]:
+    """The likeliest side or label; two that are equally likely are a tie.
+
+    >>> choose({"1": 0.7, "2": 0.3, "tie": 0.0}), choose({"1": 0.5, "2": 0.5, "tie": 0.0})
+    ('1', 'tie')
+    """
     best = max(p.values())
-    likeliest = [choice for choice in p if math.isclose(p[choice], best, rel_tol=1e-9)]
+    likeliest = [choice for choice, share in p.items() if best - share <= 1e-9 * best]
     return likeliest[0] if len(likeliest) == 1 else "tie"
 
 
@@ -482,7 +488,7 @@ def _verdict(dimension: str, said: Label, weights: Mapping[Label, float], mass: 
         return Verdict(dimension, likelier, {"A": a, "B": b, "tie": _UNASKED_TIE}, mass, raw=raw)
     whole = sum(weights.values())
     p = {label: x / whole for label, x in weights.items()}
-    return Verdict(dimension, _choose(p), p, mass, raw=raw)
+    return Verdict(dimension, choose(p), p, mass, raw=raw)
 
 
 @lru_cache(maxsize=4096)  # a judge's likeliest tokens are the same few each time

@@ -42,9 +42,9 @@ class Repeated(Engine):
         """Where the engine keeps states."""
         self._engine.keep_states(book)
 
-    def hear_others(self, said: OtherVerdicts) -> None:
+    def use_other_verdicts(self, said: OtherVerdicts) -> None:
         """Where the engine looks up other judges."""
-        self._engine.hear_others(said)
+        self._engine.use_other_verdicts(said)
 
     async def close(self) -> None:
         """Close the engine."""

@@ -10,7 +10,8 @@ import tempfile
 import weakref
 from array import array
 from collections.abc import Iterator, Mapping
-from typing import IO, TYPE_CHECKING, Any
+from io import BufferedRandom
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # numpy takes a third of a second, which commands without statistics should not pay
     import numpy as np
@@ -39,7 +40,7 @@ class SpillFile:
         self._held: dict[str, array[Any]] = {name: array(code) for name, code in columns.items()}
         self._first = next(iter(self._held.values()))
         self._puts = [column.append for column in self._held.values()]
-        self._file: IO[bytes] | None = None
+        self._file: BufferedRandom | None = None
         self._row_size = sum(column.itemsize for column in self._held.values())
         self._begins: list[NDArray[np.int64]] = []  # of each spill, the row at which each first byte begins
 
@@ -59,7 +60,7 @@ class SpillFile:
 
         for name, code in self._codes.items():
             values = np.ascontiguousarray(columns[name], dtype=np.dtype(code))
-            self._held[name].frombytes(values.tobytes())
+            self._held[name].frombytes(values.view(np.uint8).data)
         if len(self._first) >= HELD:
             self._spill()
 
@@ -91,12 +92,12 @@ class SpillFile:
         if self._file is None:
             self._file = temporary_file(self)
         before = int(self._begins[-1][-1]) if self._begins else 0
-        begin = (np.array(self._first, dtype=np.uint64) >> np.uint64(56)).astype(np.uint8)
+        begin = (np.frombuffer(self._first, dtype=np.uint64) >> np.uint64(56)).astype(np.uint8)
         order = np.argsort(begin, kind="stable")
         counts = np.bincount(begin, minlength=_MOST_PARTS)
         self._file.seek(0, 2)
         for name, column in self._held.items():
-            self._file.write(np.array(column, dtype=self._codes[name])[order].tobytes())
+            self._file.write(np.frombuffer(column, dtype=self._codes[name])[order].data)
             del column[:]
         self._begins.append(before + np.concatenate([[0], np.cumsum(counts)]))
 
@@ -105,15 +106,18 @@ class SpillFile:
         import numpy as np
 
         assert self._file is not None
-        pieces: dict[str, list[bytes]] = {name: [] for name in self._codes}
-        for begins in self._begins:
+        counts = [int(begins[end] - begins[first]) for begins in self._begins]
+        found = {name: np.empty(sum(counts), dtype=code) for name, code in self._codes.items()}
+        done = 0
+        for begins, count in zip(self._begins, counts, strict=True):
             place = int(begins[0]) * self._row_size
-            for name, code in self._codes.items():
-                size = array(code).itemsize
-                self._file.seek(place + int(begins[first] - begins[0]) * size)
-                pieces[name].append(self._file.read(int(begins[end] - begins[first]) * size))
-                place += int(begins[-1] - begins[0]) * size
-        return {name: np.frombuffer(b"".join(pieces[name]), dtype=code) for name, code in self._codes.items()}
+            for column in found.values():
+                self._file.seek(place + int(begins[first] - begins[0]) * column.itemsize)
+                if self._file.readinto(column[done : done + count].data) != count * column.itemsize:
+                    raise OSError("a temporary file is shorter than what was written to it")
+                place += int(begins[-1] - begins[0]) * column.itemsize
+            done += count
+        return found
 
 
 class PartFile:
@@ -129,11 +133,13 @@ class PartFile:
 
     def __init__(self, held: int) -> None:
         self._held, self._parts = held, list[Part]()
-        self._file: IO[bytes] | None = None
+        self._file: BufferedRandom | None = None
         self._written: list[dict[str, tuple[int, int, str]]] = []  # of each part, where its columns are, and what
 
     def add(self, part: Part) -> None:
         """Put a part of numpy's arrays behind the others."""
+        import numpy as np
+
         rows = len(next(iter(part.values())))
         if not self._written and rows <= self._held:
             self._parts.append(part)
@@ -145,7 +151,7 @@ class PartFile:
         where = {}
         for name, column in part.items():
             where[name] = (self._file.tell(), column.nbytes, column.dtype.str)
-            self._file.write(column.tobytes())
+            self._file.write(np.ascontiguousarray(column).data)
         self._written.append(where)
 
     def parts(self) -> Iterator[Part]:
@@ -162,7 +168,7 @@ class PartFile:
         return np.frombuffer(self._file.read(size), dtype=dtype)
 
 
-def temporary_file(owner: object) -> IO[bytes]:
+def temporary_file(owner: object) -> BufferedRandom:
     """A file without a name, which is gone when its owner is."""
     file = tempfile.TemporaryFile(prefix="evenhand-")  # noqa: SIM115 - it lives as long as its owner
     weakref.finalize(owner, file.close)

@@ -8,7 +8,9 @@ from typing import Literal
 
 from evenhand.core.verdict import headline
 from evenhand.results.counting import weighs_text
+from evenhand.results.ranking import RankingSummary
 from evenhand.results.summary import DimensionSummary, Span, Summary
+from evenhand.results.wording import count, listed
 
 Kind = Literal["better", "unclear", "distrust", "nothing", "several"]
 # A judge whose verdicts follow the place in more pairs than this says little about the content.
@@ -17,6 +19,7 @@ MOST_BY_PLACE = 0.5
 LEAST_MASS = 0.5
 MOST_INVALID = 0.5
 MOST_TOO_LONG = 0.5  # pairs of a length that the judge was never measured on
+_MOST_NAMED = 3  # models of a ranking
 POINTS = 5  # the difference that "cannot tell yet" speaks of, in percentage points
 
 
@@ -92,7 +95,7 @@ def _too_long(summary: Summary) -> str:
     if summary.too_long <= MOST_TOO_LONG * summary.pairs:
         return ""
     share = _percent(summary.too_long / summary.pairs)
-    return f"in {share} of pairs a response is longer than any that this judge was measured on"
+    return f"in {share} of pairs a response is longer than those this judge was measured on"
 
 
 def _least_misleading(summary: Summary, found: DimensionSummary) -> str:
@@ -155,6 +158,48 @@ def pairs_wanted(found: DimensionSummary) -> int | None:
         return None
     digits = max(0, math.floor(math.log10(more)) - 1)
     return int(math.ceil(more / 10**digits) * 10**digits)
+
+
+# -- of a ranking ----------------------------------------------------------------------------------------------
+
+
+def ranking_answer(ranking: RankingSummary, summary: Summary | None = None) -> AnswerSentence:
+    """Who is first and whether that is certain; with the judge's summary, why nobody should believe it."""
+    said = _leaders(ranking)
+    warning = distrust(summary) if summary is not None else ""
+    if not warning:
+        return said
+    return AnswerSentence(
+        "distrust", f"do not trust this: {warning}; {said.sentence}", ranking.dimension, n=ranking.n
+    )
+
+
+def _leaders(ranking: RankingSummary) -> AnswerSentence:
+    """Models whose best possible rank is the first lead; one of them alone is the best."""
+    leaders = [model.model for model in ranking.models if model.best_rank == 1]
+    games, dimension = f"n = {ranking.n:,}", ranking.dimension
+    if len(leaders) == len(ranking.models):
+        models = count(len(leaders), "model")
+        return AnswerSentence(
+            "unclear", f"cannot tell yet which of {models} is best, {games}", dimension, n=ranking.n
+        )
+    if len(leaders) > 1:
+        named = f"{leaders[0]} leads, and cannot be told apart yet from {_named(leaders[1:])}"
+        return AnswerSentence("unclear", f"{named}, {games}", dimension, n=ranking.n)
+    best = f"{leaders[0]} is the best of {count(len(ranking.models), 'model')}"
+    return AnswerSentence("better", f"{best}: it is ahead of every other, {games}", dimension, n=ranking.n)
+
+
+def _named(names: list[str]) -> str:
+    """Some names in words.
+
+    >>> _named(["a"]), _named(["a", "b"]), _named(list("abcde"))
+    ('a', 'a and b', 'a, b, c and 2 others')
+    """
+    shown, left = names[:_MOST_NAMED], len(names) - _MOST_NAMED
+    if left > 0:
+        return f"{', '.join(shown)} and {count(left, 'other')}"
+    return listed(shown)
 
 
 def _percent(share: float | None) -> str:

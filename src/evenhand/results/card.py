@@ -16,7 +16,6 @@ from evenhand.core.stats.agreement import MISSING, Ceiling, Codes, Raters
 from evenhand.core.stats.calibration import Reliability
 from evenhand.core.stats.clustered import Array, Estimate, mean, picked
 from evenhand.core.stats.multiple import correct_together, p_of
-from evenhand.core.stats.pooling import pooling_gain
 from evenhand.results.evidence import Evidence, shared_rows
 from evenhand.results.label_use import LabelUse
 from evenhand.results.noise import NoiseSummary
@@ -110,6 +109,8 @@ def card_of(
     """The card of one judge on one dimension; the margin and the target are those of `stats.trust.weigh`."""
     e, c, w = evidence, evidence.clusters, evidence.weights
     scores = {name: _decided_scores(e, name) for name in READINGS}
+    # A label beside a label: a lean of both orders would gain wherever the label of one is a tie.
+    both, one = (agreement.score_sides(said, e.truth) for said in (e.verdict, e.forward))
     longer = bias.longer_side(e.length_1, e.length_2)
     several = (e.counts.sum(axis=1) >= 2).any()
     biases = _biases(e, longer, level)
@@ -126,7 +127,7 @@ def card_of(
         adjudicated=int((e.final != MISSING).sum()),
         instructions=len(np.unique(c)),
         readings={name: _reading(e, name, scores[name], level) for name in READINGS},
-        gain=pooling_gain(e.verdict, e.forward, e.truth, c, level=level, weights=w).hard,
+        gain=agreement.compare(both, one, c, level=level, weights=w),
         longer=measures.longer,
         over_longer=measures.over_longer,
         always=measures.always,
@@ -138,7 +139,11 @@ def card_of(
             calibration.reliability(e.p, e.truth, c, level=level, weights=w),
         ),
         people=agreement.people(e.counts, c, e.votes, e.names, level=level) if several else None,
-        ceiling=_ceiling(e, level) if several else None,
+        ceiling=(
+            agreement.against_others(e.counts, e.lean, c, decided_only=True, level=level, weights=w)
+            if several
+            else None
+        ),
         trust=found.word,
         verdict=found.text,
         margin=margin,
@@ -147,10 +152,6 @@ def card_of(
         label_use=e.use,
         noise=noise,
     )
-
-
-def _ceiling(e: Evidence, level: float) -> Ceiling:
-    return agreement.against_others(e.counts, e.lean, e.clusters, decided_only=True, level=level, weights=e.weights)
 
 
 def _hard(e: Evidence, reading: str) -> Codes:

@@ -17,6 +17,7 @@ from evenhand.core.judge import Judgment
 from evenhand.core.pair import Pair
 from evenhand.core.shuffle import mixed
 from evenhand.core.stats.sequence import Bounds, ConfidenceSequence
+from evenhand.core.stats.stopping import add_cluster
 from evenhand.core.verdict import Outcome
 
 _BOTH = 3  # both orders, in the column `asked`
@@ -161,11 +162,9 @@ class Decider:
 
     def count(self, scores: Sequence[float | None]) -> None:
         """One more instruction, by what side 1 scored on its pairs; None is an invalid one."""
-        known = [score for score in scores if score is not None]
-        lost, n = len(scores) - len(known), len(scores)
-        value = sum(known) / len(known) if known else None
-        self._sequence.add(value, sum(known) / n, (sum(known) + lost) / n)
-        self._pairs, self._invalid = self._pairs + n, self._invalid + lost
+        add_cluster(self._sequence, scores)
+        self._pairs += len(scores)
+        self._invalid += sum(score is None for score in scores)
 
     @property
     def met(self) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,19 +14,19 @@ from numpy.typing import NDArray
 
 from evenhand.core.engine import Usage
 from evenhand.core.errors import InputError
-from evenhand.core.jury import Scale, confidence_of, log_length
+from evenhand.core.jury import JurorOutcomes, Scale, confidence_of, log_length, on_dimension
 from evenhand.core.outcome import cluster_number
 from evenhand.core.pair import Pair, Side, short_hash
 from evenhand.core.stats.clustered import Array
 from evenhand.core.stats.escalation import CONFIDENCE, Cascade, best_promise, choose_cascade, fewest_labels
-from evenhand.core.verdict import Outcome
 from evenhand.core.votes import Drawn, draws_on, label_of
 from evenhand.results.label_use import LabelUse, label_use
 from evenhand.results.people import People
+from evenhand.results.wording import listed
 from evenhand.store import JudgeRow, Records, Store
 from evenhand.store.records import MemberUsage
 
-Heard = Sequence[Sequence[Mapping[str, Outcome] | None]]
+_AT_ONCE = 500  # pairs that are looked up together
 _HOW = (
     "label some that are drawn at random: evenhand serve --pairs PAIRS puts them before people, or evenhand suggest"
     " --random 1 --out FILE writes them to a file for evenhand labels import"
@@ -137,8 +138,9 @@ class EscalationResult:
         as_said, known = ([one.name for one in judges if one.calibrated == which] for which in (False, True))
         if not as_said:
             return "How sure each judge is, is said by its calibration."
-        found = f"No calibration of {_listed(as_said)} is kept: how sure {_they_are(as_said)}, is taken as said."
-        return f"{found} Of {_listed(known)} it is said by calibration." if known else found
+        they = "it is" if len(as_said) == 1 else "they are"
+        found = f"No calibration of {listed(as_said)} is kept: how sure {they}, is taken as said."
+        return f"{found} Of {listed(known)} it is said by calibration." if known else found
 
     @property
     def saved(self) -> str:
@@ -180,9 +182,8 @@ def _labelled(store: Store, pairs: Iterable[Pair], dimension: str) -> LabelledPa
     people, kept, sides = People(store), [], []
     drawn: dict[int, Sequence[Drawn]] = {}
     numbers: list[int] = []
-    some: list[Pair] = []
-
-    def take() -> None:
+    waiting = iter(pairs)
+    while some := list(islice(waiting, _AT_ONCE)):
         for pair, number in zip(some, store.made.numbers(some), strict=True):
             votes = people.votes(pair)
             side = label_of(votes, dimension)
@@ -191,13 +192,6 @@ def _labelled(store: Store, pairs: Iterable[Pair], dimension: str) -> LabelledPa
                 kept.append((len(numbers), pair))
                 sides.append(side)
             numbers.append(number if number is not None else 1 << 40)
-        some.clear()
-
-    for pair in pairs:
-        some.append(pair)
-        if len(some) >= 500:
-            take()
-    take()
     weights, use = label_use(np.array(numbers, dtype=np.int64), drawn)
     used = [_is_used(pair, weights[row], float(weights.max(initial=0.0))) for row, pair in kept]
     chosen = [(row, pair, side) for (row, pair), side, fits in zip(kept, sides, used, strict=True) if fits]
@@ -235,7 +229,7 @@ def refuse_few(labelled: LabelledPairs, target: float, levels: int) -> None:
 def plan_escalation(
     names: Sequence[str],
     labelled: LabelledPairs,
-    heard: Heard,
+    outcomes: Sequence[JurorOutcomes],
     target: float,
     scales: Sequence[Scale | None] = (),
 ) -> EscalationPlan:
@@ -243,7 +237,7 @@ def plan_escalation(
 
     `scales` are the calibrations of the levels, by which it is said how sure they are.
     """
-    sure, right = _tables(labelled, heard, tuple(scales) or (None,) * len(names))
+    sure, right = _tables(labelled, outcomes, tuple(scales) or (None,) * len(names))
     clusters = None if labelled.one_by_one else _clusters(labelled.pairs)
     found = choose_cascade(sure, right, target, clusters=clusters)
     if not found.promised:
@@ -259,14 +253,14 @@ def plan_escalation(
 
 
 def _tables(
-    labelled: LabelledPairs, heard: Heard, scales: Sequence[Scale | None]
+    labelled: LabelledPairs, every: Sequence[JurorOutcomes], scales: Sequence[Scale | None]
 ) -> tuple[Array, NDArray[np.bool_]]:
     """How sure each level is of each labelled pair, and whether it says what people say."""
     sure = np.full((len(labelled.pairs), len(scales)), np.nan)
     right = np.zeros((len(labelled.pairs), len(scales)), dtype=np.bool_)
-    for row, (pair, said, side) in enumerate(zip(labelled.pairs, heard, labelled.sides, strict=True)):
-        for level, (outcomes, scale) in enumerate(zip(said, scales, strict=True)):
-            outcome = outcomes.get(labelled.dimension) if outcomes else None
+    for row, (pair, said, side) in enumerate(zip(labelled.pairs, every, labelled.sides, strict=True)):
+        each = zip(on_dimension(said, labelled.dimension), scales, strict=True)
+        for level, (outcome, scale) in enumerate(each):
             confidence = confidence_of(outcome, scale, log_length(pair))
             if outcome is not None and confidence is not None:
                 sure[row, level] = confidence
@@ -290,14 +284,6 @@ def _refusal(
         f"{said}; {other.target:.0%} can, with {other.coverage:.0%} of the pairs decided",
         hint=f"--agree {other.target:.2f}, more labels, or a better judge as the last level",
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-
-
-def _they_are(names: Sequence[str]) -> str:
-    return "it is" if len(names) == 1 else "they are"
 
 
 def _asked(dimension: str) -> str:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.core.columns import CODE_OF, MISSING, ONE, TIE, TWO, Block
+from evenhand.core.columns import MISSING, ONE, TIE, TWO, Block
 from evenhand.core.pair import Side
 from evenhand.core.shuffle import mixed
-from evenhand.results.pair_outcome import PairOutcome, pair_outcome
+from evenhand.results.pair_outcome import SIDE_OF_CODE, PairOutcome, pair_outcome
 
 ExampleKind = Literal["inconsistent", "invalid", "against_people", "near_tie", "clear"]
 KINDS: tuple[ExampleKind, ...] = get_args(ExampleKind)
-_SIDE_OF = {code: cast("Side | None", side) for side, code in CODE_OF.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ class Examples:
         for row in np.flatnonzero(np.isin(block.number, sorted(wanted))).tolist():
             number = int(block.number[row])
             outcome = pair_outcome(self.dimension, found, row)
-            self._kept[number] = ExamplePair(number, outcome, _SIDE_OF[int(known[row])])
+            self._kept[number] = ExamplePair(number, outcome, SIDE_OF_CODE[int(known[row])])
         self._kept = {number: pair for number, pair in self._kept.items() if number in wanted}
 
     def _ranks(self, block: Block) -> Mapping[ExampleKind, tuple[NDArray[np.int64], NDArray[np.float64]]]:

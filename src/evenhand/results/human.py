@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from evenhand.core.stats.agreement import MISSING
-from evenhand.core.stats.ppi import Needed, labels_needed, powered_rate
+from evenhand.core.stats.ppi import LabelsNeeded, labels_needed, powered_rate
 from evenhand.core.stats.winrate import Rate
 from evenhand.results.evidence import Evidence, gather
 from evenhand.results.label_use import LabelUse
@@ -24,16 +24,6 @@ class RateAlone:
     win_rate_1: float | None
     ci: Span | None
     n: int
-
-
-@dataclass(frozen=True, slots=True)
-class LabelsNeeded:
-    """How many labels an interval of a width takes."""
-
-    width: float
-    labelled: int | None
-    more: int | None
-    width_with_all: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +67,14 @@ def human_rate(evidence: Evidence, width: float | None = None) -> HumanRate:
     expected = evidence.p[:, 0] + evidence.p[:, 2] / 2
     verdicts = np.where(np.isnan(expected), 0.5, expected)
     found = powered_rate(labels, verdicts, evidence.clusters, weights=evidence.weights)
-    needed = labels_needed(labels, verdicts, evidence.clusters, width=width) if width else None
+    needed = width and labels_needed(labels, verdicts, evidence.clusters, width=width, weights=evidence.weights)
     return HumanRate(
         found.value,
         span(found.low, found.high),
         _alone(found.labels),
         _alone(found.judge),
         *(found.narrower, found.tuning, found.n, found.labelled, int(people.sum()), found.clusters),
-        *(found.method, found.level, found.reason or None, None if needed is None else _wanted(needed)),
+        *(found.method, found.level, found.reason or None, needed or None),
         evidence.use,
     )
 
@@ -95,7 +85,3 @@ _SCORES = np.array([1.0, 0.0, 0.5, np.nan])
 
 def _alone(rate: Rate) -> RateAlone:
     return RateAlone(rate.value, span(rate.low, rate.high), rate.n)
-
-
-def _wanted(needed: Needed) -> LabelsNeeded:
-    return LabelsNeeded(needed.width, needed.labels, needed.more, needed.best_width)

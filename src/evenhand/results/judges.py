@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from evenhand.core.errors import InputError
+from evenhand.store import JudgeEntry, JudgeRow
 
 # A fingerprint may be given by its beginning, of so many digits at least.
 SHORTEST_PREFIX = 4
@@ -13,26 +14,10 @@ SHORTEST_PREFIX = 4
 MADE = ("jury", "escalation")
 
 
-class NamedJudge(Protocol):
-    """Whatever has the names of a judge."""
-
-    @property
-    def model(self) -> str:
-        """The model's name."""
-
-    @property
-    def protocol(self) -> str:
-        """The protocol's name."""
-
-    @property
-    def fingerprint(self) -> str:
-        """The hash of all that decides an answer."""
+AnyJudge = TypeVar("AnyJudge", JudgeRow, JudgeEntry)
 
 
-AnyJudge = TypeVar("AnyJudge", bound=NamedJudge)
-
-
-def is_called(judge: NamedJudge, word: str) -> bool:
+def is_called(judge: JudgeRow | JudgeEntry, word: str) -> bool:
     """Whether a word names a judge: model, protocol, model/protocol, or the beginning of the fingerprint."""
     names = (judge.protocol, judge.model, f"{judge.model}/{judge.protocol}")
     if word in MADE and judge.model.startswith(f"{word} of "):

@@ -15,14 +15,13 @@ from itertools import combinations
 import numpy as np
 
 from evenhand.core.columns import CODE_OF
-from evenhand.core.jury import ABSENT, PoolRule, pooled_side, spoke
+from evenhand.core.jury import ABSENT, JurorOutcomes, PoolRule, on_dimension, pooled_side, spoke
 from evenhand.core.outcome import cluster_number
 from evenhand.core.pair import Pair
 from evenhand.core.stats.agreement import MISSING, Codes, cohen_kappa, three_way
 from evenhand.core.stats.clustered import Estimate, mean
 from evenhand.core.verdict import Outcome, headline
 
-Heard = Sequence[Mapping[str, Outcome] | None]
 _VALUE = np.array([1.0, 0.0, 0.5, np.nan])  # of side 1, side 2 and a tie for side 1; -1 finds the last
 
 
@@ -98,9 +97,9 @@ class JuryCounter:
         self._spoke: Counter[int] = Counter()
         self._silent = [Counter[str]() for _ in names]
 
-    def add(self, pair: Pair, heard: Heard, length: float = 0.0) -> None:
+    def add(self, pair: Pair, outcomes: JurorOutcomes, length: float = 0.0) -> None:
         """Take what the jurors said of one more pair."""
-        said = [None if outcomes is None else outcomes.get(self.dimension) for outcomes in heard]
+        said = on_dimension(outcomes, self.dimension)
         for juror, outcome in enumerate(said):
             if outcome is None or outcome.side is None:
                 self._silent[juror][ABSENT if outcome is None else outcome.invalid or "invalid"] += 1

@@ -9,7 +9,8 @@ import numpy as np
 from evenhand.core.errors import InputError
 from evenhand.core.jury import Scale
 from evenhand.core.stats.agreement import MISSING
-from evenhand.core.stats.jury import TooFewLabels, learn_weights
+from evenhand.core.stats.calibration import TooFewLabels
+from evenhand.core.stats.jury import learn_weights
 from evenhand.core.verdict import headline
 from evenhand.results.evidence import Evidence, gather
 from evenhand.results.people import People

@@ -5,7 +5,8 @@ pair counts by how it came to be labelled:
 
     drawn at random by evenhand          as a sample of the pairs that were there at the draw
     imported, unknown                    like a random sample, and the note says that this is assumed
-    with a probability (a file's own)    one over it: Horvitz & Thompson (1952), by `stats.designs`
+    with a probability (a file's own)    one over it: Horvitz & Thompson (1952), "A generalization of sampling
+                                         without replacement from a finite universe", JASA 47, 663-685
     suggested, without a probability     not at all: pairs like the others had no chance to be chosen
 
 Pairs that were added after a draw could not be drawn. Where a later draw took some of them, each group of pairs
@@ -24,12 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.core.stats.clustered import Array
-from evenhand.core.stats.designs import HEAVY, design_weights
 from evenhand.core.votes import DESIGNS, Design, Drawn
 
 Numbers = NDArray[np.int64]
 # Groups of pairs that had the same draws are put together until they have so many labels.
 _FEWEST = 10
+# A label that stands for more than so many times as many pairs as a mean one makes any estimate hang on it.
+HEAVY = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +118,9 @@ def _weights(numbers: Numbers, drawn: Mapping[int, Sequence[Drawn]]) -> tuple[Ar
         equal = _poststratified(numbers, equal, sorted(set(ours.values())), whole=bool(plain))
     weights = equal
     if known:
-        rows, chances = list(known), list(known.values())
-        by_chance = design_weights(chances).weights
+        rows, by_chance = list(known), 1 / np.array(list(known.values()))
+        if np.ptp(by_chance) <= 1e-9 * by_chance.max():
+            by_chance = np.ones(len(rows))
         # As much together as so many labels of equal weight: Kish (1965), "Survey sampling".
         effective = by_chance.sum() ** 2 / (by_chance**2).sum()
         weights = weights.copy()

@@ -8,6 +8,7 @@ from typing import Any
 
 from evenhand.engines.made import ESCALATION, is_made
 from evenhand.results.escalation import EscalationResult, Pricing, escalation_result
+from evenhand.results.wording import count
 from evenhand.store import JudgeRow, Records
 
 
@@ -29,7 +30,7 @@ def spoke_line(counts: Mapping[tuple[int, int], int]) -> str:
     '3 of 3 judges spoke on 90 pairs; 2 of 3 judges spoke on 1 pair.'
     """
     parts = [
-        f"{spoke} of {of} judges spoke on {pairs:,} {'pair' if pairs == 1 else 'pairs'}"
+        f"{spoke} of {of} judges spoke on {count(pairs, 'pair')}"
         for (spoke, of), pairs in sorted(counts.items(), reverse=True)
     ]
     return "; ".join(parts) + "."

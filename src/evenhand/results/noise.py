@@ -65,33 +65,29 @@ def noise_of(store: Records, judge: JudgeRow) -> Mapping[str, NoiseSummary]:
     return {name: one for name, one in found.items() if one.noise.value is not None}
 
 
-_Told = Mapping[int, tuple[int, int, int]]  # by pair: its cluster, what was said forward, what was said swapped
-
-
-def _answers(blocks: Iterable[Block]) -> dict[str, dict[int, tuple[int, int, int]]]:
-    found: dict[str, dict[int, tuple[int, int, int]]] = {}
+def _answers(blocks: Iterable[Block]) -> dict[str, Codes]:
+    """By dimension, a row for each pair: its number, its cluster, what was said forward and what swapped."""
+    found: dict[str, list[Codes]] = {}
     for block in blocks:
+        about = [column.astype(np.int64) for column in (block.number, block.cluster)]
         for name, outcomes in block.outcomes.items():
             if not outcomes.pointwise:
-                rows = zip(block.cluster, outcomes.forward, outcomes.swapped, strict=True)
-                said = ((int(cluster), int(one), int(two)) for cluster, one, two in rows)
-                found.setdefault(name, {}).update(zip(block.number.tolist(), said, strict=True))
-    return found
+                rows = np.column_stack([*about, outcomes.forward, outcomes.swapped])
+                found.setdefault(name, []).append(rows)
+    return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
-def _summary(given: Sequence[_Told]) -> NoiseSummary:
-    pairs = sorted({pair for each in given for pair in each})
-    cluster = {pair: said[0] for each in given for pair, said in each.items()}
-    forward, swapped = (_table(given, pairs, place) for place in (1, 2))
-    split = split_changes(forward, swapped, [cluster[pair] for pair in pairs])
+def _summary(given: Sequence[Codes]) -> NoiseSummary:
+    """One dimension of several askings, which need not have the same pairs."""
+    pairs = np.unique(np.concatenate([each[:, 0] for each in given]))
+    clusters = np.zeros(len(pairs), dtype=np.int64)
+    answers = np.full((2, len(pairs), len(given)), MISSING)  # by order: a row for each pair, a column an asking
+    for asking, each in enumerate(given):
+        rows = np.searchsorted(pairs, each[:, 0])
+        clusters[rows] = each[:, 1]
+        answers[:, rows, asking] = each[:, 2:].T
+    split = split_changes(answers[0], answers[1], clusters)
     return NoiseSummary(len(given), split.noise.n, split.noise, split.changes, split.position, split.noise_share)
-
-
-def _table(given: Sequence[_Told], pairs: Sequence[int], place: int) -> Codes:
-    """A row for each pair, a column for each asking."""
-    nothing = (0, MISSING, MISSING)
-    rows = [[each.get(pair, nothing)[place] for each in given] for pair in pairs]
-    return np.asarray(rows, dtype=np.int64).reshape(len(pairs), len(given))
 
 
 def _percent(found: Estimate, *, ends: bool = True) -> str:

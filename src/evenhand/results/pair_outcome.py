@@ -13,7 +13,7 @@ from evenhand.core.outcome import OutcomeRow
 from evenhand.core.pair import Side
 from evenhand.core.verdict import SIDES
 
-_SIDE_OF = {code: cast("Side | None", side) for side, code in CODE_OF.items()}
+SIDE_OF_CODE = {code: cast("Side | None", side) for side, code in CODE_OF.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ def pair_outcome(dimension: str, found: Outcomes, row: int) -> PairOutcome:
     >>> pair_outcome("overall", outcomes_of(rows), 0).side
     '1'
     """
-    side = _SIDE_OF[int(found.side[row])]
+    side = SIDE_OF_CODE[int(found.side[row])]
     masses, word = int(found.masses[row]), int(found.reason.codes[row])
     return PairOutcome(
         dimension,
         side,
         None if side is None else dict(zip(SIDES, found.p[row].tolist(), strict=True)),
-        _SIDE_OF[int(found.forward[row])],
-        _SIDE_OF[int(found.swapped[row])],
+        SIDE_OF_CODE[int(found.forward[row])],
+        SIDE_OF_CODE[int(found.swapped[row])],
         float(found.mass[row]) / masses if masses else None,
         bool(found.inconsistent[row]),
         found.pointwise,

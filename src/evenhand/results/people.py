@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from evenhand.core.errors import InputError, PairError
 from evenhand.core.faults import RowFault
@@ -46,6 +46,7 @@ from evenhand.io.pairs import read_rows
 from evenhand.io.pairs.recognition import Context, recognise, rename_columns
 from evenhand.io.pairs.rows import named_fields
 from evenhand.store import HumanLabel, Records, Store
+from evenhand.store.labels import LabelRow
 
 _BATCH = 1000
 _EXAMPLES = 5
@@ -350,11 +351,17 @@ def _placed(row: Mapping[str, Any], annotator: str) -> Iterator[NamedVote]:
 
 def _role(row: Mapping[str, Any]) -> Role:
     """Whether the row is somebody's vote, or decides: `label_role`, as `evenhand labels export` writes it."""
-    word = str(row.get("label_role") or "annotator")
-    found = next((known for known in ROLES if known == word), None)
-    if found is None:
-        raise RowFault(f"field 'label_role' is {word[:40]!r}", hint=f"one of {', '.join(ROLES)}")
-    return found
+    return _one_of(ROLES, str(row.get("label_role") or "annotator"), "label_role")
+
+
+_Known = TypeVar("_Known", Role, Design)
+
+
+def _one_of(every: Sequence[_Known], word: str, field: str) -> _Known:
+    for known in every:
+        if known == word:
+            return known
+    raise RowFault(f"field '{field}' is {word[:40]!r}", hint=f"one of {', '.join(every)}")
 
 
 def _drawn(row: Mapping[str, Any]) -> Drawn | None:
@@ -362,13 +369,8 @@ def _drawn(row: Mapping[str, Any]) -> Drawn | None:
     design, chance = (row.get(name) for name in ("label_design", "label_probability"))
     if chance in (None, "") and design in (None, ""):
         return None
-    word = "random" if design in (None, "") else str(design)
-    found = next((known for known in DESIGNS if known == word), None)
-    if found is None:
-        raise RowFault(f"field 'label_design' is {word[:40]!r}", hint=f"one of {', '.join(DESIGNS)}")
-    if chance in (None, ""):
-        return Drawn(found)
-    return Drawn(found, _chance(chance))
+    found = _one_of(DESIGNS, "random" if design in (None, "") else str(design), "label_design")
+    return Drawn(found) if chance in (None, "") else Drawn(found, _chance(chance))
 
 
 def _chance(value: Any) -> float:
@@ -430,20 +432,6 @@ def _mention(names: list[str], name: str) -> None:
 # -- who has labelled -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class LabelRow:
-    """How often one person said what on one dimension, and where that stands."""
-
-    annotator: str
-    dimension: str
-    where: str  # "pairs", or "labels" for the table of imported and collected ones
-    wins_1: int
-    wins_2: int
-    ties: int
-    passed: int
-    role: Role = "annotator"
-
-
 def _own_row(counts: Counter[tuple[str, str, Side | None]], who: str, dimension: str) -> LabelRow:
     one, two, ties, passed = (counts[who, dimension, side] for side in ("1", "2", "tie", None))
     return LabelRow(who, dimension, "pairs", one, two, ties, passed)
@@ -459,8 +447,4 @@ def label_rows(store: Store) -> tuple[list[LabelRow], int]:
         except ValueError:
             unreadable += 1
     own = [_own_row(counts, *named) for named in sorted({(who, dimension) for who, dimension, _ in counts})]
-    kept = [
-        LabelRow(x.annotator, x.dimension, "labels", x.wins_1, x.wins_2, x.ties, x.passed, x.role)
-        for x in store.labels.counts()
-    ]
-    return own + kept, unreadable
+    return own + store.labels.counts(), unreadable

@@ -19,7 +19,6 @@ and labelled (permanent random numbers: Ohlsson 1995, "Coordination of samples u
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evenhand.core.judge import Judgment
-from evenhand.core.pair import Pair, Side
+from evenhand.core.pair import Pair, Side, short_hash
 from evenhand.core.verdict import SIDES, Outcome
 from evenhand.core.votes import Drawn
 
@@ -156,7 +155,8 @@ def weigh(outcome: Outcome, others: Sequence[Side] = ()) -> WorthParts:
     p = outcome.p or {}
     best, second, *_ = sorted((p[side] for side in SIDES), reverse=True) if p else (1.0, 0.0)
     uncertainty = 1 - (best - second) if p else None
-    return WorthParts(uncertainty, _flip(outcome), _dispute(outcome, others))
+    dispute = sum(side != outcome.side for side in others) / len(others) if others else None
+    return WorthParts(uncertainty, _flip(outcome), dispute)
 
 
 def _flip(outcome: Outcome) -> float | None:
@@ -166,17 +166,9 @@ def _flip(outcome: Outcome) -> float | None:
     return 1.0 if outcome.inconsistent else 0.5 if len(said) > 1 else 0.0
 
 
-def _dispute(outcome: Outcome, others: Sequence[Side]) -> float | None:
-    return sum(side != outcome.side for side in others) / len(others) if others else None
-
-
 def short_name(pair: Pair) -> int:
     """Eight bytes that stand for a pair, its id included."""
-    return _number(f"{pair.key} {pair.id}")
-
-
-def _number(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+    return short_hash(f"{pair.key} {pair.id}")
 
 
 class OtherJudges:
@@ -242,7 +234,7 @@ class _Lottery:
 
     def offer(self, pair: Pair, parts: WorthParts, *, spoken: bool) -> None:
         self._seen += 1
-        ticket = (_number(f"{self._seed} {pair.key}"), short_name(pair), pair, parts)
+        ticket = (short_hash(f"{self._seed} {pair.key}"), short_name(pair), pair, parts)
         if spoken:
             self._spoken.append(ticket)
         elif len(self._new) < self._number or ticket[:2] < self._new[-1][:2]:
@@ -270,7 +262,7 @@ class _ChosenPairs:
     def offer(self, pair: Pair, parts: WorthParts) -> None:
         if self._count >= self._number and parts.score < self._least:
             return
-        group = self._by_instruction.setdefault(_number(pair.instruction), [])
+        group = self._by_instruction.setdefault(short_hash(pair.instruction), [])
         insort(group, _Offer(-parts.score, short_name(pair), pair, parts))
         self._count += 1
         if self._count > self._number:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -247,7 +247,7 @@ class DimensionRows:
 
     def _counted(self) -> Iterator[Part]:
         """All rows that count, in parts that share no cluster."""
-        each = ({name: np.array(column) for name, column in part.items()} for part in self._rows.parts())
+        each = map(_as_arrays, self._rows.parts())
         return each if self._repeats == 0 else map(without_repeats, each)
 
     @contextmanager
@@ -491,6 +491,7 @@ class Counter:
             self._suspicious += block.identities[block.suspicious].tolist()
         if self._measured:
             self._too_long += int((np.maximum(block.length_1, block.length_2) > self._measured).sum())
+        block = replace(block, identity=block.identities)  # made once, for all dimensions
         for name, found in block.outcomes.items():
             if name not in self._dimensions:
                 self._dimensions[name] = DimensionCounter(self._counting)
@@ -527,6 +528,11 @@ def summarise(
     return counter.summary()
 
 
+def _as_arrays(part: Part) -> Part:
+    """A part with numpy's arrays; Python's own are copied, as they could not grow while they are looked at."""
+    return {name: c if isinstance(c, np.ndarray) else np.array(c) for name, c in part.items()}
+
+
 def _by_cluster(part: Part) -> Part:
     """What rates need of a part, by instruction: where rows are sorted, statistics find clusters quickly."""
     order = np.argsort(part["cluster"])
@@ -535,9 +541,10 @@ def _by_cluster(part: Part) -> Part:
 
 def models_of(block: Block) -> set[tuple[str, str]]:
     """The pairs of models that are compared in a block."""
-    pairs = np.unique(np.column_stack([block.model_1.codes, block.model_2.codes]), axis=0)
-    one, two = block.model_1.words, block.model_2.words
-    return {(one[a] if a >= 0 else "", two[b] if b >= 0 else "") for a, b in pairs}
+    one, two = (*block.model_1.words, ""), (*block.model_2.words, "")  # -1 finds the last
+    first, second = block.model_1.codes.astype(np.int64), block.model_2.codes
+    _, some = np.unique(first * len(two) + second, return_index=True)
+    return {(one[a], two[b]) for a, b in zip(first[some], second[some], strict=True)}
 
 
 def span(low: float | None, high: float | None) -> Span | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from evenhand.core.errors import InputError
 from evenhand.core.judge import Judgment, Setup
-from evenhand.core.jury import Scale, confidence_of, log_length
+from evenhand.core.jury import JurorOutcomes, Scale, confidence_of, log_length
 from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import ORDERS, Order
 from evenhand.core.verdict import SIDE_OF, Outcome, Verdict
@@ -76,25 +76,25 @@ class EscalationPool:
 
     def left_after(self, pairs: Sequence[Pair], levels: int) -> list[Pair]:
         """The pairs that none of the first so many levels may decide."""
-        heard = outcomes_of(self.store, self.members, pairs, levels)
-        return [pair for pair, said in zip(pairs, heard, strict=True) if self._level(pair, said) is None]
+        outcomes = outcomes_of(self.store, self.members, pairs, levels)
+        return [pair for pair, said in zip(pairs, outcomes, strict=True) if self._level(pair, said) is None]
 
     def pool(self, pairs: Sequence[Pair]) -> list[Judgment]:
         """What the levels say of pairs that are in the store; it is kept when this returns."""
-        heard = outcomes_of(self.store, self.members, pairs)
-        made = [self.made(pair, said) for pair, said in zip(pairs, heard, strict=True)]
+        outcomes = outcomes_of(self.store, self.members, pairs)
+        made = [self.made(pair, said) for pair, said in zip(pairs, outcomes, strict=True)]
         self.store.made.keep(self.store.judge(self.setup), made)
         return [one.judgment() for one in made]
 
-    def made(self, pair: Pair, heard: Sequence[Mapping[str, Outcome] | None]) -> MadeVerdicts:
+    def made(self, pair: Pair, outcomes: JurorOutcomes) -> MadeVerdicts:
         """What the levels say of a pair, as it is kept."""
-        verdicts, word = self._decide(pair, heard)
+        verdicts, word = self._decide(pair, outcomes)
         keys = {order: self.setup.key(pair, order) for order in verdicts}
         return MadeVerdicts(pair, keys, {order: [one] for order, one in verdicts.items()}, word)
 
-    def is_ready(self, pair: Pair, heard: Sequence[Mapping[str, Outcome] | None]) -> bool:
+    def is_ready(self, pair: Pair, outcomes: JurorOutcomes) -> bool:
         """Whether it is known who decides a pair: a level may, or all have been asked."""
-        return self._level(pair, heard) is not None or all(said is not None for said in heard)
+        return self._level(pair, outcomes) is not None or all(said is not None for said in outcomes)
 
     def decides(self, level: int, pair: Pair, said: Mapping[str, Outcome] | None) -> bool:
         """Whether a level may decide a pair of which it has said this."""
@@ -108,17 +108,15 @@ class EscalationPool:
         """Whether a pair is left to people, and they have not decided it."""
         return any(verdict.invalid == WAITING for verdicts in made.verdicts.values() for verdict in verdicts)
 
-    def _level(self, pair: Pair, heard: Sequence[Mapping[str, Outcome] | None]) -> int | None:
+    def _level(self, pair: Pair, outcomes: JurorOutcomes) -> int | None:
         """The first level that may decide."""
-        return next((level for level, said in enumerate(heard) if self.decides(level, pair, said)), None)
+        return next((level for level, said in enumerate(outcomes) if self.decides(level, pair, said)), None)
 
-    def _decide(
-        self, pair: Pair, heard: Sequence[Mapping[str, Outcome] | None]
-    ) -> tuple[Mapping[Order, Verdict], str]:
-        level = self._level(pair, heard)
+    def _decide(self, pair: Pair, outcomes: JurorOutcomes) -> tuple[Mapping[Order, Verdict], str]:
+        level = self._level(pair, outcomes)
         if level is not None:
-            outcome = (heard[level] or {})[self.dimension]
-            sure = self._sure(level, pair, heard[level])
+            outcome = (outcomes[level] or {})[self.dimension]
+            sure = self._sure(level, pair, outcomes[level])
             word = {"level": level + 1, "judge": self.names[level], "confidence": sure and round(sure, 6)}
             return outcome.orders, json.dumps(word)
         side = self._votes.label(pair, self.dimension) if self._votes else None

@@ -31,19 +31,8 @@ from evenhand.store.outputs import Written
 
 # Fields that belong to somebody's answer and would be mistaken for this one's.
 _ANSWERS = (
-    "output",
-    "output_1",
-    "output_2",
-    "generator",
-    "model",
-    "model_id",
-    "choices",
-    "messages",
-    "conversations",
-    "completion",
-    "response",
-    "label",
-    "labels",
+    *("output", "output_1", "output_2", "generator", "model", "model_id", "choices", "messages", "conversations"),
+    *("completion", "response", "label", "labels"),
 )
 
 

@@ -6,13 +6,22 @@ answered more brings the jury up to date, and pooling again without that writes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from evenhand.core.engine import NOTHING
 from evenhand.core.judge import Judgment, Setup
-from evenhand.core.jury import INCOMPLETE, PoolRule, Scale, log_length, pool_jury, word_of
+from evenhand.core.jury import (
+    INCOMPLETE,
+    JurorOutcomes,
+    PoolRule,
+    Scale,
+    log_length,
+    on_dimension,
+    pool_jury,
+    word_of,
+)
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import ORDERS, Order
 from evenhand.core.verdict import Outcome, Verdict
@@ -21,8 +30,7 @@ from evenhand.store import JudgeRow, Store
 from evenhand.store.made import MadeVerdicts
 
 AT_ONCE = 500  # pairs that are pooled in one transaction
-Heard = Sequence[Mapping[str, Outcome] | None]  # what each juror said of one pair, by dimension
-Watcher = Callable[[Pair, Heard, Judgment], None]
+Watcher = Callable[[Pair, JurorOutcomes, Judgment], None]
 
 
 @dataclass(frozen=True)
@@ -89,12 +97,12 @@ class JuryPool:
 
     def pool(self, pairs: Sequence[Pair]) -> list[Judgment]:
         """What the jury says of pairs that are in the store; it is kept when this returns."""
-        heard = self.heard(pairs)
-        made = [self.made(pair, said) for pair, said in zip(pairs, heard, strict=True)]
+        every = outcomes_of(self.store, self.members, pairs)
+        made = [self.made(pair, said) for pair, said in zip(pairs, every, strict=True)]
         self.store.made.keep(self.store.judge(self.setup), made)
         judgments = [one.judgment() for one in made]
         if self._watch is not None:
-            for pair, said, judgment in zip(pairs, heard, judgments, strict=True):
+            for pair, said, judgment in zip(pairs, every, judgments, strict=True):
                 self._watch(pair, said, judgment)
         return judgments
 
@@ -107,24 +115,19 @@ class JuryPool:
         self.store.end_run(run, pairs=count, asked=0, usage=NOTHING)
         return count
 
-    def heard(self, pairs: Sequence[Pair]) -> list[list[dict[str, Outcome] | None]]:
-        """What each juror said of each pair."""
-        return outcomes_of(self.store, self.members, pairs)
-
-    def made(self, pair: Pair, heard: Heard) -> MadeVerdicts:
+    def made(self, pair: Pair, outcomes: JurorOutcomes) -> MadeVerdicts:
         """What the jury says of a pair, as it is kept."""
-        said = [None if outcomes is None else outcomes.get(self.dimensions[0]) for outcomes in heard]
-        verdicts = self._verdicts(pair, heard)
+        said = on_dimension(outcomes, self.dimensions[0])
+        verdicts = self._verdicts(pair, outcomes)
         keys = {order: self.setup.key(pair, order) for order in verdicts}
         return MadeVerdicts(pair, keys, verdicts, word_of(self.names, said))
 
-    def _verdicts(self, pair: Pair, heard: Heard) -> dict[Order, list[Verdict]]:
+    def _verdicts(self, pair: Pair, outcomes: JurorOutcomes) -> dict[Order, list[Verdict]]:
         """What the jury says of a pair in each order, on every dimension."""
         length = log_length(pair)
         by_order: dict[Order, dict[str, Verdict]] = {}
         for name in self.dimensions:
-            said = [None if outcomes is None else outcomes.get(name) for outcomes in heard]
-            for order, verdict in pool_jury(name, said, self.rule, length).items():
+            for order, verdict in pool_jury(name, on_dimension(outcomes, name), self.rule, length).items():
                 by_order.setdefault(order, {})[name] = verdict
         orders = by_order or {order: {} for order in ORDERS}  # where nobody was asked, nobody has spoken in either
         return {
@@ -141,8 +144,3 @@ def outcomes_of(
     here = [number for number in numbers if number is not None]
     each = [store.made.outcomes(row.id, row.dimensions, here) if row else {} for row in members.rows(store)[:first]]
     return [[None if number is None else said.get(number) for said in each] for number in numbers]
-
-
-def without_calibrations(rule: PoolRule) -> PoolRule:
-    """The same rule on what the jurors said as they said it."""
-    return replace(rule, scales={})

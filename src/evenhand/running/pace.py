@@ -66,7 +66,6 @@ class Pace:
     seed: int = 0
     sleep: Sleep = asyncio.sleep
     requests: int = 0
-    retried: int = 0
     spent: float = 0.0
 
     def __post_init__(self) -> None:
@@ -103,7 +102,6 @@ class Pace:
                     await self._end(error)
                 if error.fatal or not error.retryable or attempt == self.limits.retries:
                     raise
-                self.retried += 1
                 await self._back_off(error, attempt)
         raise AssertionError("the last attempt returns or raises")
 

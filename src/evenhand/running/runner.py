@@ -45,6 +45,8 @@ _LOOKED_UP = 256
 _GATHER_SECONDS = 0.02
 # How many judgments may wait to be taken before no other pair is begun.
 _READY = 64
+# How many texts a plan remembers: what a head has just read of one pair it need not read of the next.
+_REMEMBERED = 4096
 
 
 @dataclass
@@ -440,6 +442,7 @@ def plan(setup: Setup, pairs: Iterable[Pair], store: Store, *, orders: Orders = 
     8
     """
     found, questions = Plan(), setup.protocol.questions
+    read: dict[int, None] = {}
     for pair in pairs:
         found.pairs += 1
         keys = {order: setup.key(pair, order) for order in orders_of(pair, orders, seed)}
@@ -450,6 +453,11 @@ def plan(setup: Setup, pairs: Iterable[Pair], store: Store, *, orders: Orders = 
             for number in range(len(questions) - left, len(questions)):
                 prompt = setup.protocol.prompt(pair, order, number, ["A"] * number)
                 found.requests += 1
-                found.characters += sum(len(turn.text) for turn in prompt.turns)
                 found.labels += prompt.verdicts
+                for text in setup.engine.read_for(prompt):
+                    if hash(text) not in read:
+                        found.characters += len(text)
+                        read[hash(text)] = None
+        while len(read) > _REMEMBERED:
+            del read[next(iter(read))]
     return found

@@ -24,14 +24,13 @@ annotators, tasks                 who labels on the web page, and which pairs ar
 """
 
 from evenhand.store.annotation import AnnotationTask, Annotator, Conflict
-from evenhand.store.archive import RunGroup, Transcript
+from evenhand.store.archive import RunGroup
 from evenhand.store.batches import BatchBook, BatchItem, BatchRow
-from evenhand.store.calibrations import CalibrationBook
 from evenhand.store.database import Entry, JudgeRow, Store
 from evenhand.store.gates import GateRecord
 from evenhand.store.judgebook import JudgeEntry
-from evenhand.store.labels import HumanLabel, LabelBook, LabelCount
-from evenhand.store.pages import ListPosition, OutcomeLine, View
+from evenhand.store.labels import HumanLabel
+from evenhand.store.pages import OutcomeLine, View
 from evenhand.store.queue import Job
 from evenhand.store.records import Records
 
@@ -41,7 +40,6 @@ __all__ = [
     "BatchBook",
     "BatchItem",
     "BatchRow",
-    "CalibrationBook",
     "Conflict",
     "Entry",
     "GateRecord",
@@ -49,13 +47,9 @@ __all__ = [
     "Job",
     "JudgeEntry",
     "JudgeRow",
-    "LabelBook",
-    "LabelCount",
-    "ListPosition",
     "OutcomeLine",
     "Records",
     "RunGroup",
     "Store",
-    "Transcript",
     "View",
 ]

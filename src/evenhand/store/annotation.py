@@ -10,10 +10,8 @@ import hashlib
 import json
 import random
 import secrets
-import sqlite3
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -21,10 +19,9 @@ from evenhand.core.errors import InputError
 from evenhand.core.pair import Side
 from evenhand.core.protocol import ORDERS, Order
 from evenhand.core.verdict import SIDE_OF, Label
-from evenhand.core.votes import Role
-from evenhand.store.drawing import Drawing
-from evenhand.store.outcomes import OutcomeTable
-from evenhand.store.schema import clearly
+from evenhand.core.votes import Drawn, Role
+from evenhand.store.book import Book
+from evenhand.store.drawing import Drawing, NewTask
 
 SOURCE = "page"  # what `labels.source` says of a verdict that was given here
 _LONGEST_NAME = 80
@@ -81,7 +78,7 @@ class Conflict(InputError):
     """The question is not open: it was answered in another tab, or is not this annotator's to answer."""
 
 
-class AnnotationBook:
+class AnnotationBook(Book):
     """Who labels what in one store: `store.annotation`.
 
     >>> from evenhand.store import Store
@@ -90,15 +87,6 @@ class AnnotationBook:
     ...     store.annotation.who(secret).name, store.annotation.who("guessed")
     ('ann', None)
     """
-
-    def __init__(
-        self,
-        db: sqlite3.Connection,
-        writing: Callable[[], AbstractContextManager[None]],
-        path: str,
-        outcomes: OutcomeTable,
-    ) -> None:
-        self._db, self._writing, self._path, self._outcomes = db, writing, path, outcomes
 
     # -- who labels ------------------------------------------------------------------------------
 
@@ -176,26 +164,23 @@ class AnnotationBook:
 
     def who(self, secret: str) -> Annotator | None:
         """Whose link it is."""
-        found = self._annotators("WHERE a.secret = ?", (_hash(secret),))
-        return found[0] if found else None
+        return next(iter(self._annotators("WHERE a.secret = ?", _hash(secret))), None)
 
     def annotator(self, name: str) -> Annotator | None:
         """An annotator by name."""
-        found = self._annotators("WHERE a.name = ?", (name,))
-        return found[0] if found else None
+        return next(iter(self._annotators("WHERE a.name = ?", name)), None)
 
     def annotators(self) -> list[Annotator]:
         """Everybody who was invited."""
-        return self._annotators("", ())
+        return self._annotators()
 
-    def _annotators(self, where: str, values: tuple[str, ...]) -> list[Annotator]:
-        with clearly(self._path):
-            rows = self._db.execute(
-                "SELECT a.name, a.seed, a.dimensions, a.protocol, a.rubric, a.created, a.role,"
-                " count(t.place), count(t.done) FROM annotators a LEFT JOIN tasks t ON t.annotator = a.name"
-                f" {where} GROUP BY a.name ORDER BY a.name",
-                values,
-            ).fetchall()
+    def _annotators(self, where: str = "", *values: str) -> list[Annotator]:
+        rows = self._rows(
+            "SELECT a.name, a.seed, a.dimensions, a.protocol, a.rubric, a.created, a.role,"
+            " count(t.place), count(t.done) FROM annotators a LEFT JOIN tasks t ON t.annotator = a.name"
+            f" {where} GROUP BY a.name ORDER BY a.name",
+            *values,
+        )
         return [
             Annotator(name, seed, tuple(json.loads(dimensions)), *rest) for name, seed, dimensions, *rest in rows
         ]
@@ -214,15 +199,7 @@ class AnnotationBook:
             who = self._known(name)
             drawing = Drawing(self._db, name, who.seed, list(first))
             chosen = drawing.tasks(count, min(shared, count))
-            begin = who.tasks + 1
-            self._db.executemany(
-                'INSERT INTO tasks (annotator, place, pair, "order", shared, done, design, probability, among)'
-                " VALUES (?, ?, ?, ?, ?, NULL, ?, ?, ?)",
-                [
-                    (name, begin + index, task.pair, order_for(who.seed, task.pair), task.shared, *task.how)
-                    for index, task in enumerate(chosen)
-                ],
-            )
+            self._put_on_list(who, chosen)
         return len(chosen)
 
     def assign_disagreements(self, name: str, found: Sequence[tuple[str, Sequence[str]]]) -> int:
@@ -252,33 +229,37 @@ class AnnotationBook:
         They were chosen and not drawn, so that their labels do not speak for other pairs.
         """
         with self._writing():
-            who = self.annotator(name)
-            if who is None:
-                raise InputError(f"no annotator is called {name}")
+            who = self._known(name)
             mine = {key for (key,) in self._db.execute("SELECT pair FROM tasks WHERE annotator = ?", (name,))}
             new = [key for key in dict.fromkeys(pairs) if key not in mine]
-            self._db.executemany(
-                'INSERT INTO tasks (annotator, place, pair, "order", shared, done, design, probability, among)'
-                " VALUES (?, ?, ?, ?, 0, NULL, 'suggested', NULL, NULL)",
-                [(name, who.tasks + n, key, order_for(who.seed, key)) for n, key in enumerate(new, 1)],
-            )
+            self._put_on_list(who, [NewTask(key, False, Drawn("suggested")) for key in new])
         return len(new)
+
+    def _put_on_list(self, who: Annotator, new: Sequence[NewTask]) -> None:
+        self._db.executemany(
+            'INSERT INTO tasks (annotator, place, pair, "order", shared, done, design, probability, among)'
+            " VALUES (?, ?, ?, ?, ?, NULL, ?, ?, ?)",
+            [
+                (who.name, place, task.pair, order_for(who.seed, task.pair), task.shared, *task.how)
+                for place, task in enumerate(new, who.tasks + 1)
+            ],
+        )
 
     def next(self, name: str) -> AnnotationTask | None:
         """The pair that an annotator is to label now; None where the list is done."""
-        return self._task(name, "done IS NULL ORDER BY place LIMIT 1", ())
+        return self._task(name, "done IS NULL ORDER BY place LIMIT 1")
 
     def task(self, name: str, place: int) -> AnnotationTask | None:
         """One pair of an annotator's list."""
-        return self._task(name, "place = ?", (place,))
+        return self._task(name, "place = ?", place)
 
-    def _task(self, name: str, where: str, values: tuple[int, ...]) -> AnnotationTask | None:
-        with clearly(self._path):
-            row = self._db.execute(
-                'SELECT place, pair, "order", shared, done, asked, dimensions FROM tasks JOIN annotators'
-                f" ON name = annotator WHERE annotator = ? AND {where}",
-                (name, *values),
-            ).fetchone()
+    def _task(self, name: str, where: str, *values: int) -> AnnotationTask | None:
+        row = self._row(
+            'SELECT place, pair, "order", shared, done, asked, dimensions FROM tasks JOIN annotators'
+            f" ON name = annotator WHERE annotator = ? AND {where}",
+            name,
+            *values,
+        )
         if row is None:
             return None
         place, pair, order, shared, done, asked, dimensions = row

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evenhand.core.engine import Answer
 from evenhand.core.protocol import Order
-from evenhand.core.verdict import SAMPLE_BREAK
-from evenhand.store.rows import answer_from
+from evenhand.store.book import AMONG, Book, to_json
+from evenhand.store.rows import answer_from, said_text
 from evenhand.store.schema import clearly
 
 
@@ -42,7 +41,7 @@ class Transcript:
     shared: bool  # another pair, or the other order, had the same conversation before
 
 
-class Archive:
+class Archive(Book):
     """The report's view of one store: `store.archive`.
 
     >>> from evenhand.store import Store
@@ -51,24 +50,20 @@ class Archive:
     ([], 0, None)
     """
 
-    def __init__(self, db: sqlite3.Connection, path: str) -> None:
-        self._db, self._path = db, path
-
     def runs(self, judge: int, *, together: bool = True) -> list[RunGroup]:
         """The runs of a judge, those with the same settings together unless each is wanted, the earliest first."""
         by = "settings" if together else "id"
-        with clearly(self._path):
-            rows = self._db.execute(
-                "SELECT settings, count(*), min(started), max(ended), coalesce(sum(asked), 0),"
-                " coalesce(sum(computed), 0), coalesce(sum(reused), 0), coalesce(sum(generated), 0) FROM runs"
-                f" WHERE judge = ? GROUP BY {by} ORDER BY min(started), settings",
-                (judge,),
-            ).fetchall()
+        rows = self._rows(
+            "SELECT settings, count(*), min(started), max(ended), coalesce(sum(asked), 0),"
+            " coalesce(sum(computed), 0), coalesce(sum(reused), 0), coalesce(sum(generated), 0) FROM runs"
+            f" WHERE judge = ? GROUP BY {by} ORDER BY min(started), settings",
+            judge,
+        )
         return [RunGroup(json.loads(settings), *rest) for settings, *rest in rows]
 
     def transcripts(self, judge: int) -> Iterator[Transcript]:
         """What a judge said of each pair in each order, in the order of the pairs."""
-        with clearly(self._path):
+        with clearly(self.path):
             rows = self._db.execute(
                 'SELECT d.pair, d."order", h.key, h.id, f.question, f.reason, f.detail, f.created,'
                 " EXISTS (SELECT 1 FROM queue e WHERE e.conversation = d.conversation AND e.judge = d.judge"
@@ -94,27 +89,20 @@ class Archive:
 
         Where it was asked several times, all of that stands in one text.
         """
-        with clearly(self._path):
-            rows = self._db.execute(
-                'SELECT d."order", a.text, a.samples FROM queue d JOIN answers a ON a.conversation = d.conversation'
-                ' WHERE d.judge = ? AND d.pair = ? ORDER BY d."order", a.question',
-                (judge, pair),
-            ).fetchall()
+        rows = self._rows(
+            'SELECT d."order", a.text, a.samples FROM queue d JOIN answers a ON a.conversation = d.conversation'
+            ' WHERE d.judge = ? AND d.pair = ? ORDER BY d."order", a.question',
+            *(judge, pair),
+        )
         found: dict[Order, tuple[str, ...]] = {}
         for order, text, samples in rows:
-            words = text if samples == "[]" else SAMPLE_BREAK.join(json.loads(samples))
-            found[order] = (*found.get(order, ()), words)
+            found[order] = (*found.get(order, ()), said_text(text, samples))
         return found
 
     def pairs_judged(self, judges: Sequence[int]) -> int:
         """How many pairs at least one of these judges has judged."""
-        marks = ", ".join("?" * len(judges))
-        with clearly(self._path):
-            (count,) = self._db.execute(
-                "SELECT count(*) FROM pairs p WHERE EXISTS (SELECT 1 FROM queue d WHERE d.pair = p.id"
-                f" AND d.judge IN ({marks}))",
-                tuple(judges),
-            ).fetchone()
+        exists = f"EXISTS (SELECT 1 FROM queue d WHERE d.pair = p.id AND d.judge IN {AMONG})"
+        (count,) = self._row(f"SELECT count(*) FROM pairs p WHERE {exists}", to_json(judges))
         return int(count)
 
     def number(self, name: str, key: str) -> int | None:

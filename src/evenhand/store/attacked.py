@@ -6,26 +6,23 @@ import json
 import sqlite3
 
 from evenhand.core.pair import Pair
+from evenhand.store.rows import PAIR_COLUMNS, stored_pair
 
-_COLUMNS = "id, instruction, output_1, output_2, name, model_1, model_2, labels, metadata, candidate"
 _ATTACKED = "SELECT pair FROM facets WHERE field = 'attacked'"
 
 
 def attacked_pairs(db: sqlite3.Connection) -> list[tuple[int, Pair]]:
     """Attacked pairs and their originals, with their numbers; where there are none, that is known at once."""
-    found = _pairs(db, f"SELECT {_COLUMNS} FROM pairs WHERE id IN ({_ATTACKED}) ORDER BY id")
+    found = _pairs(db, f"SELECT id, {PAIR_COLUMNS} FROM pairs WHERE id IN ({_ATTACKED}) ORDER BY id")
     names = sorted({str(pair.metadata.get("attack_of")) for _, pair in found})
     if not names:
         return []
     originals = (
-        f"SELECT {_COLUMNS} FROM pairs WHERE name IN (SELECT value FROM json_each(?))"
+        f"SELECT id, {PAIR_COLUMNS} FROM pairs WHERE name IN (SELECT value FROM json_each(?))"
         f" AND id NOT IN ({_ATTACKED}) ORDER BY id"
     )
     return [*_pairs(db, originals, json.dumps(names)), *found]
 
 
 def _pairs(db: sqlite3.Connection, query: str, *values: str) -> list[tuple[int, Pair]]:
-    return [
-        (number, Pair(task, one, two, name, first, second, json.loads(labels), json.loads(metadata), candidate))
-        for number, task, one, two, name, first, second, labels, metadata, candidate in db.execute(query, values)
-    ]
+    return [(number, stored_pair(columns)) for number, *columns in db.execute(query, values)]

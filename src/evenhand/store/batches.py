@@ -14,14 +14,13 @@ A question is in one batch at most (`batch_items`), and as long as it is, nobody
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from evenhand.core.errors import InputError
+from evenhand.store.book import AMONG, Book, SharedTables, to_json
 from evenhand.store.queue import holder_name, is_alive
 
 UNSETTLED = ("planned", "submitting", "open")
@@ -61,7 +60,7 @@ class BatchRow:
     ended: float | None
 
 
-class BatchBook:
+class BatchBook(Book):
     """The batches of one store: `store.batches`.
 
     >>> from evenhand.store import Store
@@ -70,10 +69,9 @@ class BatchBook:
     []
     """
 
-    def __init__(
-        self, db: sqlite3.Connection, writing: Callable[[], AbstractContextManager[None]], worker: str
-    ) -> None:
-        self._db, self._writing, self._worker = db, writing, worker
+    def __init__(self, shared: SharedTables, worker: str) -> None:
+        super().__init__(shared)
+        self._worker = worker
 
     # -- who sees to them ------------------------------------------------------------------------
 
@@ -177,27 +175,24 @@ class BatchBook:
         found = self._db.execute(
             f"SELECT {_COLUMNS} FROM batches WHERE (?1 IS NULL OR judge = ?1)"
             " AND (?2 = '[]' OR state IN (SELECT value FROM json_each(?2))) ORDER BY id",
-            (judge, json.dumps(list(states))),
+            (judge, to_json(states)),
         )
         return [_row(row) for row in found]
 
     def items(self, number: int, conversations: Iterable[int]) -> dict[int, BatchItem]:
         """Those of these conversations that have a question in a batch, with it."""
         rows = self._db.execute(
-            "SELECT conversation, question, notes FROM batch_items"
-            " WHERE batch = ? AND conversation IN (SELECT value FROM json_each(?))",
-            (number, json.dumps(list(conversations))),
+            f"SELECT conversation, question, notes FROM batch_items WHERE batch = ? AND conversation IN {AMONG}",
+            (number, to_json(conversations)),
         )
-        return {row[0]: BatchItem(row[0], row[1], tuple(json.loads(row[2]))) for row in rows}
+        return {item.conversation: item for item in map(_item, rows)}
 
     def left(self, batch: int, most: int) -> list[BatchItem]:
         """Some questions of a batch that have not come back."""
         rows = self._db.execute(
             "SELECT conversation, question, notes FROM batch_items WHERE batch = ? LIMIT ?", (batch, most)
         )
-        return [
-            BatchItem(conversation, question, tuple(json.loads(notes))) for conversation, question, notes in rows
-        ]
+        return [_item(row) for row in rows]
 
     def lessons(self, judge: int) -> Mapping[str, Any] | None:
         """What the service would not take when the last batch was made; None where there never was one."""
@@ -205,6 +200,11 @@ class BatchBook:
             "SELECT lessons FROM batches WHERE judge = ? ORDER BY id DESC LIMIT 1", (judge,)
         ).fetchone()
         return None if row is None else json.loads(row[0])
+
+
+def _item(columns: Sequence[Any]) -> BatchItem:
+    conversation, question, notes = columns
+    return BatchItem(conversation, question, tuple(json.loads(notes)))
 
 
 def _row(columns: Sequence[Any]) -> BatchRow:

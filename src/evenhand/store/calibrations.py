@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from typing import Any
 
+from evenhand.store.book import Book
 
-class CalibrationBook:
+
+class CalibrationBook(Book):
     """The calibrations of one store: `store.calibrations`; each is kept as plain facts.
 
     >>> from evenhand.store import Store
@@ -18,9 +18,6 @@ class CalibrationBook:
     ...     store.calibrations.of(1)
     {}
     """
-
-    def __init__(self, db: sqlite3.Connection, writing: Callable[[], AbstractContextManager[None]]) -> None:
-        self._db, self._writing = db, writing
 
     def keep(self, judge: int, dimension: str, fields: Mapping[str, Any]) -> None:
         """Keep a calibration in the place of an earlier one."""

@@ -26,6 +26,7 @@ from evenhand.store.annotation import AnnotationBook
 from evenhand.store.archive import Archive
 from evenhand.store.attacked import attacked_pairs
 from evenhand.store.batches import BatchBook
+from evenhand.store.book import AMONG, Queries, SharedTables, to_json
 from evenhand.store.calibrations import CalibrationBook
 from evenhand.store.damage import damage_in
 from evenhand.store.gates import GateBook
@@ -38,7 +39,7 @@ from evenhand.store.outputs import OutputBook
 from evenhand.store.pages import PageBook
 from evenhand.store.queue import Job, QuestionDimensions, Queue, holder_name, name_worker
 from evenhand.store.records import MemberUsage
-from evenhand.store.rows import answer_from, answer_row, verdict_row
+from evenhand.store.rows import PAIR_COLUMNS, answer_from, answer_row, stored_pair, verdict_row
 from evenhand.store.schema import MIGRATIONS, clearly, migrate
 from evenhand.store.vectors import VectorBook
 
@@ -87,7 +88,7 @@ def is_old(path: Path) -> bool:
         return False
 
 
-class Store:
+class Store(Queries):
     """One database; `Store(":memory:")` keeps nothing.
 
     >>> with Store(":memory:") as store:
@@ -98,26 +99,25 @@ class Store:
     def __init__(self, path: str | Path, *, read_only: bool = False, on_progress: Progress | None = None) -> None:
         self.path = str(path)
         self.worker = name_worker()
-        self._held: dict[
-            int, int
-        ] = {}  # conversations that this process is at work on, and their questions to come
+        self._held: dict[int, int] = {}  # conversations that this process is at, and their questions to come
         self._claimed = self._closed = False
         with clearly(self.path):
             self._on_progress = on_progress
             self._db = self._open_to_read() if read_only and self.path != MEMORY else self._open_to_write()
         self.outcomes = OutcomeTable(self._db, self._writing)
         self._queue = Queue(self._db, self.worker, self.outcomes)
-        self.labels = LabelBook(self._db, self._writing, self.path, self.outcomes)
-        self.calibrations = CalibrationBook(self._db, self._writing)
-        self.gates = GateBook(self._db, self._writing)
-        self.batches = BatchBook(self._db, self._writing, self.worker)
-        self.judge_book = JudgeBook(self._db, self._writing, self.path, self.outcomes)
-        self.pages = PageBook(self._db, self.path)
-        self.archive = Archive(self._db, self.path)
-        self.annotation = AnnotationBook(self._db, self._writing, self.path, self.outcomes)
-        self.outputs = OutputBook(self._db, self._writing, self.path)
-        self.vectors = VectorBook(self._db, self._writing)
-        self.made = MadeBook(self._db, self._writing, self.path, self._queue, self.outcomes)
+        shared = SharedTables(self._db, self._writing, self.path, self.outcomes)
+        self.labels = LabelBook(shared)
+        self.calibrations = CalibrationBook(shared)
+        self.gates = GateBook(shared)
+        self.batches = BatchBook(shared, self.worker)
+        self.judge_book = JudgeBook(shared)
+        self.pages = PageBook(shared)
+        self.archive = Archive(shared)
+        self.annotation = AnnotationBook(shared)
+        self.outputs = OutputBook(shared)
+        self.vectors = VectorBook(shared)
+        self.made = MadeBook(shared, self._queue)
 
     def __enter__(self) -> Self:
         return self
@@ -227,8 +227,7 @@ class Store:
         ...     store.checked("x"), store.checked("y")
         (3, None)
         """
-        with clearly(self.path):
-            row = self._db.execute("SELECT pairs FROM inputs WHERE mark = ?", (mark,)).fetchone()
+        row = self._row("SELECT pairs FROM inputs WHERE mark = ?", mark)
         return None if row is None else int(row[0])
 
     def note_checked(self, mark: str, pairs: int) -> None:
@@ -252,12 +251,8 @@ class Store:
         ...     store.is_finished("x", 1, "both")
         False
         """
-        with clearly(self.path):
-            wanted = (mark, judge, orders)
-            found = self._db.execute(
-                "SELECT 1 FROM finished WHERE mark = ? AND judge = ? AND orders = ?", wanted
-            ).fetchone()
-        return found is not None
+        wanted = "SELECT 1 FROM finished WHERE mark = ? AND judge = ? AND orders = ?"
+        return self._row(wanted, mark, judge, orders) is not None
 
     def judge(self, setup: Setup) -> int:
         """The number of a judge, entered now if it is new."""
@@ -356,11 +351,9 @@ class Store:
         ...     store.holders()
         []
         """
-        with clearly(self.path):
-            rows = self._db.execute(
-                "SELECT worker, count(*) FROM claims WHERE worker != ? GROUP BY worker ORDER BY 2 DESC, 1",
-                (self.worker,),
-            ).fetchall()
+        rows = self._rows(
+            "SELECT worker, count(*) FROM claims WHERE worker != ? GROUP BY worker ORDER BY 2 DESC, 1", self.worker
+        )
         return [(holder_name(worker), number) for worker, number in rows]
 
     def release(self, job: Job) -> None:
@@ -419,12 +412,12 @@ class Store:
                 [verdict_row(entry.conversation, verdict) for entry in entries for verdict in entry.verdicts],
             )
             conversations = {entry.conversation for entry in entries}
-            gone = self._db.executemany(
-                "DELETE FROM failures WHERE conversation = ?", [(conversation,) for conversation in conversations]
-            ).rowcount
+            failed = self.outcomes.any_failed()
+            if failed:
+                self._db.executemany("DELETE FROM failures WHERE conversation = ?", [(h,) for h in conversations])
             self._let_go(conversation for conversation in conversations if left.get(conversation) == 0)
             done = {h for h in conversations if not left.get(h)}
-            self.outcomes.refresh_conversations(conversations, done, failed_before=gone > 0)
+            self.outcomes.refresh_conversations(conversations, done, failed=failed)
         self._held |= left
 
     def take_back(self, judge: int, conversations: Iterable[int]) -> None:
@@ -453,7 +446,7 @@ class Store:
                 " created = excluded.created",
                 rows,
             )
-            self.outcomes.refresh_conversations(conversations, conversations)
+            self.outcomes.refresh_conversations(conversations, conversations, failed=True)
 
     def reread(
         self,
@@ -492,11 +485,10 @@ class Store:
         # Grouped, not DISTINCT: the queue is in this order, and DISTINCT would gather all the pairs first.
         count = "(SELECT count(*) FROM (SELECT 1 FROM queue WHERE judge = judges.id GROUP BY pair))"
         pairs = count if counted else "0"
-        with clearly(self.path):
-            rows = self._db.execute(
-                "SELECT id, fingerprint, model, identity, protocol, template, dimensions, raw_markup,"
-                f" {pairs} FROM judges ORDER BY id"
-            ).fetchall()
+        rows = self._rows(
+            "SELECT id, fingerprint, model, identity, protocol, template, dimensions, raw_markup,"
+            f" {pairs} FROM judges ORDER BY id"
+        )
         return [
             JudgeRow(i, f, m, json.loads(ident), p, t, tuple(json.loads(d)), bool(raw), n)
             for i, f, m, ident, p, t, d, raw, n in rows
@@ -519,12 +511,11 @@ class Store:
         ...     store.matches(JudgeRow(1, "", "", {}, "", "", (), False, 0))
         []
         """
-        with clearly(self.path):
-            return self._db.execute(
-                "SELECT DISTINCT model_1, model_2, candidate FROM pairs WHERE id IN"
-                " (SELECT pair FROM queue WHERE judge = ?) ORDER BY 1, 2, 3",
-                (judge.id,),
-            ).fetchall()
+        return self._rows(
+            "SELECT DISTINCT model_1, model_2, candidate FROM pairs WHERE id IN"
+            " (SELECT pair FROM queue WHERE judge = ?) ORDER BY 1, 2, 3",
+            judge.id,
+        )
 
     def judgments(self, judge: JudgeRow, *, words: bool = False) -> Iterator[Judgment]:
         """Every pair that a judge has brought to an end, with its verdicts, one after the other.
@@ -544,7 +535,7 @@ class Store:
     def judgment(self, judge: JudgeRow, number: int, pair: Pair) -> Judgment | None:
         """One pair, by its number, with the outcomes of a judge; None, if that judge has not judged it."""
         with clearly(self.path):
-            conversations = self._conversations(judge.id, judge.dimensions, number)
+            conversations, _ = self._conversations(judge.id, judge.dimensions, number)
         return Judgment.of(pair, conversations) if conversations else None
 
     def blocks(self, judge: JudgeRow, *, metadata: bool = False) -> Iterator[Block]:
@@ -581,40 +572,31 @@ class Store:
         """From now on wait for the disk at each commit: what a person said shall outlast a power cut, too."""
         self._db.execute("PRAGMA synchronous = FULL")
 
-    def _conversations(self, judge: int, dimensions: Sequence[str], pair: int) -> dict[Order, Conversation]:
-        """The verdicts of a pair by order."""
+    def _conversations(
+        self, judge: int, dimensions: Sequence[str], pair: int
+    ) -> tuple[dict[Order, Conversation], bool]:
+        """The verdicts of a pair by order, and whether they have come to an end."""
         rows = self._db.execute(f"{SAID_BY_JUDGE} AND d.pair = ?{IN_ORDER}", (judge, pair))
-        return conversations_of(dimensions, rows)[0]
+        return conversations_of(dimensions, rows)
 
     def _pair(self, number: int) -> Pair:
-        task, one, two, name, model_1, model_2, labels, metadata, candidate = self._db.execute(
-            "SELECT instruction, output_1, output_2, name, model_1, model_2, labels, metadata, candidate FROM pairs"
-            " WHERE id = ?",
-            (number,),
-        ).fetchone()
-        return Pair(task, one, two, name, model_1, model_2, json.loads(labels), json.loads(metadata), candidate)
+        query = f"SELECT {PAIR_COLUMNS} FROM pairs WHERE id = ?"
+        return stored_pair(self._db.execute(query, (number,)).fetchone())
 
     def texts_shown(self, conversations: Iterable[int]) -> dict[int, tuple[str, ...]]:
         """The texts of a pair that was put before the judge, by conversation."""
         with clearly(self.path):
-            rows = self._db.execute(
-                "SELECT conversation, min(pair) FROM queue WHERE conversation IN (SELECT value FROM json_each(?))"
-                " GROUP BY conversation",
-                (json.dumps(list(conversations)),),
-            ).fetchall()
+            rows = self._rows(
+                f"SELECT conversation, min(pair) FROM queue WHERE conversation IN {AMONG} GROUP BY conversation",
+                to_json(conversations),
+            )
             return {conversation: tuple(self._pair(number).texts) for conversation, number in rows}
 
     def judgments_of(self, judge: int, setup: Setup, pairs: Sequence[Pair]) -> list[Judgment | None]:
         """What a judge has said of these pairs; None for one that it has not brought to an end."""
         with clearly(self.path):
             numbers = self._queue.numbers(pairs)
-            found = [
-                conversations_of(
-                    setup.protocol.dimensions,
-                    self._db.execute(f"{SAID_BY_JUDGE} AND d.pair = ?{IN_ORDER}", (judge, number or 0)),
-                )
-                for number in numbers
-            ]
+            found = [self._conversations(judge, setup.protocol.dimensions, number or 0) for number in numbers]
         return [
             Judgment.of(pair, conversations) if conversations and ended else None
             for pair, (conversations, ended) in zip(pairs, found, strict=True)

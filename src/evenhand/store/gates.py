@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from evenhand.store.book import Book
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class GateRecord:
     created: float = 0.0
 
 
-class GateBook:
+class GateBook(Book):
     """The gates of one store: `store.gates`.
 
     >>> from evenhand.store import Store
@@ -28,9 +28,6 @@ class GateBook:
     ...     store.gates.last(1, "overall") is None
     True
     """
-
-    def __init__(self, db: sqlite3.Connection, writing: Callable[[], AbstractContextManager[None]]) -> None:
-        self._db, self._writing = db, writing
 
     def keep(self, judge: int, dimension: str, record: GateRecord) -> None:
         """Keep a gate beside the judge that it went by."""

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 from evenhand.core.errors import InputError
-from evenhand.store.outcomes import OutcomeTable
-from evenhand.store.schema import clearly
+from evenhand.store.book import Book
 
 # A run that has not ended after so long was killed.
 _LONGEST_RUN = 86_400.0
@@ -37,7 +33,7 @@ class JudgeEntry:
         return {name: getattr(self, name) for name in names}
 
 
-class JudgeBook:
+class JudgeBook(Book):
     """The judges of one store: `store.judge_book`.
 
     >>> from evenhand.store import Store
@@ -46,36 +42,23 @@ class JudgeBook:
     []
     """
 
-    def __init__(
-        self,
-        db: sqlite3.Connection,
-        writing: Callable[[], AbstractContextManager[None]],
-        path: str,
-        outcomes: OutcomeTable,
-    ) -> None:
-        self._db, self._writing, self._path, self._outcomes = db, writing, path, outcomes
-
     def entries(self) -> list[JudgeEntry]:
         """Every judge, the newest last."""
-        with clearly(self._path):
-            rows = self._db.execute(
-                "SELECT id, model, protocol, fingerprint,"
-                " (SELECT count(DISTINCT pair) FROM queue WHERE judge = j.id),"
-                " (SELECT count(DISTINCT pair) FROM outcomes WHERE judge = j.id AND p_1 IS NULL),"
-                " created, (SELECT max(ended) FROM runs r WHERE r.judge = j.id) FROM judges j ORDER BY id"
-            ).fetchall()
+        rows = self._rows(
+            "SELECT id, model, protocol, fingerprint, (SELECT count(DISTINCT pair) FROM queue WHERE judge = j.id),"
+            " (SELECT count(DISTINCT pair) FROM outcomes WHERE judge = j.id AND p_1 IS NULL),"
+            " created, (SELECT max(ended) FROM runs r WHERE r.judge = j.id) FROM judges j ORDER BY id"
+        )
         return [JudgeEntry(*row) for row in rows]
 
     def find(self, fingerprint: str) -> int | None:
         """The number of a judge that is there."""
-        with clearly(self._path):
-            row = self._db.execute("SELECT id FROM judges WHERE fingerprint = ?", (fingerprint,)).fetchone()
+        row = self._row("SELECT id FROM judges WHERE fingerprint = ?", fingerprint)
         return None if row is None else int(row[0])
 
     def last_pair(self) -> int:
         """The number of the newest pair."""
-        with clearly(self._path):
-            return int(self._db.execute("SELECT coalesce(max(id), 0) FROM pairs").fetchone()[0])
+        return int(self._row("SELECT coalesce(max(id), 0) FROM pairs")[0])
 
     def remove(self, judge: int) -> None:
         """Remove a judge and all that is its own, in one transaction; pairs and people's labels stay.

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import cast
-
-import orjson
 
 from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import Order
 from evenhand.core.votes import Design, Drawn, Role
-from evenhand.store.outcomes import OutcomeTable
+from evenhand.store.book import Book
+from evenhand.store.rows import PAIR_COLUMNS, stored_pair
 from evenhand.store.schema import clearly
-
-_COLUMNS = (
-    'pair, dimension, annotator, side, "order", note, seconds, source, created, design, probability, among, role'
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +40,18 @@ class HumanLabel:
         return Drawn(self.design, self.probability, self.among)
 
 
+_FIELDS = tuple(field.name for field in fields(HumanLabel))
+_COLUMNS = ", ".join(f'"{name}"' for name in _FIELDS)
+_values = attrgetter(*_FIELDS)
+
+
 @dataclass(frozen=True, slots=True)
-class LabelCount:
-    """How often one person said what on one dimension."""
+class LabelRow:
+    """How often one person said what on one dimension, and where that stands."""
 
     annotator: str
     dimension: str
+    where: str  # "pairs", or "labels" for the table of imported and collected ones
     wins_1: int
     wins_2: int
     ties: int
@@ -60,7 +59,7 @@ class LabelCount:
     role: Role = "annotator"
 
 
-class LabelBook:
+class LabelBook(Book):
     """The labels of one store: `store.labels`.
 
     >>> from evenhand.store import Store
@@ -71,39 +70,12 @@ class LabelBook:
     ['2']
     """
 
-    def __init__(
-        self,
-        db: sqlite3.Connection,
-        writing: Callable[[], AbstractContextManager[None]],
-        path: str,
-        outcomes: OutcomeTable,
-    ) -> None:
-        self._db, self._writing, self._path, self._outcomes = db, writing, path, outcomes
-
     def add(self, labels: Iterable[HumanLabel]) -> int:
         """Keep labels, durable when this returns; a person's later word replaces the earlier."""
-        rows = [
-            (
-                x.pair,
-                x.dimension,
-                x.annotator,
-                x.side,
-                x.order,
-                x.note,
-                x.seconds,
-                x.source,
-                x.created or time.time(),
-                x.design,
-                x.probability,
-                x.among,
-                x.role,
-            )
-            for x in labels
-        ]
+        rows = [_values(label if label.created else replace(label, created=time.time())) for label in labels]
         with self._writing():
-            self._db.executemany(
-                f"INSERT OR REPLACE INTO labels ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
-            )
+            marks = ", ".join("?" * len(_FIELDS))
+            self._db.executemany(f"INSERT OR REPLACE INTO labels ({_COLUMNS}) VALUES ({marks})", rows)
             self._outcomes.relabel(row[0] for row in rows)
         return len(rows)
 
@@ -119,7 +91,7 @@ class LabelBook:
 
     def all(self, *, dimension: str | None = None, annotator: str | None = None) -> Iterator[HumanLabel]:
         """Every label, by pair, dimension and annotator; or only those of one dimension or one person."""
-        with clearly(self._path):
+        with clearly(self.path):
             rows = self._db.execute(
                 f"SELECT {_COLUMNS} FROM labels"
                 " WHERE (? IS NULL OR dimension = ?) AND (? IS NULL OR annotator = ?)",
@@ -165,15 +137,14 @@ class LabelBook:
         """Whether there is a label at all."""
         return self._db.execute("SELECT 1 FROM labels LIMIT 1").fetchone() is not None
 
-    def counts(self) -> list[LabelCount]:
+    def counts(self) -> list[LabelRow]:
         """How many labels each person gave on each dimension."""
-        with clearly(self._path):
-            rows = self._db.execute(
-                "SELECT annotator, dimension, sum(side IS '1'), sum(side IS '2'), sum(side IS 'tie'),"
-                " sum(side IS NULL), role FROM labels GROUP BY annotator, dimension, role"
-                " ORDER BY annotator, dimension, role"
-            ).fetchall()
-        return [LabelCount(*row) for row in rows]
+        rows = self._rows(
+            "SELECT annotator, dimension, 'labels', sum(side IS '1'), sum(side IS '2'), sum(side IS 'tie'),"
+            " sum(side IS NULL), role FROM labels GROUP BY annotator, dimension, role"
+            " ORDER BY annotator, dimension, role"
+        )
+        return [LabelRow(*row) for row in rows]
 
     def has_pair(self, key: str) -> bool:
         """Whether the database holds a pair of these texts, each on this side."""
@@ -186,13 +157,8 @@ class LabelBook:
 
     def pairs(self) -> Iterator[Pair]:
         """Every pair of the database, judged or not; their files may carry votes."""
-        with clearly(self._path):
-            rows = self._db.execute(
-                "SELECT instruction, output_1, output_2, name, model_1, model_2, labels, metadata FROM pairs"
-                " ORDER BY id"
-            )
-            for task, one, two, name, model_1, model_2, labels, metadata in rows:
-                yield Pair(task, one, two, name, model_1, model_2, orjson.loads(labels), json.loads(metadata))
+        with clearly(self.path):
+            yield from map(stored_pair, self._db.execute(f"SELECT {PAIR_COLUMNS} FROM pairs ORDER BY id"))
 
     def annotators(self) -> dict[str, int]:
         """Who has labelled, and how many pairs."""

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
-
-import orjson
 
 from evenhand.core.engine import Answer, Usage
 from evenhand.core.judge import Conversation, Judgment
 from evenhand.core.pair import COMBINED, Pair, digest
 from evenhand.core.protocol import Order
 from evenhand.core.verdict import Outcome, Verdict, log_odds
-from evenhand.store.outcomes import IN_ORDER, SAID_BY_JUDGE, OutcomeTable, conversations_of
+from evenhand.store.book import AMONG, Book, SharedTables, to_json
+from evenhand.store.outcomes import IN_ORDER, SAID_BY_JUDGE, conversations_of
 from evenhand.store.queue import Queue
-from evenhand.store.rows import answer_row, verdict_row
+from evenhand.store.rows import PAIR_COLUMNS, answer_row, stored_pair, verdict_row
 from evenhand.store.schema import clearly
-
-_PAIR = "instruction, output_1, output_2, name, model_1, model_2, labels, metadata, candidate"
-_AMONG = "(SELECT value FROM json_each(?))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +36,7 @@ class MadeVerdicts:
         return Judgment.of(self.pair, {order: Conversation(verdicts) for order, verdicts in said.items()})
 
 
-class MadeBook:
+class MadeBook(Book):
     """The made verdicts of one store: `store.made`.
 
     >>> from evenhand.store import Store
@@ -51,27 +45,19 @@ class MadeBook:
     [None]
     """
 
-    def __init__(
-        self,
-        db: sqlite3.Connection,
-        writing: Callable[[], AbstractContextManager[None]],
-        path: str,
-        queue: Queue,
-        outcomes: OutcomeTable,
-    ) -> None:
-        self._db, self._writing, self._path, self._queue, self._outcomes = db, writing, path, queue, outcomes
+    def __init__(self, shared: SharedTables, queue: Queue) -> None:
+        super().__init__(shared)
+        self._queue = queue
 
     # -- reading ---------------------------------------------------------------------------------
 
     def numbers(self, pairs: Sequence[Pair]) -> list[int | None]:
         """The numbers of pairs; None for one that is not here."""
-        names = orjson.dumps([[pair.id, pair.key] for pair in pairs]).decode()
-        with clearly(self._path):
-            rows = self._db.execute(
-                "SELECT p.name, p.key, p.id FROM json_each(?) w CROSS JOIN pairs p"
-                " ON p.name = json_extract(w.value, '$[0]') AND p.key = json_extract(w.value, '$[1]')",
-                (names,),
-            ).fetchall()
+        rows = self._rows(
+            "SELECT p.name, p.key, p.id FROM json_each(?) w CROSS JOIN pairs p"
+            " ON p.name = json_extract(w.value, '$[0]') AND p.key = json_extract(w.value, '$[1]')",
+            to_json([pair.id, pair.key] for pair in pairs),
+        )
         found = {(name, key): int(number) for name, key, number in rows}
         return [found.get((pair.id, pair.key)) for pair in pairs]
 
@@ -79,8 +65,8 @@ class MadeBook:
         self, judge: int, dimensions: Sequence[str], pairs: Sequence[int]
     ) -> dict[int, dict[str, Outcome]]:
         """What a judge said of pairs, by their numbers, where it has come to an end or failed."""
-        with clearly(self._path):
-            rows = self._db.execute(f"{SAID_BY_JUDGE} AND d.pair IN {_AMONG}{IN_ORDER}", (judge, _json(pairs)))
+        with clearly(self.path):
+            rows = self._db.execute(f"{SAID_BY_JUDGE} AND d.pair IN {AMONG}{IN_ORDER}", (judge, to_json(pairs)))
             found: dict[int, dict[str, Outcome]] = {}
             for pair, judged in groupby(rows, key=itemgetter(0)):
                 conversations, ended = conversations_of(dimensions, judged)
@@ -103,36 +89,31 @@ class MadeBook:
         return {name: (both[name] + turned.get(name, both[name])) / 2 for name in both}
 
     def _log_odds(self, fingerprint: str, key: str) -> dict[str, float] | None:
-        with clearly(self._path):
-            rows = self._db.execute(
-                "SELECT o.dimension, o.p_1, o.p_2 FROM judges j CROSS JOIN pairs p"
-                " CROSS JOIN json_each(json_insert(j.dimensions, '$[#]', ?)) d"
-                " CROSS JOIN outcomes o ON o.judge = j.id AND o.dimension = d.value AND o.pair = p.id"
-                " WHERE j.fingerprint = ? AND p.key = ?",
-                (COMBINED, fingerprint, key),
-            ).fetchall()
+        rows = self._rows(
+            "SELECT o.dimension, o.p_1, o.p_2 FROM judges j CROSS JOIN pairs p"
+            " CROSS JOIN json_each(json_insert(j.dimensions, '$[#]', ?)) d"
+            " CROSS JOIN outcomes o ON o.judge = j.id AND o.dimension = d.value AND o.pair = p.id"
+            " WHERE j.fingerprint = ? AND p.key = ?",
+            *(COMBINED, fingerprint, key),
+        )
         if not rows:
             return None
         return {name: log_odds({"1": p_1, "2": p_2}) for name, p_1, p_2 in rows if p_1 is not None}
 
     def pairs(self, judges: Sequence[int], size: int = 500) -> Iterator[list[Pair]]:
         """Every pair that was given to any of these judges, some hundred at a time."""
-        after = -1
-        while True:
-            with clearly(self._path):
-                rows = self._db.execute(
-                    f"SELECT id, {_PAIR} FROM pairs WHERE id > ? AND id IN (SELECT pair FROM queue WHERE judge IN"
-                    f" {_AMONG}) ORDER BY id LIMIT ?",
-                    (after, _json(judges), size),
-                ).fetchall()
-            if not rows:
-                return
+        query = (
+            f"SELECT id, {PAIR_COLUMNS} FROM pairs WHERE id > ? AND id IN"
+            f" (SELECT pair FROM queue WHERE judge IN {AMONG}) ORDER BY id LIMIT ?"
+        )
+        after, given = -1, to_json(judges)
+        while rows := self._rows(query, after, given, size):
             after = rows[-1][0]
-            yield [_pair(columns) for _, *columns in rows]
+            yield [stored_pair(columns) for _, *columns in rows]
 
     def words(self, judge: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """The word that is kept about each pair of a made judge, in the order of the pairs' numbers."""
-        with clearly(self._path):
+        with clearly(self.path):
             rows = self._db.execute(
                 "SELECT d.pair, min(a.text) FROM queue d JOIN answers a ON a.conversation = d.conversation"
                 " WHERE d.judge = ? GROUP BY d.pair ORDER BY d.pair",
@@ -143,41 +124,38 @@ class MadeBook:
 
     def word(self, judge: int, pair: int) -> Mapping[str, Any] | None:
         """The word that is kept about one pair of a made judge."""
-        with clearly(self._path):
-            row = self._db.execute(
-                "SELECT a.text FROM queue d JOIN answers a ON a.conversation = d.conversation"
-                " WHERE d.judge = ? AND d.pair = ? LIMIT 1",
-                (judge, pair),
-            ).fetchone()
+        row = self._row(
+            "SELECT a.text FROM queue d JOIN answers a ON a.conversation = d.conversation"
+            " WHERE d.judge = ? AND d.pair = ? LIMIT 1",
+            *(judge, pair),
+        )
         return None if row is None else json.loads(row[0])
 
     def without_verdict(self, judge: int, reason: str) -> list[str]:
         """The keys of the pairs of a made judge that have no verdict for this reason."""
-        with clearly(self._path):
-            rows = self._db.execute(
-                "SELECT DISTINCT p.key, p.id FROM outcomes o JOIN pairs p ON p.id = o.pair"
-                " WHERE o.judge = ? AND o.reason = ? ORDER BY p.id",
-                (judge, reason),
-            ).fetchall()
+        rows = self._rows(
+            "SELECT DISTINCT p.key, p.id FROM outcomes o JOIN pairs p ON p.id = o.pair"
+            " WHERE o.judge = ? AND o.reason = ? ORDER BY p.id",
+            *(judge, reason),
+        )
         return [key for key, _ in rows]
 
     def usage(self, judge: int, made: int) -> tuple[Usage, int]:
         """The tokens of a judge's answers on the pairs of a made one, and on how many of them it has answered."""
-        with clearly(self._path):
-            computed, reused, generated, pairs = self._db.execute(
-                "SELECT coalesce(sum(a.computed), 0), coalesce(sum(a.reused), 0), coalesce(sum(a.generated), 0),"
-                " count(DISTINCT d.pair) FROM (SELECT DISTINCT pair, conversation FROM queue WHERE judge = ?"
-                " AND pair IN (SELECT pair FROM queue WHERE judge = ?)) d"
-                " JOIN answers a ON a.conversation = d.conversation",
-                (judge, made),
-            ).fetchone()
-        return Usage(computed, reused, generated), int(pairs)
+        *tokens, pairs = self._row(
+            "SELECT coalesce(sum(a.computed), 0), coalesce(sum(a.reused), 0), coalesce(sum(a.generated), 0),"
+            " count(DISTINCT d.pair) FROM (SELECT DISTINCT pair, conversation FROM queue WHERE judge = ?"
+            " AND pair IN (SELECT pair FROM queue WHERE judge = ?)) d"
+            " JOIN answers a ON a.conversation = d.conversation",
+            *(judge, made),
+        )
+        return Usage(*tokens), int(pairs)
 
     # -- writing ---------------------------------------------------------------------------------
 
     def keep(self, judge: int, made: Sequence[MadeVerdicts]) -> int:
         """Keep verdicts in one transaction, those that are new or changed; how many conversations that were."""
-        with clearly(self._path):
+        with clearly(self.path):
             changed = self._changed(judge, made)
         if not changed:
             return 0
@@ -191,8 +169,8 @@ class MadeBook:
             }
             self._replace(given)
             rows = self._db.execute(
-                f"SELECT DISTINCT judge, pair FROM queue WHERE judge = ? AND conversation IN {_AMONG}",
-                (judge, _json(given)),
+                f"SELECT DISTINCT judge, pair FROM queue WHERE judge = ? AND conversation IN {AMONG}",
+                (judge, to_json(given)),
             )
             self._outcomes.refresh(rows.fetchall())
         return len(given)
@@ -202,13 +180,13 @@ class MadeBook:
         numbers = self.numbers([one.pair for one in made])
         rows = self._db.execute(
             'SELECT d.pair, d."order", d.conversation, a.text FROM queue d JOIN answers a'
-            f" ON a.conversation = d.conversation WHERE d.judge = ? AND d.pair IN {_AMONG}",
-            (judge, _json(number for number in numbers if number is not None)),
+            f" ON a.conversation = d.conversation WHERE d.judge = ? AND d.pair IN {AMONG}",
+            (judge, to_json(number for number in numbers if number is not None)),
         ).fetchall()
         there = {(pair, order): (conversation, text) for pair, order, conversation, text in rows}
         kept: dict[int, set[tuple[Any, ...]]] = {}
-        conversations = _json({conversation for conversation, _ in there.values()})
-        for row in self._db.execute(f"SELECT * FROM verdicts WHERE conversation IN {_AMONG}", (conversations,)):
+        conversations = to_json({conversation for conversation, _ in there.values()})
+        for row in self._db.execute(f"SELECT * FROM verdicts WHERE conversation IN {AMONG}", (conversations,)):
             kept.setdefault(row[0], set()).add(row)
 
         def same(number: int | None, one: MadeVerdicts, order: Order) -> bool:
@@ -224,7 +202,7 @@ class MadeBook:
 
     def _replace(self, given: Mapping[int, tuple[MadeVerdicts, Sequence[Verdict]]]) -> None:
         for table in ("answers", "verdicts"):
-            self._db.execute(f"DELETE FROM {table} WHERE conversation IN {_AMONG}", (_json(given),))
+            self._db.execute(f"DELETE FROM {table} WHERE conversation IN {AMONG}", (to_json(given),))
         self._db.executemany(
             "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [answer_row(number, 0, Answer(one.word)) for number, (one, _) in given.items()],
@@ -233,12 +211,3 @@ class MadeBook:
             "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [verdict_row(number, verdict) for number, (_, verdicts) in given.items() for verdict in verdicts],
         )
-
-
-def _pair(columns: Sequence[Any]) -> Pair:
-    task, one, two, name, model_1, model_2, labels, metadata, candidate = columns
-    return Pair(task, one, two, name, model_1, model_2, json.loads(labels), json.loads(metadata), candidate)
-
-
-def _json(values: Any) -> str:
-    return orjson.dumps(list(values)).decode()

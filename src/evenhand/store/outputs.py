@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from evenhand.core.engine import Answer, Usage
 from evenhand.core.errors import EngineError
-from evenhand.store.schema import clearly
+from evenhand.store.book import Book
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +23,7 @@ class Written:
     usage: Usage = field(default_factory=Usage)
 
 
-class OutputBook:
+class OutputBook(Book):
     """The outputs of one store: `store.outputs`.
 
     >>> from evenhand.store import Store
@@ -37,18 +35,11 @@ class OutputBook:
     ('timeout', 'Hello.')
     """
 
-    def __init__(
-        self, db: sqlite3.Connection, writing: Callable[[], AbstractContextManager[None]], path: str
-    ) -> None:
-        self._db, self._writing, self._path = db, writing, path
-
     def get(self, key: str) -> Written | None:
         """What is known under a key."""
-        with clearly(self._path):
-            row = self._db.execute(
-                "SELECT text, finish, reason, detail, computed, reused, generated FROM outputs WHERE key = ?",
-                (key,),
-            ).fetchone()
+        row = self._row(
+            "SELECT text, finish, reason, detail, computed, reused, generated FROM outputs WHERE key = ?", key
+        )
         if row is None:
             return None
         text, finish, reason, detail, *usage = row
@@ -56,25 +47,15 @@ class OutputBook:
 
     def add(self, key: str, identity: Mapping[str, str], instruction: str, answer: Answer) -> None:
         """Keep an output, durable when this returns."""
-        usage = answer.usage
-        self._put(key, identity, instruction, answer.text, answer.finish, "", "", usage)
+        self._put(key, identity, instruction, Written(answer.text, answer.finish, usage=answer.usage))
 
     def fail(self, key: str, identity: Mapping[str, str], instruction: str, error: EngineError) -> None:
         """Keep a failure, to be tried again in the next run; it never takes the place of an output."""
-        self._put(key, identity, instruction, None, "", error.reason, str(error), Usage())
+        self._put(key, identity, instruction, Written(None, "", error.reason, str(error)))
 
-    def _put(
-        self,
-        key: str,
-        identity: Mapping[str, str],
-        instruction: str,
-        text: str | None,
-        finish: str,
-        reason: str,
-        detail: str,
-        usage: Usage,
-    ) -> None:
-        row = (key, identity["model"], json.dumps(dict(identity)), instruction, text, finish, reason, detail)
+    def _put(self, key: str, identity: Mapping[str, str], instruction: str, new: Written) -> None:
+        made_by = (identity["model"], json.dumps(dict(identity)))
+        row = (key, *made_by, instruction, new.text, new.finish, new.reason, new.detail)
         with self._writing():
             self._db.execute(
                 "INSERT INTO outputs VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
@@ -82,5 +63,5 @@ class OutputBook:
                 " detail = excluded.detail, attempts = attempts + 1, computed = excluded.computed,"
                 " reused = excluded.reused, generated = excluded.generated, created = excluded.created"
                 " WHERE outputs.text IS NULL",
-                (*row, usage.computed, usage.reused, usage.generated, time.time()),
+                (*row, new.usage.computed, new.usage.reused, new.usage.generated, time.time()),
             )

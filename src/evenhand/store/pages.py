@@ -6,7 +6,6 @@ milliseconds; texts are read for the rows of one page alone.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ from typing import Any, Literal, cast, get_args
 from evenhand.core.outcome import OutcomeRow
 from evenhand.core.pair import COMBINED, Pair, Side
 from evenhand.core.protocol import Order
+from evenhand.store.book import Book, SharedTables
+from evenhand.store.rows import PAIR_COLUMNS, stored_pair
 from evenhand.store.schema import clearly
 from evenhand.store.words import WordIndex
 
@@ -107,7 +108,7 @@ class ListPosition:
     after: int | None
 
 
-class PageBook:
+class PageBook(Book):
     """The pages' view of one store: `store.pages`.
 
     >>> from evenhand.store import Store
@@ -116,8 +117,8 @@ class PageBook:
     0
     """
 
-    def __init__(self, db: sqlite3.Connection, path: str) -> None:
-        self._db, self._path = db, path
+    def __init__(self, shared: SharedTables) -> None:
+        super().__init__(shared)
         self.words: WordIndex | None = None  # which pairs may hold a text, where somebody keeps an index
         self._asked: WordIndex | None = None  # the one that is attached
         self._sought: tuple[str, int] | None = None  # what the table `sought` holds, and up to which pair
@@ -127,8 +128,7 @@ class PageBook:
     def count(self, view: View) -> int:
         """How many rows a view has."""
         where, values = self._where(view)
-        with clearly(self._path):
-            (count,) = self._db.execute(f"SELECT count(*) FROM outcomes f WHERE {where}", values).fetchone()
+        (count,) = self._row(f"SELECT count(*) FROM outcomes f WHERE {where}", *values)
         return int(count)
 
     def rows(self, view: View, page: int = 1, size: int = PAGE_SIZE) -> list[OutcomeLine]:
@@ -144,13 +144,11 @@ class PageBook:
             f" JOIN pairs p ON p.id = f.pair JOIN pair_columns c ON c.pair = f.pair ORDER BY {_order(view)}"
         )
         offset = (max(page, 1) - 1) * size
-        with clearly(self._path):
-            found = self._db.execute(sql, (*values, size, offset, view.judge, view.dimension)).fetchall()
-        return [_row(*row) for row in found]
+        return [_line(row) for row in self._rows(sql, *values, size, offset, view.judge, view.dimension)]
 
     def all_pairs(self, text: str = "", page: int = 1, size: int = PAGE_SIZE) -> tuple[int, list[PairLine]]:
         """Every pair, judged or not, as they came: how many there are, and one page of them."""
-        with clearly(self._path):
+        with clearly(self.path):
             if text:
                 self._seek(text)
             found = "pairs p JOIN temp.sought s ON s.pair = p.id" if text else "pairs p"
@@ -167,19 +165,18 @@ class PageBook:
 
     def place_among_all(self, pair: int) -> ListPosition:
         """Where a pair stands among all, as they came."""
-        with clearly(self._path):
-            row = self._db.execute(
-                "SELECT (SELECT count(*) FROM pairs WHERE id <= ?), (SELECT count(*) FROM pairs),"
-                " (SELECT max(id) FROM pairs WHERE id < ?), (SELECT min(id) FROM pairs WHERE id > ?)",
-                (pair, pair, pair),
-            ).fetchone()
+        row = self._row(
+            "SELECT (SELECT count(*) FROM pairs WHERE id <= ?1), (SELECT count(*) FROM pairs),"
+            " (SELECT max(id) FROM pairs WHERE id < ?1), (SELECT min(id) FROM pairs WHERE id > ?1)",
+            pair,
+        )
         return ListPosition(*row)
 
     def place(self, view: View, pair: int) -> ListPosition:
         """Where a pair stands in a view."""
         where, values = self._where(view)
         key, falls = _SORT_SQL[view.sort]
-        with clearly(self._path):
+        with clearly(self.path):
             here = self._db.execute(
                 f"SELECT {key} FROM outcomes f WHERE f.judge = ? AND f.dimension = ? AND f.pair = ?",
                 (view.judge, view.dimension, pair),
@@ -204,7 +201,7 @@ class PageBook:
 
     def fields(self, most: int = 24) -> dict[str, list[str]]:
         """Metadata fields with their values, those with too many different values left empty."""
-        with clearly(self._path):
+        with clearly(self.path):
             return {
                 name: values if len(values := self._next("value", "field = ?", name, most=most + 1)) <= most else []
                 for name in self._next("field", "? IS NULL", None, most=200)
@@ -225,7 +222,7 @@ class PageBook:
 
     def _where(self, view: View) -> tuple[str, Sequence[Any]]:
         if view.text:
-            with clearly(self._path):
+            with clearly(self.path):
                 self._seek(view.text)
         return _where(view)
 
@@ -264,7 +261,7 @@ class PageBook:
 
     def teach(self, words: WordIndex) -> int:
         """Take pairs that an index does not know yet into it; how many."""
-        with clearly(self._path):
+        with clearly(self.path):
             return words.add(
                 self._db.execute(
                     "SELECT id, name, instruction, output_1, output_2 FROM pairs WHERE id > ? ORDER BY id"
@@ -277,16 +274,8 @@ class PageBook:
 
     def pair(self, number: int) -> Pair | None:
         """A pair by its number."""
-        with clearly(self._path):
-            row = self._db.execute(
-                "SELECT instruction, output_1, output_2, name, model_1, model_2, labels, metadata,"
-                " candidate FROM pairs WHERE id = ?",
-                (number,),
-            ).fetchone()
-        if row is None:
-            return None
-        task, one, two, name, model_1, model_2, labels, metadata, candidate = row
-        return Pair(task, one, two, name, model_1, model_2, json.loads(labels), json.loads(metadata), candidate)
+        row = self._row(f"SELECT {PAIR_COLUMNS} FROM pairs WHERE id = ?", number)
+        return None if row is None else stored_pair(row)
 
     def number(self, key: str) -> int | None:
         """The number of the first pair with these texts."""
@@ -295,13 +284,12 @@ class PageBook:
 
     def outcomes(self, judge: int, pair: int) -> list[OutcomeRow]:
         """The outcomes of one pair as they are kept; none where it is not finished."""
-        with clearly(self._path):
-            rows = self._db.execute(
-                "SELECT o.dimension, said, p_1, p_2, p_tie, mass, reason"
-                " FROM (SELECT value AS name FROM json_each((SELECT dimensions FROM judges WHERE id = ?))"
-                " UNION SELECT ?) CROSS JOIN outcomes o ON o.judge = ? AND o.dimension = name AND o.pair = ?",
-                (judge, COMBINED, judge, pair),
-            ).fetchall()
+        rows = self._rows(
+            "SELECT o.dimension, said, p_1, p_2, p_tie, mass, reason"
+            " FROM (SELECT value AS name FROM json_each((SELECT dimensions FROM judges WHERE id = ?))"
+            " UNION SELECT ?) CROSS JOIN outcomes o ON o.judge = ? AND o.dimension = name AND o.pair = ?",
+            *(judge, COMBINED, judge, pair),
+        )
         return [OutcomeRow(*row) for row in rows]
 
     def conversation(self, judge: int, pair: int, order: Order) -> int | None:
@@ -396,28 +384,11 @@ def _order(view: View) -> str:
     return _direction(view.sort, _SORT_SQL[view.sort][1])
 
 
-def _row(pair: int, *columns: Any) -> OutcomeLine:
-    (
-        name,
-        excerpt,
-        model_1,
-        model_2,
-        length_1,
-        length_2,
-        side,
-        *p,
-        unsure,
-        inconsistent,
-        reason,
-        known,
-        split,
-    ) = columns
+def _line(columns: Sequence[Any]) -> OutcomeLine:
+    pair, name, excerpt, model_1, model_2, length_1, length_2, side = columns[:8]
+    p_1, p_2, p_tie, unsure, inconsistent, reason, known, split = columns[8:]
+    p: Mapping[Side, float] | None = None if p_1 is None else {"1": p_1, "2": p_2, "tie": p_tie}
     return OutcomeLine(
-        *(pair, name, excerpt, model_1, model_2, length_1, length_2, side),
-        None if p[0] is None else {"1": p[0], "2": p[1], "tie": p[2]},
-        None if unsure < 0 else unsure,
-        bool(inconsistent),
-        reason,
-        known,
-        bool(split),
+        *(pair, name, excerpt, model_1, model_2, length_1, length_2, side, p),
+        *(None if unsure < 0 else unsure, bool(inconsistent), reason, known, bool(split)),
     )

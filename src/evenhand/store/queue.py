@@ -21,9 +21,10 @@ import orjson
 from evenhand.core.judge import Conversation
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Order
-from evenhand.core.verdict import SAMPLE_BREAK, Verdict
+from evenhand.core.verdict import Verdict
+from evenhand.store.book import to_json
 from evenhand.store.outcomes import OutcomeTable
-from evenhand.store.rows import absent, pair_about, verdict_from
+from evenhand.store.rows import absent, pair_about, said_text, verdict_from
 
 # After so long a claim counts for nothing. On this machine the process itself is looked at, and the limit is for
 # where its number may have been given to another; a process on another machine, or in another container, cannot be
@@ -202,7 +203,7 @@ class Queue:
             " c.worker, c.claimed, EXISTS (SELECT 1 FROM batch_items WHERE conversation = h.id)"
             " FROM conversations h LEFT JOIN claims c ON c.conversation = h.id"
             " WHERE h.key IN (SELECT value FROM json_each(?))",
-            (_json(keys),),
+            (to_json(keys),),
         )
         return {
             key: _Entry(
@@ -233,9 +234,9 @@ class Queue:
             'SELECT pair, "order", conversation FROM queue'
             " WHERE judge = ? AND pair IN (SELECT value FROM json_each(?))"
             ' ORDER BY pair, "order"',
-            (judge, _json(pairs)),
+            (judge, to_json(pairs)),
         ).fetchall()
-        conversations = (_json({conversation for _, _, conversation in places}),)
+        conversations = (to_json({conversation for _, _, conversation in places}),)
         verdicts, said = _Rows(list), _Rows(list)
         for row in self._db.execute(_VERDICTS, conversations):
             verdicts[row[0]].append(row)
@@ -302,7 +303,7 @@ def _conversation(
     ended = False
     for _, dimension, label, a, b, tie, mass, reason, counted in rows:
         question = question_of.get(dimension, len(said))
-        raw = _words(said[question]) if question < len(said) else ""
+        raw = said_text(*said[question][1:3]) if question < len(said) else ""
         verdicts[dimension] = verdict_from(dimension, label, a, b, tie, mass, reason, counted, raw)
         ended = ended or label is None
     if len(verdicts) < len(question_of):
@@ -311,11 +312,6 @@ def _conversation(
         verdicts = absent(question_of, None, None) | verdicts  # an unreadable answer has ended it
     notes = [note for row in said if row[3] != "[]" for note in orjson.loads(row[3])]
     return Conversation({name: verdicts[name] for name in question_of}, notes=frozenset(notes))
-
-
-def _words(said: tuple[Any, ...]) -> str:
-    """What was said to one question, out of its row."""
-    return str(said[1]) if said[2] == "[]" else SAMPLE_BREAK.join(orjson.loads(said[2]))
 
 
 class _Alive:
@@ -383,7 +379,3 @@ def _runs(pid: int, stamp: str) -> bool:
     except PermissionError:
         return True  # it runs, and belongs to another user
     return True
-
-
-def _json(values: Iterable[Any]) -> str:
-    return orjson.dumps(list(values)).decode()

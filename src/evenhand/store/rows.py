@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
 import orjson
 
 from evenhand.core.engine import Answer, Token, Usage
 from evenhand.core.pair import Pair
-from evenhand.core.verdict import Label, Verdict, invalid
+from evenhand.core.verdict import SAMPLE_BREAK, Label, Verdict, invalid
+
+PAIR_COLUMNS = "instruction, output_1, output_2, name, model_1, model_2, labels, metadata, candidate"
+
+
+def stored_pair(columns: Sequence[Any]) -> Pair:
+    """A pair out of PAIR_COLUMNS.
+
+    >>> stored_pair(["Hi", "x", "y", "p1", "m", "", '{"overall": "1"}', "{}", ""]).labels
+    {'overall': '1'}
+    """
+    task, one, two, name, model_1, model_2, labels, metadata, candidate = columns
+    return Pair(task, one, two, name, model_1, model_2, json.loads(labels), json.loads(metadata), candidate)
 
 
 def pair_about(pair: Pair) -> tuple[str, str, str, str]:
@@ -45,6 +57,11 @@ def answer_from(text: str, tokens: str, finish: str, samples: str, notes: str, *
     parts = tuple(Token(word, tuple((other, p) for other, p in top)) for word, top in orjson.loads(tokens))
     ending: Literal["stop", "length"] = "length" if finish == "length" else "stop"
     return Answer(text, parts, Usage(*usage), ending, tuple(orjson.loads(samples)), tuple(orjson.loads(notes)))
+
+
+def said_text(text: str, samples: str) -> str:
+    """What was said to one question, out of its columns; several samples stand in one text."""
+    return text if samples == "[]" else SAMPLE_BREAK.join(orjson.loads(samples))
 
 
 def verdict_row(conversation: int, verdict: Verdict) -> tuple[Any, ...]:

@@ -7,11 +7,13 @@ once, whatever pairs, runs and judges it stands in. All of them can be dropped: 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from evenhand.store.book import Book, Writing
 
 if TYPE_CHECKING:  # with numpy, which takes a third of a second
     from evenhand.engines.heads.vectors import Vector
@@ -22,7 +24,6 @@ CREATE TABLE IF NOT EXISTS vectors (
   PRIMARY KEY (reader, key)
 ) WITHOUT ROWID"""
 _MANY = 500  # keys in one query: SQLite takes 999 at least
-Writing = Callable[[], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class ReaderVectors:
         return int(self._db.execute(query, (self.reader,)).fetchone()[0])
 
 
-class VectorBook:
+class VectorBook(Book):
     """All vectors of one store: `store.vectors`.
 
     >>> from evenhand.engines.heads.vectors import to_vector
@@ -81,9 +82,6 @@ class VectorBook:
     ...     store.vectors.counts(), store.vectors.drop()
     ([VectorCount(reader='reader 1', vectors=1, tokens=7, bytes=4)], 1)
     """
-
-    def __init__(self, db: sqlite3.Connection, writing: Writing) -> None:
-        self._db, self._writing = db, writing
 
     def of(self, reader: str) -> ReaderVectors:
         """Those of one reader."""

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar
 
 from evenhand.core.engine import Engine, Usage
 from evenhand.core.errors import SpecError
@@ -79,6 +79,13 @@ def protocol_for(
     return found.fenced(fence) if fence else found
 
 
+class _RunTerms(TypedDict):
+    orders: Orders
+    seed: int
+    limits: Limits | None
+    price: Price | None
+
+
 class Judge:
     """Asks a model which of two responses is better.
 
@@ -115,7 +122,7 @@ class Judge:
         self.price = price
         self.store = Store(db or ":memory:")
         engine.keep_states(self.store.vectors.of)
-        engine.hear_others(self.store.made.log_odds)
+        engine.use_other_verdicts(self.store.made.log_odds)
         self._loop = _LoopThread()
 
     def __enter__(self) -> Judge:
@@ -169,16 +176,10 @@ class Judge:
         from evenhand.engines.batches.opening import open_batches
         from evenhand.running.batches.run import BatchRun
 
-        service = open_batches(self.setup.engine)
+        read = pairs if callable(pairs) else lambda: pairs
         run = BatchRun(
-            self.setup,
-            pairs if callable(pairs) else lambda: pairs,
-            self.store,
-            service,
-            orders=self.orders,
-            seed=self.seed,
-            limits=self.limits,
-            price=self.price,
+            *(self.setup, read, self.store, open_batches(self.setup.engine)),
+            **self._terms(),
             detach=detach,
             on_notice=on_notice,
             on_progress=on_progress,
@@ -202,29 +203,14 @@ class Judge:
         which is most of what there is to read. `on_wait` is told for which other process the run has to wait. A
         `pace` that was asked with before goes on with its limits and its budget.
         """
-        return Judgments(self._run(pairs, line, words, on_wait, pace), self._loop)
-
-    def _run(
-        self,
-        pairs: Iterable[Pair],
-        line: Line | None = None,
-        words: bool = True,
-        on_wait: Callable[[str], None] | None = None,
-        pace: Pace | None = None,
-    ) -> Run:
-        return Run(
-            self.setup,
-            pairs,
-            self.store,
-            orders=self.orders,
-            seed=self.seed,
-            limits=self.limits,
-            price=self.price,
-            line=line,
-            words=words,
-            on_wait=on_wait,
-            pace=pace,
+        run = Run(
+            self.setup, pairs, self.store, **self._terms(), line=line, words=words, on_wait=on_wait, pace=pace
         )
+        return Judgments(run, self._loop)
+
+    def _terms(self) -> _RunTerms:
+        """What every run of this judge shares."""
+        return {"orders": self.orders, "seed": self.seed, "limits": self.limits, "price": self.price}
 
     @property
     def answers_of_pair(self) -> int:
@@ -255,11 +241,34 @@ class Judge:
             self.store.close()
 
     async def _one(self, pair: Pair) -> Judgment:
-        judgments = [judgment async for judgment in self._run([pair])]  # to its end, so that the run is closed
+        run = Run(self.setup, [pair], self.store, **self._terms())
+        judgments = [judgment async for judgment in run]  # to its end, so that the run is closed
         return judgments.pop()
 
 
-class Judgments:
+class JudgmentStream:
+    """Judgments as they come, one after the other, until the stream is closed."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Judgment]:
+        while (judgment := self.take()) is not None:
+            yield judgment
+
+    def take(self) -> Judgment | None:
+        """Wait for the next judgment; None at the end of the run."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Stop the run; what was answered is kept."""
+        raise NotImplementedError
+
+
+class Judgments(JudgmentStream):
     """The judgments of a run, as they come; the run begins when the first is asked for."""
 
     def __init__(self, run: Run, loop: _LoopThread) -> None:
@@ -270,16 +279,6 @@ class Judgments:
         self._here: deque[Judgment] = deque()  # brought over from the loop's thread, not handed out yet
         self._asked: Future[list[Judgment]] | None = None  # the question that a caller is waiting for
         self._taking: asyncio.Task[list[Judgment]] | None = None
-
-    def __enter__(self) -> Judgments:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __iter__(self) -> Iterator[Judgment]:
-        while (judgment := self.take()) is not None:
-            yield judgment
 
     def take(self) -> Judgment | None:
         """Wait for the next judgment; None at the end of the run."""

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
@@ -63,10 +63,12 @@ class _Calm(Console):
                 yield Segment(visible(segment.text), segment.style)
 
     def print(self, *objects: Any, soft_wrap: bool | None = None, **more: Any) -> None:
-        """As rich does; but in a terminal a sentence that is left to it (`soft_wrap`) breaks between words.
+        """As rich does; but a sentence is one line in a file, and breaks between words in a terminal.
 
-        A command or an address stays one line, which can be copied; a long one begins on a line of its own.
+        There, a command or an address stays one line, which can be copied; a long one begins on a line of its own.
         """
+        if soft_wrap is None:
+            soft_wrap = all(isinstance(each, str | Text) for each in objects)
         if soft_wrap and self.is_terminal:
             objects = tuple(_command_below(each, self.width) for each in objects)
             soft_wrap = any(_is_to_copy(each) for each in objects)
@@ -99,13 +101,11 @@ def summary_table(summary: Summary, title: str) -> Table:
     one, two = (escape(visible(name)) for name in short_sides(summary))
     table = plain_table(escape(visible(title)))
     table.add_column("dimension", no_wrap=True)
-    for name in (f"win rate\nof {one}", "95%\nCI"):
-        table.add_column(name, justify="right")
+    table.add_numbers(f"win rate\nof {one}", "95%\nCI")
     for name, style in ((f"{one}\nwins", COLOURS["1"]), ("tie", COLOURS["tie"]), (f"{two}\nwins", COLOURS["2"])):
         table.add_column(name, justify="right", style=style)
     table.breaks = (6,)  # what was found, and how far to trust it
-    for name in ("incon-\nsistent", "in-\nvalid", "label\nmass", "posi-\ntion\nbias"):
-        table.add_column(name, justify="right")
+    table.add_numbers("incon-\nsistent", "in-\nvalid", "label\nmass", "posi-\ntion\nbias")
     for name, found in headline_first(summary.dimensions):
         table.add_row(name, *_cells(found))
     return table
@@ -134,7 +134,7 @@ ANSWER_COLOURS = {
 
 def answer_line(answer: AnswerSentence) -> Text:
     """The answer in one sentence, before any table."""
-    return Text(visible(answer.sentence), style=f"bold {ANSWER_COLOURS[answer.kind]}")
+    return safe(answer.sentence, f"bold {ANSWER_COLOURS[answer.kind]}")
 
 
 def roles_line(summary: Summary) -> str:
@@ -145,9 +145,28 @@ def roles_line(summary: Summary) -> str:
     return "; ".join(f"{role}: {visible(name)}" for role, name in sorted(named, reverse=True))
 
 
-def plain_table(title: str | None = None) -> FittedTable:
-    """The one look that all tables have."""
-    return FittedTable(None if title is None else visible(title))
+def plain_table(title: str | None = None, *names: str, numbers: Iterable[str] = ()) -> FittedTable:
+    """The one look that all tables have; columns of names or prose come before those of numbers."""
+    table = FittedTable(None if title is None else visible(title))
+    for name in names:
+        table.add_column(name)
+    table.add_numbers(*numbers)
+    return table
+
+
+def safe(text: str, style: str = "") -> Text:
+    """What others have written: it is no markup, and can steer nothing."""
+    return Text(visible(text), style=style)
+
+
+def aside(text: str) -> None:
+    """What goes on, on standard error."""
+    err.print(visible(text), style="dim", markup=False)
+
+
+def note(text: str) -> None:
+    """Something to keep in mind, on standard error."""
+    err.print(f"note: {visible(text)}", style="yellow", markup=False)
 
 
 def _cells(found: DimensionSummary) -> list[str | Text]:
@@ -206,10 +225,8 @@ def agreement_table(summary: Summary) -> Table | None:
     known = {name: found.agreement for name, found in summary.dimensions.items() if found.agreement}
     if not known:
         return None
-    table = plain_table("Against the known answers")
-    table.add_column("dimension")
-    for name in ("pairs", "same verdict", "decided pairs", "right side"):
-        table.add_column(name, justify="right")
+    numbers = ("pairs", "same verdict", "decided pairs", "right side")
+    table = plain_table("Against the known answers", "dimension", numbers=numbers)
     for name, found in headline_first(known):
         counts = (f"{found.n:,}", percent(found.three_way), f"{found.decided_n:,}", percent(found.decided))
         table.add_row(name, *counts)
@@ -235,6 +252,18 @@ def percent(share: float | None, digits: int = 1) -> str:
     return "–" if share is None else f"{100 * share:.{digits}f}%"
 
 
+def points(value: float | None, low: float | None, high: float | None) -> str:
+    """A difference of shares in points, with its interval.
+
+    >>> points(0.05, -0.02, 0.12), points(None, None, None)
+    ('+5 (-2 to +12)', '–')
+    """
+    if value is None:
+        return "–"
+    interval = "" if low is None or high is None else f" ({100 * low:+.0f} to {100 * high:+.0f})"
+    return f"{100 * value:+.0f}{interval}"
+
+
 def clock(seconds: float) -> str:
     """Seconds for a reader.
 
@@ -252,7 +281,7 @@ def judgment_line(judgment: Judgment) -> Text:
     name = headline([*judgment.outcomes])
     side, known = judgment[name].side or "invalid", known_label(judgment.pair.labels, name)
     mark = " " if known is None else ("✓" if known == side else "✗")
-    asked = Text(visible(" ".join(judgment.pair.instruction.split())))
+    asked = safe(" ".join(judgment.pair.instruction.split()))
     asked.truncate(_ASKED, overflow="ellipsis", pad=True)
     line = Text.assemble((f"{mark} ", "green" if mark == "✓" else "red"), asked, ("  judge ", "dim"))
     line.append(f"{side:3}", style=COLOURS[side])
@@ -266,8 +295,7 @@ def comparison(judgment: Judgment) -> Table:
     table.add_column("verdict")
     for name, side in (("p(1)", "1"), ("p(2)", "2"), ("p(tie)", "tie")):
         table.add_column(name, justify="right", style=COLOURS[side])
-    for name in ("1 shown\nfirst", "2 shown\nfirst", "label\nmass"):
-        table.add_column(name, justify="right")
+    table.add_numbers("1 shown\nfirst", "2 shown\nfirst", "label\nmass")
     for name, outcome in judgment.outcomes.items():
         p = [f"{outcome.p[side]:.2f}" if outcome.p else "–" for side in SIDES]
         judged = [_order_cell(outcome, order) for order in ORDERS]
@@ -311,10 +339,10 @@ def models_table(statuses: Sequence[Status]) -> Table:
     """The catalog of models."""
     table = plain_table()
     table.add_column("name", no_wrap=True)
-    table.add_column("size", justify="right", no_wrap=True)
+    table.add_numbers("size")
     for name in ("licence", "on disk"):
         table.add_column(name, no_wrap=True)
-    table.add_column("what for, and where it comes from", overflow="fold")
+    table.add_column("what for, and where it comes from")
     for status in statuses:
         model = status.model
         here = "[green]yes[/]" if status.on_disk else "no"
@@ -469,11 +497,8 @@ class _Lines:
     def _tick(self) -> None:
         while not self._over.wait(_QUIET_SECONDS / 10):
             if self._live is not None and self._is_time():
-                self._say_live(self._live)
-
-    def _say_live(self, live: Live) -> None:
-        pairs = f"{self._done:,}/{count(self._total, 'pair')}"
-        self.print(f"{pairs}, {live.text(self._done)}, {self._invalid:,} invalid")
+                pairs = f"{self._done:,}/{count(self._total, 'pair')}"
+                self.print(f"{pairs}, {self._live.text(self._done)}, {self._invalid:,} invalid")
 
     def _is_time(self) -> bool:
         if time.monotonic() - self._reported <= _QUIET_SECONDS:
@@ -485,7 +510,7 @@ class _Lines:
         if self._lines:
             self._done += 1
             self._reported = time.monotonic()
-            err.print(judgment_line(judgment), soft_wrap=True)
+            err.print(judgment_line(judgment))
         else:
             self.moved(self._done + 1, usage, invalid)
 
@@ -497,7 +522,7 @@ class _Lines:
             self.print(f"{done}, {pace}, {usage.computed:,} tokens, {invalid:,} invalid")
 
     def print(self, text: str) -> None:
-        err.print(visible(text), soft_wrap=True, markup=False)
+        err.print(visible(text), markup=False)
 
 
 def _pace(done: float, seconds: float) -> str:
@@ -510,69 +535,57 @@ def _pace(done: float, seconds: float) -> str:
     return f"{rate:,.1f} pairs/s" if rate >= 1 or not rate else f"{1 / rate:.1f} s/pair"
 
 
-class Upkeep:
-    """Progress of work that nobody asked for: silent for a second, then a bar, or a line at each tenth."""
+class _Tenths:
+    """Progress of something: a bar in a terminal, which ends with the block, or a line at each tenth elsewhere."""
 
-    def __init__(self, what: str) -> None:
-        self._what, self._began, self._tenth = what, time.monotonic(), 0
+    def __init__(self, *columns: ProgressColumn, tenth: int) -> None:
+        self._columns, self._tenth = columns, tenth
         self._bar: Progress | None = None
 
-    def __enter__(self) -> Upkeep:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 
-    def __call__(self, done: int, total: int) -> None:
-        """So many pairs of all are done."""
-        if time.monotonic() - self._began < _UPKEEP_SECONDS:
-            return
-        if not err.is_terminal:
-            if (tenth := 10 * done // total) > self._tenth:
-                self._tenth = tenth
-                err.print(f"{self._what}: {done:,} of {count(total, 'pair')}", soft_wrap=True, markup=False)
-            return
-        if self._bar is None:
-            self._bar = Progress(TextColumn("{task.description}"), BarColumn(bar_width=24), console=err)
-            self._bar.start()
-            self._bar.add_task(escape(self._what), total=total)
-        self._bar.update(self._bar.task_ids[0], completed=done)
-
-
-class Download:
-    """The progress of a model on its way here; a bar in a terminal, a line at each tenth elsewhere."""
-
-    def __init__(self) -> None:
-        self._bar: Progress | None = None
-        self._tenth = -1
-
-    def __call__(self, done: int, total: int, what: str) -> None:
-        """Show how far it is."""
+    def _show(self, done: int, total: int, what: str, line: str) -> None:
         if not err.is_terminal:
             tenth = 10 * done // total if total else 0
             if tenth > self._tenth:
                 self._tenth = tenth
-                err.print(f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB", soft_wrap=True)
+                err.print(f"{what}: {line}", markup=False)
             return
         if self._bar is None:
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=24),
-                DownloadColumn(),
-                TransferSpeedColumn(),
-                TimeRemainingColumn(compact=True),
-                console=err,
-            )
+            columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), *self._columns)
+            self._bar = Progress(*columns, console=err)
             self._bar.start()
-            self._bar.add_task(what, total=total)
-        self._bar.update(self._bar.task_ids[0], completed=done, description=what)
+            self._bar.add_task(escape(what), total=total)
+        self._bar.update(self._bar.task_ids[0], completed=done, description=escape(what))
 
-    def stop(self) -> None:
-        """Take the bar off the screen's end, so that other text can follow."""
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
+
+class Upkeep(_Tenths):
+    """Progress of work that nobody asked for: silent for a second."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(tenth=0)
+        self._what, self._began = what, time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        """So many pairs of all are done."""
+        if time.monotonic() - self._began >= _UPKEEP_SECONDS:
+            self._show(done, total, self._what, f"{done:,} of {count(total, 'pair')}")
+
+
+class Download(_Tenths):
+    """The progress of a model on its way here."""
+
+    def __init__(self) -> None:
+        super().__init__(DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(compact=True), tenth=-1)
+
+    def __call__(self, done: int, total: int, what: str) -> None:
+        """Show how far it is."""
+        self._show(done, total, what, f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
 
 
 def panel(text: str, title: str) -> Panel:
@@ -582,6 +595,6 @@ def panel(text: str, title: str) -> Panel:
 
 def fail(message: str, hint: str = "") -> None:
     """An error on standard error, in one or two lines."""
-    err.print(f"[bold red]error:[/] {escape(visible(message))}", soft_wrap=True)
+    err.print(f"[bold red]error:[/] {escape(visible(message))}")
     if hint:
-        err.print(f"[dim]  hint:[/] {escape(visible(hint))}", soft_wrap=True)
+        err.print(f"[dim]  hint:[/] {escape(visible(hint))}")

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Self, Union
 from evenhand.core.engine import NOTHING, Engine, Usage
 from evenhand.core.errors import EngineError, InputError, SpecError
 from evenhand.core.judge import Judgment, Orders, Setup
-from evenhand.core.jury import Pool, PoolRule, log_length, spoke
+from evenhand.core.jury import JurorOutcomes, Pool, PoolRule, log_length, on_dimension, spoke
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Protocol
 from evenhand.core.verdict import headline
 from evenhand.running.escalation import EscalationPool, check_target
-from evenhand.running.jury import Heard, JuryMembers, JuryPool, member_of, outcomes_of, scales_of
+from evenhand.running.jury import JuryMembers, JuryPool, member_of, outcomes_of, scales_of
 from evenhand.running.pace import BudgetError, Limits, Pace
 from evenhand.running.runner import Line, Totals
 from evenhand.store import Store
-from evenhand.views.api import Judge, Judgments
+from evenhand.views.api import Judge, Judgments, JudgmentStream
 
 if TYPE_CHECKING:  # the statistics load numpy, which takes a third of a second
     from evenhand.results.escalation import EscalationPlan, EscalationResult
@@ -165,6 +165,11 @@ class ManyJudges:
         on_wait: Callable[[str], None] | None = None,
     ) -> JuryJudgments:
         """Begin a run, as `Judge.run` does; `words` are those of the judges, who are not looked up here."""
+        return self._judgments(pairs, line, on_wait)
+
+    def _judgments(
+        self, pairs: Iterable[Pair], line: Line | None, on_wait: Callable[[str], None] | None
+    ) -> JuryJudgments:
         return JuryJudgments(self, self._pool, pairs, line, on_wait)
 
 
@@ -215,8 +220,8 @@ class Jury(ManyJudges):
         """Who spoke on the pairs judged so far, how far the judges agree, and what each of them changes."""
         return self._counter.result(self.setup.engine.identity["model"], self.failed)
 
-    def _count(self, pair: Pair, heard: Heard, _: Judgment) -> None:
-        self._counter.add(pair, heard, log_length(pair))
+    def _count(self, pair: Pair, outcomes: JurorOutcomes, _: Judgment) -> None:
+        self._counter.add(pair, outcomes, log_length(pair))
 
 
 class Escalation(ManyJudges):
@@ -275,21 +280,18 @@ class Escalation(ManyJudges):
         if on_note:
             on_note(f"asking {', '.join(self.names)} about the {len(labelled.pairs):,} labelled pairs first")
         for number in range(len(self.judges)):
-            with self.judges[number].run(labelled.pairs, words=False, pace=self.pace_of(number)) as judgments:
+            pace = shared_pace(self.paces, number, self.limits)
+            with self.judges[number].run(labelled.pairs, words=False, pace=pace) as judgments:
                 for _ in judgments:
                     pass
-        heard = outcomes_of(self.store, self.members, labelled.pairs)
+        outcomes = outcomes_of(self.store, self.members, labelled.pairs)
         scales = scales_of(self.store, self.members).get(self.dimension, ()) if self.calibrated else ()
-        self.plan = plan = plan_escalation(self.names, labelled, heard, self.agree, scales)
+        self.plan = plan = plan_escalation(self.names, labelled, outcomes, self.agree, scales)
         self._pool = EscalationPool(
             self.store, self.members, plan.cascade, self.dimension, people=self.people, scales=scales
         )
         self.setup = self._pool.setup
         return plan
-
-    def pace_of(self, number: int) -> Pace:
-        """The way to a judge, with what is left of the budget."""
-        return shared_pace(self.paces, number, self.limits)
 
     def result(self) -> EscalationResult:
         """What each level decided, what it cost, and what is left to people; of all pairs of this escalation."""
@@ -299,13 +301,8 @@ class Escalation(ManyJudges):
         row = next(row for row in self.store.judges() if row.fingerprint == self.setup.fingerprint)
         return escalation_result(self.store, row, prices)
 
-    def run(
-        self,
-        pairs: Iterable[Pair],
-        *,
-        line: Line | None = None,
-        words: bool = True,
-        on_wait: Callable[[str], None] | None = None,
+    def _judgments(
+        self, pairs: Iterable[Pair], line: Line | None, on_wait: Callable[[str], None] | None
     ) -> JuryJudgments:
         """Begin a run; `prepare` comes before it."""
         if self.plan is None:
@@ -313,7 +310,7 @@ class Escalation(ManyJudges):
         return EscalationJudgments(self, self._pool, pairs, line, on_wait)
 
 
-class JuryJudgments:
+class JuryJudgments(JudgmentStream):
     """The pooled judgments of a run, as they come; `Judgments` for a jury."""
 
     def __init__(
@@ -335,16 +332,6 @@ class JuryJudgments:
         self._ready: deque[Judgment] = deque()
         self._before = Totals()  # what the turns that have ended came to
         self._stopping, self._run = False, 0
-
-    def __enter__(self) -> JuryJudgments:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __iter__(self) -> Iterator[Judgment]:
-        while (judgment := self.take()) is not None:
-            yield judgment
 
     def take(self) -> Judgment | None:
         """Wait for the next judgment; None at the end of the run. An interrupt leaves everything where it is."""
@@ -417,9 +404,9 @@ class JuryJudgments:
 
     def _complete(self) -> list[Pair]:
         """The pairs on which every juror has spoken by now."""
-        heard = outcomes_of(self._jury.store, self._jury.members, self._some)
+        outcomes = outcomes_of(self._jury.store, self._jury.members, self._some)
         on, jurors = self._pool.dimensions[0], len(self._jury.names)
-        whole = [spoke([None if one is None else one.get(on) for one in said]) == jurors for said in heard]
+        whole = [spoke(on_dimension(said, on)) == jurors for said in outcomes]
         return [pair for pair, all_spoke in zip(self._some, whole, strict=True) if all_spoke]
 
     def _pooled(self, pairs: Sequence[Pair]) -> list[Judgment]:

@@ -40,6 +40,11 @@ class FittedTable(Table):
         self.optional: tuple[tuple[int, ...], ...] = ()
         self.breaks: tuple[int, ...] = ()
 
+    def add_numbers(self, *names: str) -> None:
+        """Add columns that stay whole."""
+        for name in names:
+            self.add_column(name, justify="right")
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The table, or those that it is divided into."""
         if self.heading is not None:

@@ -17,6 +17,7 @@ from evenhand.core.stats.clustered import (
     Array,
     Estimate,
     Extremes,
+    Weights,
     difference,
     estimate,
     mean,
@@ -44,28 +45,23 @@ def three_way(
     *,
     missing_is_wrong: bool = False,
     level: float = 0.95,
-    weights: ArrayLike | None = None,
+    weights: Weights = None,
 ) -> Estimate:
     """The share of pairs on which a verdict is the truth, all three answers counting as different.
 
     Pairs without a verdict are left out, or with `missing_is_wrong` count as not agreed on. `weights`, here and
-    below, are those of the labels (`evenhand.core.stats.designs`).
+    below, are one over the chance of each pair to be labelled.
 
     >>> three_way([0, 1, 2, 2], [0, 1, 0, 2], range(4)).value
     0.75
     """
     said, true = _codes(verdicts), _codes(truth)
     keep = (true != MISSING) & ((said != MISSING) | missing_is_wrong)
-    return mean((said == true)[keep], np.asarray(clusters)[keep], level=level, weights=picked(weights, keep))
+    return mean(said == true, clusters, level=level, weights=weights, rows=keep)
 
 
 def decided(
-    scores: ArrayLike,
-    truth: ArrayLike,
-    clusters: ArrayLike,
-    *,
-    level: float = 0.95,
-    weights: ArrayLike | None = None,
+    scores: ArrayLike, truth: ArrayLike, clusters: ArrayLike, *, level: float = 0.95, weights: Weights = None
 ) -> Estimate:
     """Accuracy on the pairs whose truth is a side, from scores of `score_sides`.
 
@@ -73,8 +69,7 @@ def decided(
     0.5
     """
     values = np.asarray(scores, dtype=np.float64)
-    keep = is_decided(truth) & ~np.isnan(values)
-    return mean(values[keep], np.asarray(clusters)[keep], level=level, weights=picked(weights, keep))
+    return mean(values, clusters, level=level, weights=weights, rows=is_decided(truth) & ~np.isnan(values))
 
 
 def score_sides(verdicts: ArrayLike, truth: ArrayLike) -> Array:
@@ -99,12 +94,7 @@ def is_decided(truth: ArrayLike) -> NDArray[np.bool_]:
 
 
 def cohen_kappa(
-    one: ArrayLike,
-    other: ArrayLike,
-    clusters: ArrayLike,
-    *,
-    level: float = 0.95,
-    weights: ArrayLike | None = None,
+    one: ArrayLike, other: ArrayLike, clusters: ArrayLike, *, level: float = 0.95, weights: Weights = None
 ) -> Estimate:
     """Agreement of two beyond what their habits alone would give; None where one answer is all that was ever said.
 
@@ -159,9 +149,7 @@ def people(
     >>> round(found.agreement.value, 3), round(found.three_way.value, 3)
     (0.778, 0.857)
     """
-    table = np.asarray(counts, dtype=np.float64).reshape(-1, CATEGORIES)
-    several = table.sum(axis=1) >= 2
-    table, groups = table[several], np.asarray(clusters)[several]
+    table, _, groups = _several(counts, clusters)
     nobody = np.full(len(table), MISSING)
     kappa, kappas = (None, {}) if votes is None else pairwise_kappas(votes, clusters, names, level=level)
     return Raters(
@@ -181,12 +169,9 @@ def vote_agreement(counts: ArrayLike, clusters: ArrayLike, *, level: float = 0.9
     >>> vote_agreement([[2, 0, 0], [1, 1, 0]], ["a", "b"]).value
     0.5
     """
-    votes = np.asarray(counts, dtype=np.float64).reshape(-1, CATEGORIES)
-    total = votes.sum(axis=1)
-    keep = total >= 2
-    votes, total = votes[keep], total[keep]
+    votes, total, groups = _several(counts, clusters)
     same = (votes * (votes - 1)).sum(axis=1) / (total * (total - 1))
-    return mean(same, np.asarray(clusters)[keep], level=level)
+    return mean(same, groups, level=level)
 
 
 def krippendorff_alpha(counts: ArrayLike, clusters: ArrayLike, *, level: float = 0.95) -> Estimate:
@@ -197,13 +182,9 @@ def krippendorff_alpha(counts: ArrayLike, clusters: ArrayLike, *, level: float =
     >>> round(krippendorff_alpha([[2, 0, 0]] * 5 + [[0, 2, 0]] * 3 + [[1, 1, 0]] * 2, range(10)).value, 3)
     0.604
     """
-    votes = np.asarray(counts, dtype=np.float64).reshape(-1, CATEGORIES)
-    total = votes.sum(axis=1)
-    keep = total >= 2
-    votes, total = votes[keep], total[keep]
+    votes, total, groups = _several(counts, clusters)
     apart = (total**2 - (votes**2).sum(axis=1)) / (total - 1)
-    columns = np.column_stack([apart, votes, np.ones(len(votes))])
-    sums = sums_by_cluster(columns, np.asarray(clusters)[keep])
+    sums = sums_by_cluster(np.column_stack([apart, votes, np.ones(len(votes))]), groups)
     shares = votes.sum(axis=0) / max(votes.sum(), 1.0)
     size = float(total.mean()) if len(total) else 0.0
     agree, split = (0.0, *(shares * size), 1.0), (size, *([size / CATEGORIES] * CATEGORIES), 1.0)
@@ -228,7 +209,7 @@ def against_others(
     *,
     decided_only: bool = False,
     level: float = 0.95,
-    weights: ArrayLike | None = None,
+    weights: Weights = None,
 ) -> Ceiling:
     """What one person scores against the strict majority of the others, and what a judge scores against the same.
 
@@ -248,37 +229,16 @@ def against_others(
         rows = rows * np.asarray(weights, dtype=np.float64)[where][:, None]
     scored = rows[:, 2] > 0
     sums = sums_by_cluster(rows[scored][:, [0, 2]], groups[where[scored]])
-    free = None if weights is None else weighted_freedom(sums[:, -1])
-    person = estimate(
-        *(sums, ratio),
-        n=len(set(where[scored])),
-        bounds=(0.0, 1.0),
-        extremes=Extremes((1, 1), (0, 1)),
-        level=level,
-        freedom=free,
-    )
     both = scored & (said[where] != MISSING)
-    used = len(set(where[both]))
     table = sums_by_cluster(np.column_stack([rows[both], rows[both][:, 1] - rows[both][:, 0]]), groups[where[both]])
-    free = None if weights is None else weighted_freedom(table[:, 2])
-    judge = estimate(
-        *(table[:, [1, 2]], ratio),
-        n=used,
-        bounds=(0.0, 1.0),
-        extremes=Extremes((1, 1), (0, 1)),
-        level=level,
-        freedom=free,
-    )
+
+    def share(of: Array, used: NDArray[np.bool_], least: float = 0.0) -> Estimate:
+        free = None if weights is None else weighted_freedom(of[:, -1])
+        ends, n = Extremes((1, 1), (least, 1)), len(set(where[used]))
+        return estimate(of, ratio, n=n, bounds=(least, 1.0), extremes=ends, level=level, freedom=free)
+
     # As many made-up clusters as for a share: where people hardly err, the gap is one, the judge's errors.
-    gap = estimate(
-        *(table[:, [3, 2]], ratio),
-        n=used,
-        bounds=(-1.0, 1.0),
-        extremes=Extremes((1, 1), (-1, 1)),
-        level=level,
-        freedom=free,
-    )
-    return Ceiling(person, judge, gap)
+    return Ceiling(share(sums, scored), share(table[:, [1, 2]], both), share(table[:, [3, 2]], both, -1.0))
 
 
 def pairwise_kappas(
@@ -318,12 +278,7 @@ def pairwise_kappas(
 
 
 def compare(
-    one: ArrayLike,
-    other: ArrayLike,
-    clusters: ArrayLike,
-    *,
-    level: float = 0.95,
-    weights: ArrayLike | None = None,
+    one: ArrayLike, other: ArrayLike, clusters: ArrayLike, *, level: float = 0.95, weights: Weights = None
 ) -> Estimate:
     """How much higher the first scores than the second, on the pairs that both have a score for.
 
@@ -331,13 +286,19 @@ def compare(
     0.5
     """
     first, second = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
-    keep = ~np.isnan(first) & ~np.isnan(second)
-    groups = np.asarray(clusters)[keep]
-    return difference(first[keep], second[keep], groups, level=level, weights=picked(weights, keep))
+    both = ~np.isnan(first) & ~np.isnan(second)
+    return difference(first, second, clusters, level=level, weights=weights, rows=both)
 
 
 def _codes(values: ArrayLike) -> Codes:
     return np.asarray(values, dtype=np.int64).reshape(-1) if np.ndim(values) < 2 else np.asarray(values, np.int64)
+
+
+def _several(counts: ArrayLike, clusters: ArrayLike) -> tuple[Array, Array, Array]:
+    """The rows with two votes or more: the votes, how many they are, and the clusters."""
+    votes = np.asarray(counts, dtype=np.float64).reshape(-1, CATEGORIES)
+    total = votes.sum(axis=1)
+    return votes[total >= 2], total[total >= 2], np.asarray(clusters)[total >= 2]
 
 
 def _cells(one: Codes, other: Codes) -> Array:

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand.core.stats.clusters import Floats, Ints, ordered_sum, places, shape_of, t_quantile
-from evenhand.core.stats.length import FEWEST, no_overlap
+from evenhand.core.stats.length import logistic, no_overlap, obstacle
 
 METHOD = "AlpacaEval's length-controlled GLM (length_controlled_v1), ridge in place of L1"
 # What both sets of a longer and a shorter baseline weigh together, for each pair: the original's lambda.
@@ -109,22 +109,13 @@ def alpaca_length_controlled(
     place = np.arange(len(y)) if clusters is None else places(clusters)
     hard = None if difficulty is None else np.asarray(difficulty, dtype=np.float64)
     count = len(np.unique(place))
-    reason = _obstacle(y, d, count, known=gamed is not None or prior is not None)
+    known = gamed is not None or prior is not None
+    reason = obstacle(y, d, count) or ("" if known else no_overlap(d))
     if reason:
         return AlpacaLength(None, None, None, None, None, None, len(y), count, level, METHOD, reason)
     order = np.lexsort((y, d)) if hard is None else np.lexsort((y, d, hard))
     rows = (y[order], d[order], place[order], None if hard is None else hard[order])
     return _fitted(*rows, gamed, prior, level)
-
-
-def _obstacle(y: Floats, d: Floats, clusters: int, *, known: bool) -> str:
-    if clusters < FEWEST:
-        return f"fewer than {FEWEST} instructions"
-    if np.all(y == y[0]):
-        return "all verdicts are the same"
-    if np.all(d == d[0]):
-        return "the lengths differ by nothing" if d[0] == 0 else "the lengths differ by the same in all pairs"
-    return "" if known else no_overlap(d)
 
 
 def _fitted(
@@ -143,10 +134,10 @@ def _fitted(
     b, curve = _solve([(x, y, np.ones(len(y))), *extra], centre, precision)
     equal = x.copy()
     equal[:, 1] = 0.0
-    at_equal = _logistic(equal @ b)
+    at_equal = logistic(equal @ b)
     value = ordered_sum(at_equal) / len(y)
     slope = (equal * (at_equal * (1 - at_equal))[:, None]).mean(axis=0)
-    adds = (x * (y - _logistic(x @ b))[:, None]) @ np.linalg.solve(curve, slope) + (at_equal - value) / len(y)
+    adds = (x * (y - logistic(x @ b))[:, None]) @ np.linalg.solve(curve, slope) + (at_equal - value) / len(y)
     low, high = _interval(value, np.bincount(place, adds).astype(np.float64), np.bincount(place), level)
     return AlpacaLength(
         *(value, low, high, float(b[1]), float(b[2]) if hard is not None else None, spread, len(y)),
@@ -165,11 +156,9 @@ def _extra(gamed: Gamed | None, with_difficulty: bool) -> list[tuple[Floats, Flo
     if gamed is None:
         return []
     y, d = np.asarray(gamed.values, dtype=np.float64), np.asarray(gamed.differences, dtype=np.float64)
-    hard = (
-        np.asarray(gamed.difficulty, dtype=np.float64) if with_difficulty and gamed.difficulty is not None else None
-    )
-    if with_difficulty and hard is None:
-        hard = np.zeros(len(y))
+    hard = None
+    if with_difficulty:
+        hard = np.zeros(len(y)) if gamed.difficulty is None else np.asarray(gamed.difficulty, dtype=np.float64)
     return [(_design(d / d.std(ddof=1), hard, 0.0), y, np.full(len(y), GAMED_WEIGHT / gamed.sets))]
 
 
@@ -189,7 +178,7 @@ def _solve(rows: list[tuple[Floats, Floats, Floats]], centre: Floats, precision:
     best = -math.inf
     curve = np.diag(precision)
     for _ in range(_STEPS):
-        mean = _logistic(x @ b)
+        mean = logistic(x @ b)
         curve = (x * (w * mean * (1 - mean))[:, None]).T @ x + np.diag(precision)
         step = np.linalg.solve(curve, x.T @ (w * (y - mean)) - precision * (b - centre))
         best = _objective(x, y, w, b, centre, precision)
@@ -213,11 +202,5 @@ def _interval(value: float, adds: Floats, sizes: Ints, level: float) -> tuple[fl
     error = math.sqrt(ordered_sum(adds[there] ** 2) * shape.kish / max(shape.kish - 1, 1.0)) / (value * (1 - value))
     reach = t_quantile(shape.freedom, level) * error
     odds = math.log(value / (1 - value))
-    low, high = (float(x) for x in _logistic(np.array([odds - reach, odds + reach])))
+    low, high = (float(x) for x in logistic(np.array([odds - reach, odds + reach])))
     return low, high
-
-
-def _logistic(x: Floats) -> Floats:
-    from scipy.special import expit
-
-    return np.asarray(expit(x), dtype=np.float64)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evenhand.core.stats.agreement import MISSING, TIE, Codes, compare, score_sides
-from evenhand.core.stats.clustered import Array, Estimate, mean, picked
+from evenhand.core.stats.clustered import Array, Estimate, Weights, mean
 
 # Scores that are seldom at the ends of their range need few made-up clusters; see `stats/clustered.py`.
 LIGHT = 0.5
@@ -23,7 +23,7 @@ def flip_rate(forward: ArrayLike, swapped: ArrayLike, clusters: ArrayLike, *, le
     """
     one, two, keep = _both(forward, swapped)
     flipped = (one != two) & (one != TIE) & (two != TIE)
-    return mean(flipped[keep], np.asarray(clusters)[keep], level=level)
+    return mean(flipped, clusters, level=level, rows=keep)
 
 
 def change_rate(forward: ArrayLike, swapped: ArrayLike, clusters: ArrayLike, *, level: float = 0.95) -> Estimate:
@@ -33,7 +33,7 @@ def change_rate(forward: ArrayLike, swapped: ArrayLike, clusters: ArrayLike, *, 
     0.5
     """
     one, two, keep = _both(forward, swapped)
-    return mean((one != two)[keep], np.asarray(clusters)[keep], level=level)
+    return mean(one != two, clusters, level=level, rows=keep)
 
 
 def position_bias(forward: ArrayLike, swapped: ArrayLike, clusters: ArrayLike, *, level: float = 0.95) -> Estimate:
@@ -48,7 +48,7 @@ def position_bias(forward: ArrayLike, swapped: ArrayLike, clusters: ArrayLike, *
     first = (one == 0).astype(np.float64) + (two == 1)
     second = (one == 1).astype(np.float64) + (two == 0)
     bias = (first - second) / 2
-    return mean(bias[keep], np.asarray(clusters)[keep], bounds=(-1.0, 1.0), level=level, adjust=1.0)
+    return mean(bias, clusters, bounds=(-1.0, 1.0), level=level, adjust=1.0, rows=keep)
 
 
 def longer_side(length_1: ArrayLike, length_2: ArrayLike) -> Codes:
@@ -62,12 +62,7 @@ def longer_side(length_1: ArrayLike, length_2: ArrayLike) -> Codes:
 
 
 def longer_rate(
-    verdicts: ArrayLike,
-    longer: ArrayLike,
-    clusters: ArrayLike,
-    *,
-    level: float = 0.95,
-    weights: ArrayLike | None = None,
+    verdicts: ArrayLike, longer: ArrayLike, clusters: ArrayLike, *, level: float = 0.95, weights: Weights = None
 ) -> Estimate:
     """How often the longer output is chosen, a tie counting one half; pairs of equal length are left out.
 
@@ -75,8 +70,7 @@ def longer_rate(
     0.5
     """
     chosen = score_sides(verdicts, longer)
-    keep = ~np.isnan(chosen)
-    return mean(chosen[keep], np.asarray(clusters)[keep], level=level, weights=picked(weights, keep))
+    return mean(chosen, clusters, level=level, weights=weights, rows=~np.isnan(chosen))
 
 
 def length_bias(
@@ -86,7 +80,7 @@ def length_bias(
     clusters: ArrayLike,
     *,
     level: float = 0.95,
-    weights: ArrayLike | None = None,
+    weights: Weights = None,
 ) -> Estimate:
     """How much oftener the judge chooses the longer output than people do, on the same pairs: -1 to 1.
 
@@ -106,8 +100,7 @@ def label_mass(mass: ArrayLike, clusters: ArrayLike, *, level: float = 0.95) -> 
     0.75
     """
     values: Array = np.asarray(mass, dtype=np.float64)
-    keep = ~np.isnan(values)
-    return mean(values[keep], np.asarray(clusters)[keep], level=level, adjust=LIGHT)
+    return mean(values, clusters, level=level, adjust=LIGHT, rows=~np.isnan(values))
 
 
 def _both(forward: ArrayLike, swapped: ArrayLike) -> tuple[Codes, Codes, Codes]:

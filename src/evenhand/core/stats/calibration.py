@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.core.stats.agreement import CATEGORIES, MISSING, Codes, is_decided
 from evenhand.core.stats.bias import LIGHT
-from evenhand.core.stats.clustered import Array, Estimate, estimate, mean, picked, ratio, sums_by_cluster
+from evenhand.core.stats.clustered import Array, Estimate, Weights, estimate, mean, picked, ratio, sums_by_cluster
 from evenhand.core.stats.clusters import places
 
 TINY = 1e-9
@@ -34,12 +34,7 @@ _STEPS = 100
 
 
 def brier(
-    p: ArrayLike,
-    truth: ArrayLike,
-    clusters: ArrayLike,
-    *,
-    level: float = 0.95,
-    weights: ArrayLike | None = None,
+    p: ArrayLike, truth: ArrayLike, clusters: ArrayLike, *, level: float = 0.95, weights: Weights = None
 ) -> Estimate:
     """The three-way Brier score, 0 to 2, lower is better; thirds all over score 0.667.
 
@@ -56,12 +51,7 @@ def brier(
 
 
 def brier_binary(
-    p: ArrayLike,
-    truth: ArrayLike,
-    clusters: ArrayLike,
-    *,
-    level: float = 0.95,
-    weights: ArrayLike | None = None,
+    p: ArrayLike, truth: ArrayLike, clusters: ArrayLike, *, level: float = 0.95, weights: Weights = None
 ) -> Estimate:
     """The Brier score of p(1) / (p(1) + p(2)) on decided pairs, 0 to 1, lower is better; a coin scores 0.25.
 
@@ -70,9 +60,8 @@ def brier_binary(
     """
     table, true = _rows(p, truth)
     keep = ~np.isnan(table[:, 0]) & is_decided(true)
-    gap = side_share(table[keep]) - (true[keep] == 0)
-    groups, drawn = np.asarray(clusters)[keep], picked(weights, keep)
-    return mean(gap**2, groups, level=level, adjust=LIGHT, weights=drawn)
+    gap = side_share(table) - (true == 0)
+    return mean(gap**2, clusters, level=level, adjust=LIGHT, weights=weights, rows=keep)
 
 
 def brier_scores(p: ArrayLike, truth: ArrayLike) -> Array:
@@ -137,12 +126,7 @@ class Reliability:
 
 
 def reliability(
-    p: ArrayLike,
-    truth: ArrayLike,
-    clusters: ArrayLike,
-    *,
-    level: float = 0.95,
-    weights: ArrayLike | None = None,
+    p: ArrayLike, truth: ArrayLike, clusters: ArrayLike, *, level: float = 0.95, weights: Weights = None
 ) -> Reliability:
     """The reliability curve of the favoured side, in bins of equal width between one half and one.
 
@@ -276,7 +260,7 @@ class Calibration:
     def apply(self, log_odds: ArrayLike, log_length: ArrayLike) -> Array:
         """Calibrated probabilities, one row of three for each pair."""
         inputs = _inputs(log_odds, log_length)
-        return _probabilities(_features(inputs, True), np.array([self.slope, self.length, self.tie]))
+        return probabilities(_features(inputs, True), np.array([self.slope, self.length, self.tie]))
 
     def plain(self) -> dict[str, Any]:
         """The calibration as plain data."""
@@ -314,7 +298,7 @@ def fit(
     *,
     seed: int = 0,
     level: float = 0.95,
-    weights: ArrayLike | None = None,
+    weights: Weights = None,
 ) -> Calibration:
     """Fit the model to labelled pairs; raises TooFewLabels with the reason where it cannot be trusted.
 
@@ -322,21 +306,21 @@ def fit(
     confidence (one-sided, over clusters); otherwise the judge has no signal, and all that is fitted is how often
     people see a tie. The length term is kept where it lowers the log-loss of unseen pairs by more than one
     standard error. Scores after are of pairs in folds that the model, these two choices included, was not fitted
-    to; pairs of one cluster are in one fold. With `weights` for the labels (`designs`) all of it is
+    to; pairs of one cluster are in one fold. With `weights` for the labels all of it is
     weighted: the pseudo-likelihood of Binder (1983), "On the variances of asymptotically normal estimators from
     complex surveys", International Statistical Review 51, 279-292.
     """
     true = _codes(truth)
     inputs = _inputs(log_odds, log_length, weights)
     groups = places(clusters)
-    _refuse(true, groups)
+    refuse_few(true, groups)
     folds = _folds(groups, inputs, true, seed)
     raw = np.asarray(p, dtype=np.float64).reshape(-1, CATEGORIES)
     unseen = np.empty_like(raw)
     for fold in range(FOLDS):
         out = folds == fold
         inner = _choose(_pick(inputs, ~out), true[~out], groups[~out], seed)
-        unseen[out] = _probabilities(_features(_pick(inputs, out), True), inner.weights)
+        unseen[out] = probabilities(_features(_pick(inputs, out), True), inner.weights)
     chosen = _choose(inputs, true, groups, seed)
     slope, length, tie = chosen.weights
     counts = np.bincount(true, minlength=CATEGORIES)
@@ -352,13 +336,13 @@ def fit(
     )
 
 
-def _inputs(log_odds: ArrayLike, log_length: ArrayLike, weights: ArrayLike | None = None) -> Inputs:
+def _inputs(log_odds: ArrayLike, log_length: ArrayLike, weights: Weights = None) -> Inputs:
     odds, length = (np.asarray(x, dtype=np.float64).reshape(-1) for x in (log_odds, log_length))
     weight = np.ones(len(odds)) if weights is None else np.asarray(weights, dtype=np.float64).reshape(-1)
     return Inputs(odds, length, weight if weights is None else weight / weight.mean())
 
 
-def scores(p: ArrayLike, truth: ArrayLike, weights: ArrayLike | None = None) -> Scores:
+def scores(p: ArrayLike, truth: ArrayLike, weights: Weights = None) -> Scores:
     """How good probabilities are; two that are equally likely are a tie, and one half where only sides count.
 
     >>> scores([[0.6, 0.3, 0.1], [0.2, 0.3, 0.5]], [0, 1])
@@ -379,7 +363,8 @@ def scores(p: ArrayLike, truth: ArrayLike, weights: ArrayLike | None = None) -> 
     )
 
 
-def _refuse(true: Codes, groups: Codes) -> None:
+def refuse_few(true: Codes, groups: Codes) -> None:
+    """Raise TooFewLabels where there are too few to fit a model to."""
     clusters, sided = len(np.unique(groups)), int(is_decided(true).sum())
     for found, least, what in (
         (len(true), MIN_LABELS, "labelled pairs"),
@@ -409,7 +394,7 @@ def _choose(inputs: Inputs, true: Codes, groups: Codes, seed: int) -> _Chosen:
     """The model with a slope or without, and with the length term or without."""
     p = _signal(inputs, true, groups)
     if p > _NO_SIGNAL:
-        tie = _fit(np.empty((len(true), 0)), true, inputs.weight)[-1]
+        tie = fit_davidson(np.empty((len(true), 0)), true, inputs.weight)[-1]
         return _Chosen(np.array([0.0, 0.0, tie]), False, p, None)
     helps = _length_gain(inputs, true, groups, seed)
     weights = _fit_rising(inputs, true, helps > 0)
@@ -439,7 +424,7 @@ def _length_gain(inputs: Inputs, true: Codes, groups: Codes, seed: int) -> float
         for fold in range(FOLDS):
             out = folds == fold
             weights = _fit_rising(_pick(inputs, ~out), true[~out], long)
-            loss[long][out] = log_losses(_probabilities(_features(_pick(inputs, out), True), weights), true[out])
+            loss[long][out] = log_losses(probabilities(_features(_pick(inputs, out), True), weights), true[out])
     gap = (loss[False] - loss[True]) * inputs.weight
     return float(gap.mean()) - _standard_error(gap, groups)
 
@@ -449,10 +434,10 @@ def _fit_rising(inputs: Inputs, true: Codes, long: bool) -> Array:
 
     The likelihood is concave, so that where the best slope is below 0, the best of those allowed is 0.
     """
-    weights = _fit(_features(inputs, long), true, inputs.weight)
+    weights = fit_davidson(_features(inputs, long), true, inputs.weight)
     if weights[0] < 0:
         left = inputs.log_length[:, None] if long else np.empty((len(true), 0))
-        weights = np.append(0.0, _fit(left, true, inputs.weight))
+        weights = np.append(0.0, fit_davidson(left, true, inputs.weight))
     return weights if long else np.array([weights[0], 0.0, weights[-1]])
 
 
@@ -480,14 +465,15 @@ def _features(inputs: Inputs, long: bool) -> Array:
     return np.column_stack([inputs.log_odds, inputs.log_length]) if long else inputs.log_odds[:, None]
 
 
-def _probabilities(features: Array, weights: Array) -> Array:
+def probabilities(features: Array, weights: Array) -> Array:
+    """What the model says of each row: p(1), p(2), p(tie)."""
     half = features @ weights[:-1] / 2
     scores = np.column_stack([half, -half, np.full(len(half), weights[-1])])
     odds = np.exp(scores - scores.max(axis=1, keepdims=True))
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
 
-def _fit(features: Array, true: Codes, weight: Array | None = None) -> Array:
+def fit_davidson(features: Array, true: Codes, weight: Array | None = None) -> Array:
     """Newton's method on the penalised log-likelihood, which is concave.
 
     The penalty is a wide normal prior on the slopes, and one pair at log-odds 0 that is a third of each answer.
@@ -506,7 +492,7 @@ def _fit(features: Array, true: Codes, weight: Array | None = None) -> Array:
 
 def _derivatives(x: Array, true: Codes, weights: Array, weight: Array) -> tuple[Array, Array]:
     """The gradient of the penalised log-likelihood, and the curvature with its sign turned."""
-    p = _probabilities(x, weights)
+    p = probabilities(x, weights)
     count = x.shape[1]
     # What each answer adds to the exponent for one unit of each weight: half, minus half, or the tie's one.
     design = np.zeros((len(x), CATEGORIES, count + 1))
@@ -528,7 +514,3 @@ def _codes(truth: ArrayLike) -> Codes:
 
 def _rows(p: ArrayLike, truth: ArrayLike) -> tuple[Array, Codes]:
     return np.asarray(p, dtype=np.float64).reshape(-1, CATEGORIES), _codes(truth)
-
-
-# What a jury's weights are learned with, too.
-fit_davidson, probabilities, refuse_few = _fit, _probabilities, _refuse

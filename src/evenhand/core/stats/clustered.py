@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 from evenhand.core.stats.clusters import Floats, ordered_sum, places, t_quantile
 
 Array = Floats
+Weights = ArrayLike | None  # of rows, None where all weigh the same
 Statistic = Callable[[Array], Array]
 METHOD = "delete-one-cluster jackknife, t"
 _ADJUSTED = "delete-one-cluster jackknife, t, adjusted"
@@ -119,12 +120,13 @@ def mean(
     bounds: tuple[float, float] = (0.0, 1.0),
     level: float = 0.95,
     adjust: float | None = None,
-    weights: ArrayLike | None = None,
+    weights: Weights = None,
+    rows: ArrayLike | None = None,
 ) -> Estimate:
-    """The mean over rows of values that keep within bounds.
+    """The mean over rows of values that keep within bounds; over some of the `rows`, where these are named.
 
-    `weights` are one over the probability with which a row was drawn (`designs`); the mean is then
-    Hájek's, and rows with a weight of 0 or nan are left out.
+    `weights` are one over the probability with which a row was drawn; the mean is then Hájek's, and rows with a
+    weight of 0 or nan are left out.
 
     >>> mean([1, 1, 1, 1], ["a", "b", "c", "d"]).low < 0.7
     True
@@ -133,6 +135,8 @@ def mean(
     """
     column, groups = np.asarray(values, dtype=np.float64).reshape(-1), np.asarray(clusters)
     drawn = np.ones(len(column)) if weights is None else np.asarray(weights, dtype=np.float64).reshape(-1)
+    if rows is not None:
+        column, groups, drawn = (each[np.asarray(rows)] for each in (column, groups, drawn))
     keep = drawn > 0
     column, groups, drawn = column[keep], groups[keep], drawn[keep]
     sums = sums_by_cluster(np.column_stack([column * drawn, drawn]), groups)
@@ -148,7 +152,7 @@ def mean(
     )
 
 
-def picked(weights: ArrayLike | None, keep: ArrayLike) -> Array | None:
+def picked(weights: Weights, keep: ArrayLike) -> Array | None:
     """The weights of some of the rows, where there are weights.
 
     >>> picked(None, [True]) is None, picked([1.0, 2.0], [False, True])
@@ -173,7 +177,8 @@ def difference(
     clusters: ArrayLike,
     *,
     level: float = 0.95,
-    weights: ArrayLike | None = None,
+    weights: Weights = None,
+    rows: ArrayLike | None = None,
 ) -> Estimate:
     """The mean difference of two scores between 0 and 1 of the same rows.
 
@@ -182,7 +187,7 @@ def difference(
     (0.25, True)
     """
     gap = np.asarray(one, dtype=np.float64) - np.asarray(other, dtype=np.float64)
-    return mean(gap, clusters, bounds=(-1.0, 1.0), level=level, adjust=1.0, weights=weights)
+    return mean(gap, clusters, bounds=(-1.0, 1.0), level=level, adjust=1.0, weights=weights, rows=rows)
 
 
 def ratio(sums: Array) -> Array:

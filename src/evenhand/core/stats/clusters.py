@@ -95,20 +95,6 @@ class _Spread:
 _Parts = Callable[[], Iterable[tuple[Sequence[Ints], Ints]]]
 
 
-def group(values: ArrayLike, clusters: ArrayLike | None = None) -> tuple[Ints, Ints]:
-    """The sum (in units of 2^-32) and the number of values of each cluster.
-
-    >>> sums, sizes = group([1, 0.5, 1], ["a", "b", "b"])
-    >>> (sums / UNIT).tolist(), sizes.tolist()
-    ([1.0, 1.5], [1, 2])
-    """
-    fixed = fixed_point(values)
-    if clusters is None or not len(fixed):
-        return fixed, np.ones(len(fixed), dtype=np.int64)
-    place = places(clusters)
-    return _sums(fixed, place), np.bincount(place)
-
-
 def fixed_point(values: ArrayLike) -> Ints:
     """Values in units of 2^-32, as whole numbers."""
     return np.rint(np.asarray(values, dtype=np.float64) * UNIT).astype(np.int64)
@@ -150,12 +136,6 @@ def shape_of(sizes: Ints, counts: Ints | None = None) -> Shape:
 def _shape(n: int, clusters: int, squares: int, fourth: float) -> Shape:
     """The shape by sums over clusters: of the squares of their sizes, and of the fourth powers of their shares."""
     return Shape(n, clusters, n * n / squares, (squares / n / n) ** 2 / fourth - 1)
-
-
-def moments(sums: Ints, sizes: Ints) -> Moments:
-    """The mean over all values, each weighing the same, and its cluster-robust variance."""
-    found = _spread(lambda: [((sums,), sizes)])
-    return Moments(found.means[0], found.covariance[0][0], found.largest[0], found.shape)
 
 
 def _spread(parts: _Parts) -> _Spread:
@@ -234,18 +214,20 @@ def signed_interval(
     level: float = 0.95,
     weighting: Weighting = "pairs",
 ) -> Signed:
-    """The mean of values between -1 (lost) and 1 (won) with its interval, as `signed_interval_over` makes it.
+    """The mean of values between -1 (lost) and 1 (won) with its interval, as `signed_intervals_over` makes it.
 
     >>> found = signed_interval([1] * 8 + [-1] * 2)
     >>> round(found.mean, 4), round((1 + found.low) / 2, 4), round((1 + found.high) / 2, 4)
     (0.6, 0.4439, 0.9748)
     """
     groups = gather(values, clusters, weighting)
-    return signed_interval_over(lambda: [groups], level)
+    return signed_intervals_over(lambda: [groups])(level)
 
 
-def signed_interval_over(parts: Callable[[], Iterable[Groups]], level: float = 0.95) -> Signed:
-    """The mean and its interval, of clusters that come in parts: no more than a part is in memory at once.
+def signed_intervals_over(parts: Callable[[], Iterable[Groups]]) -> Callable[[float], Signed]:
+    """The mean and its interval at any level, of clusters that come in parts.
+
+    No more than a part is in memory at once, and they are gone through once, whatever levels are asked for.
 
     What was won and what was lost are two shares, each with an interval of its own (`share_interval`), and the
     mean is their difference. The two intervals are put together by MOVER: Zou & Donner (2008), "Construction of
@@ -254,19 +236,12 @@ def signed_interval_over(parts: Callable[[], Iterable[Groups]], level: float = 0
     from two sides, and the interval is that of the one share. With nearly all ties, wins and losses are counted
     like the rare events they are.
 
-    >>> halves = [gather([1] * 8), gather([-1] * 2)]
-    >>> signed_interval_over(lambda: halves).mean == signed_interval([1] * 8 + [-1] * 2).mean
-    True
-    """
-    return signed_intervals_over(parts)(level)
-
-
-def signed_intervals_over(parts: Callable[[], Iterable[Groups]]) -> Callable[[float], Signed]:
-    """The same at any level: the clusters are gone through once, whatever levels are asked for.
-
     >>> at = signed_intervals_over(lambda: [gather([1] * 8 + [-1] * 2)])
     >>> at(0.95) == signed_interval([1] * 8 + [-1] * 2), at(0.99).low < at(0.9).low
     (True, True)
+    >>> halves = [gather([1] * 8), gather([-1] * 2)]
+    >>> signed_intervals_over(lambda: halves)(0.95).mean == at(0.95).mean
+    True
     """
     pairs = 0
 
@@ -351,7 +326,7 @@ def share_interval(m: Moments, level: float = 0.95) -> tuple[float, float]:
     - Neither end claims more than that bound would: clusters that differ are not better evidence than clusters
       that all agree.
 
-    >>> low, high = share_interval(moments(*group([1] * 8 + [0] * 2)))
+    >>> low, high = share_interval(Moments(0.8, 0.016, 1.0, shape_of(np.ones(10, dtype=int))))
     >>> round(low, 4), round(high, 4)
     (0.4439, 0.9748)
     """
@@ -371,7 +346,7 @@ def share_interval(m: Moments, level: float = 0.95) -> tuple[float, float]:
 def effective_trials(m: Moments, level: float = 0.95) -> float | None:
     """The number of independent yes-or-no trials that would tell as much; None where values do not vary.
 
-    >>> round(effective_trials(moments(*group([1, 0, 1, 0]))), 6)
+    >>> round(effective_trials(Moments(0.5, 0.0625, 1.0, shape_of(np.ones(4, dtype=int)))), 6)
     4.0
     """
     shape = m.shape

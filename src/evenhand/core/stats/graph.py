@@ -7,17 +7,17 @@ import numpy as np
 from evenhand.core.stats.comparisons import Bools, Floats, Ints
 
 
-def linked_parts(links: Bools, *, both_ways: bool = False) -> Ints:
-    """The part that each node belongs to; with `both_ways`, only nodes that reach each other share one.
+def linked_parts(links: Bools) -> Ints:
+    """The part that each node belongs to: nodes that reach each other share one.
 
     >>> links = np.array([[0, 1, 0], [1, 0, 1], [0, 0, 0]], dtype=bool)
-    >>> linked_parts(links).tolist(), len(set(linked_parts(links, both_ways=True).tolist()))
-    ([0, 0, 0], 2)
+    >>> len(set(linked_parts(links).tolist()))
+    2
     """
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
-    _, labels = connected_components(csr_array(links), directed=True, connection="strong" if both_ways else "weak")
+    _, labels = connected_components(csr_array(links), directed=True, connection="strong")
     return np.asarray(labels, dtype=np.int64)
 
 
@@ -34,7 +34,7 @@ def finite_parts(wins: Floats, ties: Floats) -> Ints:
     >>> finite_parts(np.array([[0.0, 8.0], [1.0, 0.0]]), np.array([[0.0, 2.0], [2.0, 0.0]])).tolist()
     [0, 0]
     """
-    labels = linked_parts((wins > 0) | (ties > 0), both_ways=True)
+    labels = linked_parts((wins > 0) | (ties > 0))
     fresh = len(wins)
     for part in range(labels.max(initial=-1) + 1):
         inside = np.flatnonzero(labels == part)
@@ -50,7 +50,7 @@ def _escapes(beat: Bools, tied: Bools) -> bool:
     every i that beat j and |x_i - x_j| <= 2e for every tie. Set 2e = 1: such x exist unless the constraints, as
     lengths of arcs, hold a cycle of negative length (Bellman 1958, "On a routing problem", Quart. Appl. Math. 16).
     """
-    if np.bincount(linked_parts(beat, both_ways=True)).max() > 1:
+    if np.bincount(linked_parts(beat)).max() > 1:
         return False  # a cycle of wins is a cycle of negative length
     length = np.where(beat, -1.0, np.where(tied, 1.0, np.inf))
     np.fill_diagonal(length, 0.0)
@@ -119,18 +119,9 @@ def _forest(first: Ints, second: Ints, count: int) -> Ints:
     >>> _forest(np.array([0, 1, 0, 2]), np.array([1, 0, 2, 1]), 3).tolist()
     [0, 2]
     """
-    home = list(range(count))
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import minimum_spanning_tree
 
-    def root(node: int) -> int:
-        while home[node] != node:
-            home[node] = home[home[node]]
-            node = home[node]
-        return node
-
-    taken = []
-    for place, (one, two) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
-        ends = root(one), root(two)
-        if ends[0] != ends[1]:
-            home[ends[0]] = ends[1]
-            taken.append(place)
-    return np.array(taken, dtype=np.int64)
+    _, places = np.unique(first * count + second, return_index=True)  # of edges that stand twice, the first
+    edges = coo_array((places + 1.0, (first[places], second[places])), shape=(count, count))
+    return np.sort(minimum_spanning_tree(edges.tocsr()).data).astype(np.int64) - 1

@@ -1,4 +1,4 @@
-"""Which models can be told apart: letters for those that cannot, and ranks; `holm` is that of `multiple.py`."""
+"""Which models can be told apart: letters for those that cannot, and ranks."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import string
 import numpy as np
 
 from evenhand.core.stats.comparisons import Bools
-from evenhand.core.stats.multiple import holm
-
-__all__ = ["holm", "letters", "rank_ranges"]
 
 _LETTERS = string.ascii_lowercase + string.ascii_uppercase
 

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evenhand.core.stats.agreement import Codes
-from evenhand.core.stats.calibration import TooFewLabels, fit_davidson, log_losses, probabilities, refuse_few
+from evenhand.core.stats.calibration import fit_davidson, log_losses, probabilities, refuse_few
+from evenhand.core.stats.clustered import Weights
 from evenhand.core.stats.clusters import places
-
-__all__ = ["LearnedWeights", "TooFewLabels", "learn_weights"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +24,7 @@ class LearnedWeights:
 
 
 def learn_weights(
-    log_odds: ArrayLike, truth: ArrayLike, clusters: ArrayLike, *, weights: ArrayLike | None = None
+    log_odds: ArrayLike, truth: ArrayLike, clusters: ArrayLike, *, weights: Weights = None
 ) -> LearnedWeights:
     """Fit the jurors' slopes to labels, none of them below 0; log-odds are a row a pair, a column a juror.
 
@@ -58,8 +56,4 @@ def learn_weights(
     slopes[used] = fitted[:-1]
     p = probabilities(table, np.append(slopes, fitted[-1]))
     loss = float(np.average(log_losses(p, true), weights=weight))
-    return LearnedWeights(tuple(map(float, slopes)), float(fitted[-1]), len(true), _count(groups), loss)
-
-
-def _count(groups: Codes) -> int:
-    return len(np.unique(groups))
+    return LearnedWeights(tuple(map(float, slopes)), float(fitted[-1]), len(true), len(np.unique(groups)), loss)

@@ -46,9 +46,9 @@ def self_change_rate(first: ArrayLike, second: ArrayLike, clusters: ArrayLike, *
     >>> self_change_rate([0, 1, 2, -1], [0, 0, 2, 1], range(4)).value
     0.333...
     """
-    one, two = _codes(first), _codes(second)
+    one, two = (np.asarray(values, dtype=np.int64).reshape(-1) for values in (first, second))
     keep = (one != MISSING) & (two != MISSING)
-    return mean((one != two)[keep], np.asarray(clusters)[keep], level=level)
+    return mean(one != two, clusters, level=level, rows=keep)
 
 
 def split_changes(
@@ -103,10 +103,6 @@ def _apart(one: Codes, two: Codes, sides_only: bool, *, same: bool) -> tuple[Arr
     if sides_only:
         differ &= (first != TIE) & (second != TIE)
     return differ.sum(axis=(1, 2)).astype(np.float64), there.sum(axis=(1, 2)).astype(np.float64)
-
-
-def _codes(values: ArrayLike) -> Codes:
-    return np.asarray(values, dtype=np.int64).reshape(-1)
 
 
 def _table(values: ArrayLike) -> Codes:

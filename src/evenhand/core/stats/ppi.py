@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evenhand.core.stats.clustered import Weights
 from evenhand.core.stats.clusters import (
     Floats,
     Ints,
@@ -60,13 +61,13 @@ class Powered:
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
-    """How many labels a width takes; None where all pairs together do not give it, with the width that they do."""
+class LabelsNeeded:
+    """How many labels an interval of a width takes; None where all pairs together do not give it."""
 
     width: float
-    labels: int | None
+    labelled: int | None
     more: int | None
-    best_width: float
+    width_with_all: float
 
 
 def powered_rate(
@@ -74,7 +75,7 @@ def powered_rate(
     verdicts: ArrayLike,
     clusters: ArrayLike | None = None,
     *,
-    weights: ArrayLike | None = None,
+    weights: Weights = None,
     weighting: Weighting = "pairs",
     level: float = 0.95,
 ) -> Powered:
@@ -132,7 +133,7 @@ class _Data:
         labels: ArrayLike,
         verdicts: ArrayLike,
         clusters: ArrayLike | None,
-        weights: ArrayLike | None,
+        weights: Weights,
         weighting: Weighting,
     ) -> _Data:
         y, f = np.asarray(labels, dtype=np.float64), np.asarray(verdicts, dtype=np.float64)
@@ -277,10 +278,10 @@ def labels_needed(
     clusters: ArrayLike | None = None,
     *,
     width: float,
-    weights: ArrayLike | None = None,
+    weights: Weights = None,
     weighting: Weighting = "pairs",
     level: float = 0.95,
-) -> Needed | None:
+) -> LabelsNeeded | None:
     """How many labels would bring the interval to this width, if more of them are like those at hand.
 
     What the judge misses is taken from the labelled pairs, and the number is found by bisection. None where
@@ -290,7 +291,7 @@ def labels_needed(
     >>> truth = rng.random(5000) < 0.6
     >>> verdicts = np.where(rng.random(5000) < 0.9, truth, ~truth)
     >>> needed = labels_needed(np.where(np.arange(5000) < 100, truth, np.nan), verdicts, width=0.1)
-    >>> 130 < needed.labels < 220, needed.more == needed.labels - 100
+    >>> 130 < needed.labelled < 220, needed.more == needed.labelled - 100
     (True, True)
     """
     data = _Data.of(labels, verdicts, clusters, weights, weighting)
@@ -306,8 +307,8 @@ def labels_needed(
     low, high = here, len(data.y)
     best = wide(high)
     if best > width:
-        return Needed(width, None, None, best)
+        return LabelsNeeded(width, None, None, best)
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if wide(middle) <= width else (middle + 1, high)
-    return Needed(width, low, low - here, best)
+    return LabelsNeeded(width, low, low - here, best)

@@ -18,7 +18,8 @@ import numpy as np
 from evenhand.core.stats.clusters import Weighting
 from evenhand.core.stats.comparisons import Bools, Comparisons, Floats, Ints, gather, matrices
 from evenhand.core.stats.differences import Differences, all_differences, t_quantiles
-from evenhand.core.stats.groups import holm, letters, rank_ranges
+from evenhand.core.stats.groups import letters, rank_ranges
+from evenhand.core.stats.multiple import holm
 from evenhand.core.stats.parts import Parts, anchored, split
 from evenhand.core.stats.separated_models import Separated, separated
 

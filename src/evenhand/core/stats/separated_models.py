@@ -142,7 +142,7 @@ def _suprema(wins: Floats, strengths: Floats) -> Floats:
     """The least upper bound of each likelihood: what is separated can be made as likely as one likes."""
     inside = np.empty(wins.shape, dtype=bool)
     for number, matrix in enumerate(wins):
-        labels = linked_parts(matrix > 0, both_ways=True)
+        labels = linked_parts(matrix > 0)
         inside[number] = labels[:, None] == labels[None, :]
     return _logliks(np.where(inside, wins, 0.0), strengths)
 

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from evenhand.core.stats import agreement
 from evenhand.core.stats.agreement import CATEGORIES, Ceiling
-from evenhand.core.stats.clustered import Estimate
+from evenhand.core.stats.clustered import Estimate, Weights
 
 Word = Literal["yes", "limited", "no", "unknown", "none"]
 MARGIN = 0.1  # by how much a trusted judge may score below one person, or below the target
@@ -83,7 +83,7 @@ def measure(
     mass: float | None = None,
     invalid: float | None = None,
     level: float = 0.95,
-    weights: ArrayLike | None = None,
+    weights: Weights = None,
 ) -> Measures:
     """What a judge's word rests on, from codes by pair: 0 for side 1, 1 for side 2, 2 for a tie, -1 for none.
 
@@ -115,7 +115,7 @@ def measure(
 
 
 def _constant(
-    scores: ArrayLike, truth: ArrayLike, clusters: ArrayLike, level: float, weights: ArrayLike | None
+    scores: ArrayLike, truth: ArrayLike, clusters: ArrayLike, level: float, weights: Weights
 ) -> tuple[Estimate, Estimate]:
     """What saying always 1, or always 2, would score, and the judge less that; of the two, the harder to beat."""
     found = []
@@ -128,7 +128,7 @@ def _constant(
 
 
 def _people(
-    counts: ArrayLike, lean: ArrayLike, clusters: ArrayLike, level: float, weights: ArrayLike | None
+    counts: ArrayLike, lean: ArrayLike, clusters: ArrayLike, level: float, weights: Weights
 ) -> tuple[Estimate | None, Ceiling | None]:
     table = np.asarray(counts).reshape(-1, CATEGORIES)
     if (table.sum(axis=1) >= 2).sum() < MIN_SHARED:

@@ -22,7 +22,6 @@ from evenhand.core.stats.clusters import (
     gather,
     places,
     signed_interval,
-    signed_interval_over,
     signed_intervals_over,
 )
 from evenhand.core.stats.multiple import p_of
@@ -75,7 +74,7 @@ def mean_rate(
 ) -> Rate:
     """The mean of values between 0 and 1 with its interval, clusters taken into account.
 
-    The interval is explained at `evenhand.core.stats.clusters.signed_interval_over`.
+    The interval is explained at `evenhand.core.stats.clusters.signed_intervals_over`.
 
     >>> rate = mean_rate([1, 1, 0.5, 0, 1, 1], ["a", "b", "c", "d", "e", "e"])
     >>> rate.value, rate.n, rate.clusters
@@ -89,26 +88,16 @@ def mean_rate(
     if not len(y):
         return Rate(None, None, None, 0, level, weighting=weighting)
     groups = gather(2 * y - 1, clusters, weighting)
-    return mean_rate_over(lambda: [groups], level=level, weighting=weighting)
-
-
-def mean_rate_over(
-    parts: Callable[[], Iterable[Groups]], *, level: float = 0.95, weighting: Weighting = "pairs"
-) -> Rate:
-    """The same of clusters that come in parts, of which there is at least one with a value.
-
-    Values are gathered as what was won and lost, 2 * value - 1, with the same weighting as is told here.
-
-    >>> mean_rate_over(lambda: [gather([1, -1]), gather([1, 1])]).value
-    0.75
-    """
-    return _rate(signed_interval_over(parts, level), level, weighting)
+    return mean_rates_over(lambda: [groups], weighting=weighting)(level)
 
 
 def mean_rates_over(
     parts: Callable[[], Iterable[Groups]], *, weighting: Weighting = "pairs"
 ) -> Callable[[float], Rate]:
-    """The same at any level, the clusters gone through once.
+    """The same at any level, of clusters that come in parts, of which there is at least one with a value.
+
+    Values are gathered as what was won and lost, 2 * value - 1, with the same weighting as is told here. They are
+    gone through once.
 
     >>> at = mean_rates_over(lambda: [gather([1, -1, 1])])
     >>> at(0.99).low < at(0.95).low < at(0.95).value

@@ -6,23 +6,21 @@ the system turns out of the conversation, and leaves out what the Messages API d
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from evenhand.core.engine import Answer, Engine, Usage
 from evenhand.core.errors import EngineError
 from evenhand.core.protocol import Prompt
-from evenhand.engines.batches.client import BatchClient, submitting
+from evenhand.engines.batches.client import BatchClient, BatchService, submitting
 from evenhand.engines.batches.service import (
     CANCELLED,
     EXPIRED,
     BatchReply,
-    BatchService,
     BatchStatus,
-    another_account,
     ended_by,
-    unknown_batch,
+    no_such_batch,
 )
 from evenhand.engines.completion import read_choices
 from evenhand.engines.endpoint import BROKEN, CHAT_TOKENS, EndpointEngine, refused_field, string_of
@@ -43,8 +41,6 @@ _STATUS = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-_PAGE = 100
-_MOST_PAGES = 50
 
 
 class MessagesEngine(Engine):
@@ -109,22 +105,13 @@ class MessagesEngine(Engine):
 class AnthropicBatches(BatchService):
     """https://docs.anthropic.com/en/api/creating-message-batches."""
 
-    name = "anthropic"
+    name, route, after = "anthropic", "/messages/batches", "after_id"
     most_requests = 100_000
     most_bytes = 250_000_000
     head, between, tail = b'{"requests": [\n', b",\n", b"\n]}\n"
 
     def __init__(self, engine: EndpointEngine) -> None:
-        settings = engine.settings
-        key = settings.key()
-        self._client = BatchClient(
-            settings.base_url,
-            key=key,
-            key_env=settings.key_variable,
-            timeout=settings.timeout,
-            who=settings.preset.name,
-            headers={"x-api-key": key, "anthropic-version": VERSION},
-        )
+        super().__init__(engine, {"x-api-key": engine.settings.key(), "anthropic-version": VERSION})
         self.engine = self._messages = MessagesEngine(engine, self._client)
 
     @property
@@ -144,70 +131,38 @@ class AnthropicBatches(BatchService):
     async def submit(self, file: Path, uploaded: str, token: str) -> str:
         """Send the batch."""
         async with submitting():
-            return self._client.accepted(await self._client.send_file("/messages/batches", file))
-
-    async def newest(self) -> str:
-        """The newest batch in its list."""
-        listed = _data(await self._client.get_ok("/messages/batches?limit=1"))
-        return str(listed[0].get("id")) if listed else ""
+            return self._client.accepted(await self._client.send_file(self.route, file))
 
     async def find(
         self, token: str, uploaded: str, requests: int, newest: str, known: Collection[str]
     ) -> list[str]:
         """Newer batches of as many requests, the oldest first; the names of their answers will tell whose it is."""
-        found, after = list[str](), ""
-        for _ in range(_MOST_PAGES):
-            page = await self._client.get_ok(
-                f"/messages/batches?limit={_PAGE}" + (f"&after_id={after}" if after else "")
-            )
-            for batch in (listed := _data(page)):
+        found = list[str]()
+        async for listed in self.pages():
+            for batch in listed:
                 if batch.get("id") == newest:
                     return found
                 if _total(batch) == requests and batch.get("id") not in known:
                     found.insert(0, str(batch["id"]))
-            if not listed or not page.get("has_more"):
-                break
-            after = str(listed[-1].get("id"))
         if newest:
-            raise another_account(self._client.who)
+            raise self.another_account()
         return found
 
     async def status(self, remote: str) -> BatchStatus:
         """Look at a batch."""
-        reply = await self._client.get(f"/messages/batches/{remote}")
-        if reply.status == 404:
-            raise unknown_batch(self._client.who, remote)
-        batch = self._client.checked(reply)
+        batch = await self.look_up(remote)
         word, total = str(batch.get("processing_status")), _total(batch)
         done = total - _counts(batch).get("processing", 0)
         if word != "ended":
             return BatchStatus(remote, "waiting", word, done, total)
         if not batch.get("results_url"):
-            raise EngineError(
+            raise no_such_batch(
                 f"anthropic no longer has the results of the batch {remote}",
-                reason="no_such_batch",
-                fatal=True,
-                hint="they are there for 29 days; give it up: evenhand batches forget",
+                "they are there for 29 days; give it up: evenhand batches forget",
             )
-        return BatchStatus(remote, "ended", word, done, total, (f"/messages/batches/{remote}/results",))
+        return BatchStatus(remote, "ended", word, done, total, (f"{self.route}/{remote}/results",))
 
-    async def replies(self, status: BatchStatus, folder: Path) -> AsyncIterator[BatchReply]:
-        """Fetch what came back, and read it line by line."""
-        file = folder / "results.jsonl"
-        await self._client.fetch(status.results[0], file)
-        for row in self._client.rows(file):
-            yield self._read(row)
-        file.unlink()
-
-    async def cancel(self, remote: str) -> None:
-        """Cancel a batch."""
-        self._client.checked(await self._client.post(f"/messages/batches/{remote}/cancel", {}))
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._client.close()
-
-    def _read(self, row: Mapping[str, Any]) -> BatchReply:
+    def _read(self, row: Mapping[str, Any], word: str) -> BatchReply:
         name, given = str(row.get("custom_id")), row.get("result")
         result: Mapping[str, Any] = given if isinstance(given, dict) else {}
         try:
@@ -219,9 +174,9 @@ class AnthropicBatches(BatchService):
 
     def _error(self, kind: str, error: Any) -> EngineError:
         if kind == "expired":
-            return ended_by(EXPIRED, "the batch ended before this request was computed")
+            return ended_by(EXPIRED)
         if kind == "canceled":
-            return ended_by(CANCELLED, "the batch was cancelled before this request was computed")
+            return ended_by(CANCELLED)
         inner = error.get("error", error) if isinstance(error, dict) else {}
         word = str(inner.get("type")) if isinstance(inner, dict) else ""
         reply = Reply(_STATUS.get(word, 500), {"error": inner})
@@ -252,11 +207,6 @@ def _usage(usage: Any) -> Usage:
     names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
     read, made, reused, written = (count(usage.get(name)) if isinstance(usage, dict) else 0 for name in names)
     return Usage(read + made, reused, written)
-
-
-def _data(page: Mapping[str, Any]) -> list[dict[str, Any]]:
-    listed = page.get("data")
-    return [batch for batch in listed if isinstance(batch, dict)] if isinstance(listed, list) else []
 
 
 def _counts(batch: Mapping[str, Any]) -> dict[str, int]:

@@ -1,15 +1,27 @@
-"""Files over HTTP, of any size: they go from the disk and to the disk, never through memory as a whole."""
+"""What a batch service can do, whichever it is; and files over HTTP, of any size.
+
+Files go from the disk and to the disk, never through memory as a whole.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evenhand.core.engine import Engine
 from evenhand.core.errors import EngineError
-from evenhand.engines.batches.service import UnclearSubmission
+from evenhand.core.protocol import Prompt
+from evenhand.engines.batches.service import (
+    BatchReply,
+    BatchStatus,
+    UnclearSubmission,
+    no_such_batch,
+)
+from evenhand.engines.endpoint import EndpointEngine
 from evenhand.engines.http import JsonClient, Reply
 
 if TYPE_CHECKING:
@@ -20,6 +32,8 @@ _SILENCE_SECONDS = 300.0  # without a byte, a connection counts as broken
 _CONNECT_SECONDS = 30.0
 _MOST_REPLY = 2**22
 _MOST_LINE = 2**26
+_PAGE = 100  # batches of a service's list
+_MOST_PAGES = 50
 
 
 class BatchClient(JsonClient):
@@ -103,6 +117,127 @@ class BatchClient(JsonClient):
         patience = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=_SILENCE_SECONDS)
         async with aiohttp.ClientSession(headers=self._identification(), timeout=patience) as session:
             yield session
+
+
+class BatchService(ABC):
+    """A service that takes many requests at once; it has a list of batches, and files of what came back.
+
+    `engine` asks a single question in the ordinary way, and learns from it what the service will not take.
+    """
+
+    name: str
+    engine: Engine
+    most_requests: int
+    most_bytes: int
+    head, between, tail = b"", b"\n", b"\n"  # of a file of requests
+    route: str  # where the batches are
+    after: str  # what the next page of their list is asked by
+
+    def __init__(self, engine: EndpointEngine, headers: Mapping[str, str] | None = None) -> None:
+        settings = engine.settings
+        self._client = BatchClient(
+            settings.base_url,
+            key=settings.key(),
+            key_env=settings.key_variable,
+            timeout=settings.timeout,
+            who=settings.preset.name,
+            headers=headers,
+        )
+
+    @property
+    @abstractmethod
+    def lessons(self) -> Mapping[str, Any]:
+        """What the service has taught, to be remembered by another process."""
+
+    @abstractmethod
+    def remember(self, lessons: Mapping[str, Any]) -> None:
+        """Know what it has taught another process."""
+
+    @abstractmethod
+    def line(self, name: str, prompt: Prompt) -> tuple[bytes, tuple[str, ...]]:
+        """One request of a batch, and what was done to the prompt on its way."""
+
+    async def upload(self, file: Path) -> str:
+        """Give the service a file of requests, where it wants that first; the file's name there."""
+        return ""
+
+    @abstractmethod
+    async def submit(self, file: Path, uploaded: str, token: str) -> str:
+        """Send a batch; its name there. UnclearSubmission where nobody knows whether it arrived."""
+
+    @abstractmethod
+    async def find(
+        self, token: str, uploaded: str, requests: int, newest: str, known: Collection[str]
+    ) -> list[str]:
+        """Batches at the service that may be one that was sent, the likeliest first.
+
+        They are newer than `newest`, and none of those that are `known`.
+        """
+
+    @abstractmethod
+    async def status(self, remote: str) -> BatchStatus:
+        """How far a batch is."""
+
+    async def newest(self) -> str:
+        """The newest batch that the service has; empty where it has none."""
+        listed = listed_in(await self._client.get_ok(f"{self.route}?limit=1"))
+        return str(listed[0].get("id")) if listed else ""
+
+    async def pages(self) -> AsyncIterator[list[dict[str, Any]]]:
+        """The list of batches, page by page."""
+        after = ""
+        for _ in range(_MOST_PAGES):
+            page = await self._client.get_ok(f"{self.route}?limit={_PAGE}{after}")
+            listed = listed_in(page)
+            yield listed
+            if not listed or not page.get("has_more"):
+                return
+            after = f"&{self.after}={listed[-1].get('id')}"
+
+    def another_account(self) -> EngineError:
+        """What was at the service before a batch was sent is not there."""
+        return no_such_batch(
+            f"{self._client.who} does not show the batches that it had when a batch was sent that has not been"
+            " heard of since"
+        )
+
+    async def look_up(self, remote: str) -> Any:
+        """What the service says of a batch."""
+        reply = await self._client.get(f"{self.route}/{remote}")
+        if reply.status == 404:
+            raise no_such_batch(f"{self._client.who} does not know the batch {remote}")
+        return self._client.checked(reply)
+
+    async def replies(self, status: BatchStatus, folder: Path) -> AsyncIterator[BatchReply]:
+        """What came back, in whatever order; files on their way are in this folder."""
+        for number, path in enumerate(status.results):
+            file = folder / f"{number}.jsonl"
+            await self._client.fetch(path, file)
+            for row in self._client.rows(file):
+                yield self._read(row, status.word)
+            file.unlink()
+
+    @abstractmethod
+    def _read(self, row: Mapping[str, Any], word: str) -> BatchReply:
+        """What one line says, of a batch that ended with this word."""
+
+    async def cancel(self, remote: str) -> None:
+        """Compute no more of it."""
+        self._client.checked(await self._client.post(f"{self.route}/{remote}/cancel", {}))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+
+def listed_in(page: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The objects of a list that a service gives.
+
+    >>> listed_in({"data": [{"id": "b"}, None]}), listed_in({})
+    ([{'id': 'b'}], [])
+    """
+    listed = page.get("data")
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
 
 
 async def _read(reply: aiohttp.ClientResponse) -> bytes:

@@ -2,50 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from evenhand.core.errors import EngineError
 from evenhand.core.protocol import Prompt
-from evenhand.engines.batches.client import BatchClient, submitting
-from evenhand.engines.batches.service import (
-    CANCELLED,
-    EXPIRED,
-    BatchReply,
-    BatchService,
-    BatchStatus,
-    another_account,
-    ended_by,
-    unknown_batch,
-)
+from evenhand.engines.batches.client import BatchService, listed_in, submitting
+from evenhand.engines.batches.service import CANCELLED, EXPIRED, BatchReply, BatchStatus, ended_by
 from evenhand.engines.endpoint import EndpointEngine
 from evenhand.engines.http import Reply, dump
 
 _ROUTE = "/v1/chat/completions"
 _ENDED = ("completed", "expired", "cancelled")
-_PAGE = 100
-_MOST_PAGES = 50
 _MARK = "evenhand"  # the name of our token in a batch's metadata
 
 
 class OpenAIBatches(BatchService):
     """https://platform.openai.com/docs/api-reference/batch."""
 
-    name = "openai"
+    name, route, after = "openai", "/batches", "after"
     most_requests = 50_000
     most_bytes = 200_000_000
 
     def __init__(self, engine: EndpointEngine) -> None:
+        super().__init__(engine)
         self.engine = self._endpoint = engine
-        settings = engine.settings
-        self._client = BatchClient(
-            settings.base_url,
-            key=settings.key(),
-            key_env=settings.key_variable,
-            timeout=settings.timeout,
-            who=settings.preset.name,
-        )
 
     @property
     def lessons(self) -> Mapping[str, Any]:
@@ -77,28 +59,20 @@ class OpenAIBatches(BatchService):
         async with submitting():
             return self._client.accepted(await self._client.post("/batches", body))
 
-    async def newest(self) -> str:
-        """The newest batch in its list."""
-        listed = _data(await self._client.get_ok("/batches?limit=1"))
-        return str(listed[0].get("id")) if listed else ""
-
     async def find(
         self, token: str, uploaded: str, requests: int, newest: str, known: Collection[str]
     ) -> list[str]:
         """The batch whose metadata has our token, or that was made of our file."""
-        after, reached = "", False  # whether the list has come to where it ended before ours was sent
-        for _ in range(_MOST_PAGES):
-            page = await self._client.get_ok(f"/batches?limit={_PAGE}" + (f"&after={after}" if after else ""))
-            listed = _data(page)
+        reached = False  # whether the list has come to where it ended before ours was sent
+        async for listed in self.pages():
             ours = [batch for batch in listed if _is_ours(batch, token, uploaded) and batch.get("id") not in known]
             if ours:
                 return [str(batch["id"]) for batch in ours]
             reached = reached or any(batch.get("id") == newest for batch in listed)
-            if (reached and _newest_first(listed)) or not listed or not page.get("has_more"):
+            if reached and _newest_first(listed):
                 break
-            after = str(listed[-1].get("id"))
         if not reached and (newest or not await self._has_file(uploaded)):
-            raise another_account(self._client.who)
+            raise self.another_account()
         return []
 
     async def _has_file(self, name: str) -> bool:
@@ -106,35 +80,16 @@ class OpenAIBatches(BatchService):
 
     async def status(self, remote: str) -> BatchStatus:
         """Look at a batch."""
-        reply = await self._client.get(f"/batches/{remote}")
-        if reply.status == 404:
-            raise unknown_batch(self._client.who, remote)
-        batch = self._client.checked(reply)
+        batch = await self.look_up(remote)
         word, counts = str(batch.get("status")), batch.get("request_counts") or {}
         done = int(counts.get("completed") or 0) + int(counts.get("failed") or 0)
         if word == "failed":
             why, codes = _errors(batch)
             return BatchStatus(remote, "refused", word, why=why, too_many="token_limit_exceeded" in codes)
-        files = tuple(str(batch[name]) for name in ("output_file_id", "error_file_id") if batch.get(name))
+        names = [batch[name] for name in ("output_file_id", "error_file_id") if batch.get(name)]
+        files = tuple(f"/files/{name}/content" for name in names)
         phase: Literal["ended", "waiting"] = "ended" if word in _ENDED else "waiting"
         return BatchStatus(remote, phase, word, done, int(counts.get("total") or 0), files)
-
-    async def replies(self, status: BatchStatus, folder: Path) -> AsyncIterator[BatchReply]:
-        """Fetch what came back, and read it line by line."""
-        for number, name in enumerate(status.results):
-            file = folder / f"{number}.jsonl"
-            await self._client.fetch(f"/files/{name}/content", file)
-            for row in self._client.rows(file):
-                yield self._read(row, status.word)
-            file.unlink()
-
-    async def cancel(self, remote: str) -> None:
-        """Cancel a batch."""
-        self._client.checked(await self._client.post(f"/batches/{remote}/cancel", {}))
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._client.close()
 
     def _read(self, row: Mapping[str, Any], word: str) -> BatchReply:
         name, response = str(row.get("custom_id")), row.get("response")
@@ -145,11 +100,6 @@ class OpenAIBatches(BatchService):
             return BatchReply(name, error=_error(row.get("error"), word))
         except EngineError as fault:
             return BatchReply(name, error=fault)
-
-
-def _data(page: Mapping[str, Any]) -> list[dict[str, Any]]:
-    listed = page.get("data")
-    return [batch for batch in listed if isinstance(batch, dict)] if isinstance(listed, list) else []
 
 
 def _newest_first(listed: list[dict[str, Any]]) -> bool:
@@ -168,7 +118,7 @@ def _is_ours(batch: Mapping[str, Any], token: str, uploaded: str) -> bool:
 def _errors(batch: Mapping[str, Any]) -> tuple[str, set[str]]:
     """What is wrong with a batch, in the service's words and in its codes."""
     errors = batch.get("errors")
-    listed = _data(errors) if isinstance(errors, dict) else []
+    listed = listed_in(errors) if isinstance(errors, dict) else []
     said = "; ".join(dict.fromkeys(str(error.get("message"))[:300] for error in listed[:3]))
     return said or "no reason given", {str(error.get("code")) for error in listed}
 
@@ -178,7 +128,7 @@ def _error(error: Any, word: str) -> EngineError:
     code = str(error.get("code") if isinstance(error, dict) else "")
     message = str(error.get("message") if isinstance(error, dict) else "") or "no reason given"
     if code == EXPIRED or (word == "expired" and not code):
-        return ended_by(EXPIRED, "the batch ended before this request was computed")
+        return ended_by(EXPIRED)
     if code == CANCELLED or word == "cancelled":
-        return ended_by(CANCELLED, "the batch was cancelled before this request was computed")
+        return ended_by(CANCELLED)
     return EngineError(message[:500], reason="server_error", retryable=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from evenhand.core.engine import Engine
 from evenhand.core.errors import SpecError
 from evenhand.engines.batches.anthropic import AnthropicBatches
+from evenhand.engines.batches.client import BatchService
 from evenhand.engines.batches.openai import OpenAIBatches
-from evenhand.engines.batches.service import BatchService
 from evenhand.engines.endpoint import EndpointEngine
 from evenhand.engines.repeated import Repeated
 

@@ -104,11 +104,17 @@ class HeadEngine(Engine):
         notes = ("longer_than_measured",) if beyond else ()
         return _answer(p, _usage(state_a, state_b), notes)
 
+    def read_for(self, prompt: Prompt) -> tuple[str, ...]:
+        """Each response by itself, in the words that stand around it."""
+        instruction, *shown = _texts(prompt)
+        prompts = [self.head.reading.prompt(instruction, text) for text in shown]
+        return tuple(["".join(turn.text for turn in each.turns) for each in prompts])
+
     def keep_states(self, book: Callable[[str], Vectors]) -> None:
         """Keep what was read in a database, so that the next run need not read it again."""
         self._eyes.vectors = book(self._eyes.reader_name)
 
-    def hear_others(self, said: OtherVerdicts) -> None:
+    def use_other_verdicts(self, said: OtherVerdicts) -> None:
         """Look up there what the judges have said that the head weighs."""
         self._said = said
 

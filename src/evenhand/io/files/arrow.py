@@ -68,7 +68,7 @@ def check_columns(table: Table, schema: Any) -> None:
                 None,
                 f"column '{name}' is of type {kind}, not text",
                 hint="nested columns cannot be judged; write one string for each row"
-                if _is_nested(kind)
+                if pyarrow().types.is_nested(kind)
                 else "write the column as strings",
             )
 
@@ -79,10 +79,6 @@ def _is_text(kind: Any) -> bool:
         return _is_text(kind.value_type)
     view = getattr(types, "is_string_view", lambda _: False)
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind) or view(kind))
-
-
-def _is_nested(kind: Any) -> bool:
-    return bool(pyarrow().types.is_nested(kind))
 
 
 def _rows(batches: Iterable[Any]) -> Iterator[tuple[int, dict[str, Any] | RowFault]]:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO
 
 import orjson
 
@@ -62,7 +62,7 @@ def find_tables(name: str | Path, what: str = "rows") -> list[Table]:
     """
     text, path = str(name), Path(name)
     if text == "-":
-        return [_standard_input()]
+        return [_sniffed(_spill("-", sys.stdin.buffer), "standard input")]
     if text.startswith("hf:") and not path.exists():
         from evenhand.io.files.hub import hub_tables
 
@@ -153,14 +153,10 @@ def _broken(file: Path) -> InputError:
     return InputError(f"{file} is not what datasets writes there", hint="save the data set again")
 
 
-def _standard_input() -> Table:
-    return _sniffed(_spill("-", _bytes_of(sys.stdin)), "standard input")
-
-
 def _stream(path: Path) -> Table:
     """What comes through a pipe can be read once alone, so it is put into a file."""
-    if str(path) in _SPOOLED:
-        return _sniffed(_SPOOLED[str(path)], str(path))
+    if str(path) in _SPILLED:
+        return _sniffed(_SPILLED[str(path)], str(path))
     with path.open("rb") as stream:
         return _sniffed(_spill(str(path), stream), str(path))
 
@@ -176,16 +172,12 @@ def _sniffed(path: Path, name: str) -> Table:
 
 def _spill(name: str, stream: BinaryIO) -> Path:
     """Standard input and pipes are read more than once too, so they are put into files first."""
-    if name not in _SPOOLED:
+    if name not in _SPILLED:
         with tempfile.NamedTemporaryFile(prefix="evenhand-", delete=False) as file:
             shutil.copyfileobj(stream, file)
-        _SPOOLED[name] = Path(file.name)
-        atexit.register(_SPOOLED[name].unlink, missing_ok=True)
-    return _SPOOLED[name]
+        _SPILLED[name] = Path(file.name)
+        atexit.register(_SPILLED[name].unlink, missing_ok=True)
+    return _SPILLED[name]
 
 
-def _bytes_of(stream: TextIO) -> BinaryIO:
-    return stream.buffer
-
-
-_SPOOLED: dict[str, Path] = {}  # by name
+_SPILLED: dict[str, Path] = {}  # by name

@@ -14,7 +14,6 @@ from typing import Any
 from evenhand.core.errors import InputError
 from evenhand.io.files.finding import Table
 
-PREFIX = "hf:"
 _BRANCH = "refs/convert/parquet"
 _NAME = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)(/(?P<config>[\w.-]+))?(:(?P<split>[\w.-]+))?")
 

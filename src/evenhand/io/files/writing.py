@@ -6,11 +6,11 @@ import csv
 import gzip
 import importlib
 import io
+import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,8 +23,7 @@ WRITES = (".jsonl", ".json", ".csv", ".parquet")
 # A spreadsheet takes a cell that begins so for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _BATCH = 1024
-Columns = Mapping[str, str]  # name -> type, in the words of _TYPES
-_TYPES = ("text", "number", "integer", "truth", "messages")
+Columns = Mapping[str, str]  # name -> type: text, number, integer, truth, messages
 
 
 def write_rows(path: str | Path, rows: Iterable[Mapping[str, Any]], columns: Columns | None = None) -> int:
@@ -42,14 +41,17 @@ def write_rows(path: str | Path, rows: Iterable[Mapping[str, Any]], columns: Col
     file = Path(path)
     check_writes(file)
     kind, packing = _kind(file)
-    writers: dict[str, Callable[[BinaryIO, Iterable[Mapping[str, Any]], Columns], int]] = {
+    taken = itertools.count()
+    counted = (row for row, _ in zip(rows, taken, strict=False))
+    writers: dict[str, Callable[[BinaryIO, Iterable[Mapping[str, Any]], Columns], None]] = {
         ".jsonl": _jsonl,
         ".json": _json,
         ".csv": _csv,
         ".parquet": _parquet,
     }
     with _beside(file) as raw, _packed(raw, packing) as out:
-        return writers[kind](out, rows, columns or {})
+        writers[kind](out, counted, columns or {})
+    return next(taken)
 
 
 def harmless(value: Any) -> Any:
@@ -132,22 +134,16 @@ def _zst(raw: BinaryIO) -> Any:
         ) from None
 
 
-def _jsonl(out: BinaryIO, rows: Iterable[Mapping[str, Any]], _: Columns) -> int:
-    count = 0
+def _jsonl(out: BinaryIO, rows: Iterable[Mapping[str, Any]], _: Columns) -> None:
     for row in rows:
         out.write(dump(row) + b"\n")
-        count += 1
-    return count
 
 
-def _json(out: BinaryIO, rows: Iterable[Mapping[str, Any]], _: Columns) -> int:
-    count = 0
+def _json(out: BinaryIO, rows: Iterable[Mapping[str, Any]], _: Columns) -> None:
     out.write(b"[")
-    for row in rows:
-        out.write((b",\n" if count else b"\n") + dump(row))
-        count += 1
+    for number, row in enumerate(rows):
+        out.write((b",\n" if number else b"\n") + dump(row))
     out.write(b"\n]\n")
-    return count
 
 
 def dump(value: Any) -> bytes:
@@ -155,16 +151,12 @@ def dump(value: Any) -> bytes:
     return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
 
 
-def _csv(out: BinaryIO, rows: Iterable[Mapping[str, Any]], columns: Columns) -> int:
-    count = 0
+def _csv(out: BinaryIO, rows: Iterable[Mapping[str, Any]], columns: Columns) -> None:
     text = io.TextIOWrapper(out, encoding="utf-8", newline="", write_through=True)
     writer = csv.writer(text)  # its line ends, CR LF, are those of RFC 4180; with others it would not quote a CR
     writer.writerow([harmless(name) for name in columns])
-    for row in rows:
-        writer.writerow([_cell(row.get(name)) for name in columns])
-        count += 1
+    writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
     text.detach()
-    return count
 
 
 def _cell(value: Any) -> Any:
@@ -173,29 +165,24 @@ def _cell(value: Any) -> Any:
     return dump(value).decode()
 
 
-def _parquet(out: BinaryIO, rows: Iterable[Mapping[str, Any]], columns: Columns) -> int:
+def _parquet(out: BinaryIO, rows: Iterable[Mapping[str, Any]], columns: Columns) -> None:
     arrow = pyarrow()
     import pyarrow.parquet as parquet
 
     schema = arrow.schema([(name, _type(arrow, kind)) for name, kind in columns.items()])
-    count, every = 0, iter(rows)
+    every = iter(rows)
     with parquet.ParquetWriter(out, schema, compression="zstd") as writer:
-        while batch := list(islice(every, _BATCH)):
+        while batch := list(itertools.islice(every, _BATCH)):
             writer.write_batch(arrow.RecordBatch.from_pylist([_fit(row, columns) for row in batch], schema=schema))
-            count += len(batch)
-    return count
 
 
 def _fit(row: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
     """A row for a typed table: what is nested and not a conversation goes in as JSON."""
+    given = {name: row.get(name) for name in columns}
     return {
-        name: dump(row[name]).decode() if kind == "text" and _nested(row.get(name)) else row.get(name)
-        for name, kind in columns.items()
+        name: value if columns[name] != "text" or value is None or isinstance(value, str) else dump(value).decode()
+        for name, value in given.items()
     }
-
-
-def _nested(value: Any) -> bool:
-    return value is not None and not isinstance(value, str)
 
 
 def _type(arrow: Any, kind: str) -> Any:

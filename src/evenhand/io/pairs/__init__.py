@@ -7,48 +7,23 @@ A file is read twice: once to check every row before anything is judged, once to
 pass keeps the pairs in memory; the check keeps eight bytes a row, to find ids that stand twice.
 """
 
-from evenhand.core.pair import (
-    COMBINED,
-    DIMENSIONS,
-    GOOD_1,
-    GOOD_2,
-    POINTWISE_DIMENSIONS,
-    TEXT_FIELDS,
-    Pair,
-    Side,
-    digest,
-    read_label,
-    short_hash,
-)
+from evenhand.core.pair import DIMENSIONS, Pair
 from evenhand.io.pairs.arena import Arena
-from evenhand.io.pairs.join import Joined, JoinOptions, Unmatched, join_outputs
-from evenhand.io.pairs.outputs import Output, read_outputs
+from evenhand.io.pairs.join import JoinOptions, Unmatched, join_outputs
 from evenhand.io.pairs.reading import check_pairs, mark_of, read_pairs, read_rows, sample_pairs
 from evenhand.io.pairs.rows import pair_from
 
 __all__ = [
-    "COMBINED",
     "DIMENSIONS",
-    "GOOD_1",
-    "GOOD_2",
-    "POINTWISE_DIMENSIONS",
-    "TEXT_FIELDS",
     "Arena",
     "JoinOptions",
-    "Joined",
-    "Output",
     "Pair",
-    "Side",
     "Unmatched",
     "check_pairs",
-    "digest",
     "join_outputs",
     "mark_of",
     "pair_from",
-    "read_label",
-    "read_outputs",
     "read_pairs",
     "read_rows",
     "sample_pairs",
-    "short_hash",
 ]

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, combinations
 from pathlib import Path
 
-from evenhand.core.errors import InputError, PairError
+from evenhand.core.errors import InputError
 from evenhand.core.pair import Pair
 from evenhand.io.pairs.join import (
     NAMED,
     JoinOptions,
+    OutputFiles,
     Unmatched,
     joined_on,
     named,
@@ -30,13 +30,13 @@ from evenhand.io.pairs.join import (
     stem,
     twice,
 )
-from evenhand.io.pairs.outputs import Placed, Questions, read_outputs
+from evenhand.io.pairs.outputs import Placed
 from evenhand.io.pairs.temporary_table import TemporaryTable, key_of
 
 Draw = tuple[int, int, int]  # an instruction and two models, by their numbers
 
 
-class Arena:
+class Arena(OutputFiles):
     """The outputs of several models, read and checked, and which of them meet.
 
     `sources` are files; NAME=FILE gives the outputs of a file a model's name of your own. Without one, the rows say
@@ -52,14 +52,13 @@ class Arena:
         seed: int = 0,
         reading: JoinOptions | None = None,
     ) -> None:
-        self.reading = reading or JoinOptions()
-        self.seed, self.bad, self.notes = seed, list[PairError](), Counter[str]()
-        self._questions = Questions(self.reading.questions, self.reading.turn)
-        self._shelves: dict[str, TemporaryTable] = {}
+        super().__init__(reading)
+        self.seed = seed
+        self._tables: dict[str, TemporaryTable] = {}
         self._keys: dict[bytes, str] = {}  # every instruction, in the order in which it was first met
         for source in sources:
             self._read(source)
-        self.models = tuple(self._shelves)
+        self.models = tuple(self._tables)
         if len(self.models) < 2:
             raise InputError(
                 f"only outputs of {' and '.join(self.models) or 'no model'} were found",
@@ -79,7 +78,7 @@ class Arena:
         for instruction, one, two in self._every() if self._draws is None else self._draws:
             key = self._order[instruction]
             first, second = self.models[one], self.models[two]
-            yield pair_of(first, self._shelves[first].get(key), second, self._shelves[second].get(key))
+            yield pair_of(first, self._tables[first].get(key), second, self._tables[second].get(key))
 
     @property
     def possible(self) -> int:
@@ -90,38 +89,27 @@ class Arena:
     def unmatched(self) -> list[Unmatched]:
         """For each model, the instructions that only others answered."""
         found = []
-        for model, shelved in self._shelves.items():
-            missing = [key for key in self._order if key not in shelved]
+        for model, table in self._tables.items():
+            missing = [key for key in self._order if key not in table]
             if missing:
                 found.append(Unmatched(model, len(missing), tuple(self._keys[key] for key in missing[:NAMED])))
         return found
 
     def close(self) -> None:
         """Remove the temporary files."""
-        for shelved in self._shelves.values():
-            shelved.close()
+        for table in self._tables.values():
+            table.close()
 
     # -- reading -----------------------------------------------------------------------------------
 
     def _read(self, source: str | Path) -> None:
         name, path = split_name(source)
-        reading, seen = self.reading, 0
-        for placed in read_outputs(
-            path,
-            self._questions,
-            skip_bad=reading.skip_bad,
-            skipped=self.bad,
-            columns=reading.columns,
-            notes=self.notes,
-        ):
-            seen += 1
+        for placed in self._outputs(path):
             self._keep(name or placed.output.model or stem(path), placed)
-        if not seen and not self.bad:
-            raise PairError(str(path), None, "no outputs in this file", hint="expected instruction and output")
 
     def _keep(self, model: str, placed: Placed) -> None:
         key = key_of(joined_on(placed, self.reading.join_on))
-        earlier = self._shelves.setdefault(model, TemporaryTable()).put(key, placed)
+        earlier = self._tables.setdefault(model, TemporaryTable()).put(key, placed)
         if earlier is not None:
             raise twice(placed, earlier, model, self.reading.join_on)
         self._refuse_other_instruction(key, placed)
@@ -131,7 +119,7 @@ class Arena:
         """Joined on another field, two rows may meet that answer different instructions."""
         if self.reading.join_on == "instruction" or key not in self._keys:
             return
-        other = next(shelved.get(key) for shelved in self._shelves.values() if key in shelved)
+        other = next(table.get(key) for table in self._tables.values() if key in table)
         if other.output.instruction != placed.output.instruction:
             raise other_instruction(placed, other, self.reading.join_on)
 
@@ -152,13 +140,13 @@ class Arena:
         if not self.possible:
             raise InputError(
                 f"no instruction has outputs of {'both' if len(self.models) == 2 else 'two'} models: "
-                + ", ".join(f"{model} {len(shelved)}" for model, shelved in self._shelves.items()),
+                + ", ".join(f"{model} {len(table)}" for model, table in self._tables.items()),
                 hint="are these the same instructions, letter for letter? --join-on names another field",
             )
 
     def _meetings(self, instruction: int) -> Iterator[tuple[int, int]]:
         key = self._order[instruction]
-        there = [number for number, model in enumerate(self.models) if key in self._shelves[model]]
+        there = [number for number, model in enumerate(self.models) if key in self._tables[model]]
         if self.baseline is None:
             yield from combinations(there, 2)
             return

@@ -1,4 +1,4 @@
-"""Formats of pairs, each an entry: its name, the fields that tell it apart, and how a row is put into our words.
+"""Formats of pairs, each a function: its name, the fields that tell it apart, and how a row is put into our words.
 
 Sides follow the file: its first response is output_1. What a file says of the winner becomes `label`, or `human`
 where it names who said it. docs/formats.md says which were held against real files, and which are from memory.
@@ -10,6 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from evenhand.core.faults import RowFault
@@ -29,8 +30,9 @@ from evenhand.io.pairs.messages import (
     write_context,
     write_turns,
 )
-from evenhand.io.pairs.recognition import Context, Format
+from evenhand.io.pairs.recognition import Context, Format, reads
 
+_pairs = partial(reads, "pairs")
 _ASKED = "instruction|prompt|question|input"
 _FIRST = "response_a|response_A|answer_a|answer_A|output_a|output_A"
 _SECOND = "response_b|response_B|answer_b|answer_B|output_b|output_B"
@@ -38,11 +40,22 @@ _WINNER = ("winner", "label", "preference", "verdict")
 _HUMAN_TURN, _ASSISTANT_TURN = "\n\nHuman:", "\n\nAssistant:"
 
 
+@_pairs("pairs", ("instruction", "output_1", "output_2"), verbatim=True)
 def _same(row: Row, _: Context) -> Row:
     """A row that is in evenhand's words already."""
     return row
 
 
+@_pairs(
+    "evenhand judgments",
+    ("fingerprint", "key", "pair", "dimension", "verdict", "instruction", "output_1", "output_2"),
+    uses=(
+        *("judge", "protocol", "model_1", "model_2", "p_1", "p_2", "p_tie", "mass", "order", "shown"),
+        *("inconsistent", "invalid", "label", "reason", "reason_forward", "reason_swapped"),
+        *("strength", "strength_forward", "strength_swapped"),
+    ),
+    together="key",
+)
 def _judgments(row: Row, context: Context) -> Row:
     """What `evenhand export judgments --texts` writes: rows of one pair, one for each dimension, are together."""
     judge = row["fingerprint"]
@@ -61,34 +74,34 @@ def _judgments(row: Row, context: Context) -> Row:
     return {name: unharmed(value) for name, value in found.items()} if context.suffix == ".csv" else found
 
 
+@_pairs(
+    "PandaLM",
+    ("instruction", "response1", "response2", "annotator1"),
+    uses=("input", "cmp_key", *(f"annotator{number}" for number in range(2, 10))),
+)
 def _pandalm(row: Row, _: Context) -> Row:
     votes = {name: _number(row[name]) for name in row if re.fullmatch(r"annotator\d+", name)}
     named = str(row.get("cmp_key") or "").split("_")
     models = dict(zip(("model_1", "model_2"), named, strict=True)) if len(named) == 2 else {}
-    return {
-        "instruction": with_input(row),
-        "output_1": _word(row["response1"]),
-        "output_2": _word(row["response2"]),
-        "human": votes,
-        "label": _most(votes.values()),
-        **models,
-    }
+    texts = pair_texts(with_input(row), _word(row["response1"]), _word(row["response2"]))
+    return {**texts, "human": votes, "label": _most(votes.values()), **models}
 
 
+@_pairs("HelpSteer3", ("context", "response1", "response2", "overall_preference"))
 def _helpsteer(row: Row, _: Context) -> Row:
     """HelpSteer3: -3 says that the first response is much better, 3 that the second is."""
     votes = row.get("individual_preference")
     said = [_signed(vote.get("score")) for vote in votes or () if isinstance(vote, Mapping)]
-    label = _signed(row["overall_preference"])
-    return {
-        "instruction": write_context(read_messages(row["context"], "context")),
-        "output_1": read_text(row["response1"], "response1"),
-        "output_2": read_text(row["response2"], "response2"),
-        "label": label,
-        **({"human": said} if said else {}),
-    }
+    label, asked = _signed(row["overall_preference"]), write_context(read_messages(row["context"], "context"))
+    one, two = (read_text(row[name], name) for name in ("response1", "response2"))
+    return {**pair_texts(asked, one, two), "label": label, **({"human": said} if said else {})}
 
 
+@_pairs(
+    "Chatbot Arena or MT-Bench human judgments",
+    ("conversation_a", "conversation_b"),
+    uses=("winner", "judge", "model_a", "model_b", "turn"),
+)
 def _arena(row: Row, _: Context) -> Row:
     """Chatbot Arena and MT-Bench's human judgments; `turn` says how far the vote goes, else it is on all of it."""
     one, two = (dialogue_of(read_messages(row[name], name), name) for name in ("conversation_a", "conversation_b"))
@@ -100,108 +113,112 @@ def _arena(row: Row, _: Context) -> Row:
         raise RowFault("the two conversations ask different things, so they are not one pair", hint=SKIP)
     judge = row.get("judge")
     who = " ".join(map(str, judge)) if isinstance(judge, list) else str(judge or "")
-    return {
-        "instruction": write_turns(one.asked[:turn], system=one.system),
-        "output_1": write_turns(one.said[:turn]),
-        "output_2": write_turns(two.said[:turn]),
-        **_models(row),
-        **_said(_winner(row.get("winner")), who),
-    }
+    asked = write_turns(one.asked[:turn], system=one.system)
+    texts = pair_texts(asked, write_turns(one.said[:turn]), write_turns(two.said[:turn]))
+    return {**texts, **_models(row), **_said(_winner(row.get("winner")), who)}
 
 
+@_pairs(
+    "Chatbot Arena (55k)",
+    ("prompt", "response_a", "response_b", "winner_model_a", "winner_model_b"),
+    uses=("winner_tie", "model_a", "model_b"),
+)
 def _kaggle(row: Row, _: Context) -> Row:
     """Chatbot Arena's 55k: each text is a list of turns as JSON, the winner is one of three columns."""
     asked, one, two = (_turns(row[name], name) for name in ("prompt", "response_a", "response_b"))
     given = (("winner_model_a", "1"), ("winner_model_b", "2"), ("winner_tie", "tie"))
     label = next((side for name, side in given if str(row.get(name)) in ("1", "1.0", "True", "true")), None)
-    texts = {"instruction": write_turns(asked), "output_1": write_turns(one), "output_2": write_turns(two)}
-    return {**texts, **_models(row), "label": label}
+    return {**pair_texts(write_turns(asked), write_turns(one), write_turns(two)), **_models(row), "label": label}
 
 
+@_pairs("JudgeBench", ("question", "response_A", "response_B"), uses=("pair_id", "label"))
 def _judge_bench(row: Row, _: Context) -> Row:
-    return {
-        "id": row.get("pair_id"),
-        "instruction": row["question"],
-        "output_1": row["response_A"],
-        "output_2": row["response_B"],
-        "label": row.get("label"),
-    }
+    texts = pair_texts(row["question"], row["response_A"], row["response_B"])
+    return {"id": row.get("pair_id"), **texts, "label": row.get("label")}
 
 
+@_pairs("Auto-J", ("prompt", "response 1", "response 2"), uses=("label",))
 def _auto_j(row: Row, _: Context) -> Row:
     """Auto-J's label is 0 for the first response, 1 for the second, 2 for a tie."""
     label = _number(row.get("label"))
     sides = {"0": "1", "1": "2", "2": "tie", "None": None}
     if str(label) not in sides:
         raise RowFault(f"label {label!r} is none of 0, 1, 2", hint=SKIP)
-    return {
-        "instruction": row["prompt"],
-        "output_1": row["response 1"],
-        "output_2": row["response 2"],
-        "label": sides[str(label)],
-    }
+    return {**pair_texts(row["prompt"], row["response 1"], row["response 2"]), "label": sides[str(label)]}
 
 
+@_pairs(
+    "Prometheus preferences",
+    ("orig_instruction", "orig_response_A", "orig_response_B"),
+    uses=("orig_preference", "instruction", "output"),
+)
 def _prometheus(row: Row, _: Context) -> Row:
     """Prometheus' Preference Collection; `instruction` and `output` there are the judge's own prompt and answer."""
     return {
-        "instruction": row["orig_instruction"],
-        "output_1": row["orig_response_A"],
-        "output_2": row["orig_response_B"],
+        **pair_texts(row["orig_instruction"], row["orig_response_A"], row["orig_response_B"]),
         "label": row.get("orig_preference"),
         **{name: row[name] for name in ("orig_criteria", "orig_reference_answer") if name in row},
     }
 
 
+@_pairs("LLM Comparator", ("input_text", "output_text_a", "output_text_b"), uses=("score",))
 def _llm_comparator(row: Row, _: Context) -> Row:
     """LLM Comparator: a score above 0 is for the first model."""
     models = outer_of(row).get("models")
     names = [str(one.get("name", "")) for one in models if isinstance(one, Mapping)] if models else []
     score = row.get("score")
     return {
-        "instruction": row["input_text"],
-        "output_1": row["output_text_a"],
-        "output_2": row["output_text_b"],
+        **pair_texts(row["input_text"], row["output_text_a"], row["output_text_b"]),
         **(dict(zip(("model_1", "model_2"), names, strict=True)) if len(names) == 2 else {}),
         "label": None if score is None else _signed(-float(score)),
     }
 
 
+@_pairs(
+    "AlpacaEval annotations",
+    ("instruction", "output_1", "output_2", "preference"),
+    uses=("input", "annotator", "annotator_index", "generator_1", "generator_2"),
+    test=lambda row: is_number(row["preference"]),
+)
 def _alpaca_eval(row: Row, _: Context) -> Row:
     """AlpacaEval's annotations; who prefers is a model or, in AlpacaFarm, a person's number."""
     who = row.get("annotator", row.get("annotator_index"))
     name = "" if who in (None, "") else f"annotator {who}" if isinstance(who, int) else str(who)
     models = {"model_1": row.get("generator_1"), "model_2": row.get("generator_2")}
     return {
-        "instruction": with_input(row),
-        "output_1": row["output_1"],
-        "output_2": row["output_2"],
+        **pair_texts(with_input(row), row["output_1"], row["output_2"]),
         **{side: model for side, model in models.items() if model is not None},
         **_said(_preference(row["preference"]), name),
     }
 
 
+@_pairs("LLMBar", ("input", "output_1", "output_2"), uses=("label",), unless=("instruction",))
 def _llmbar(row: Row, _: Context) -> Row:
-    texts = {"instruction": row["input"], "output_1": row["output_1"], "output_2": row["output_2"]}
+    texts = pair_texts(row["input"], row["output_1"], row["output_2"])
     return {**texts, **({"label": _number(row["label"])} if "label" in row else {})}
 
 
+@_pairs(
+    "chosen and rejected",
+    ("chosen", "rejected"),
+    uses=(
+        *("prompt", "instruction", "question", "context", "input", "system", "system_prompt"),
+        *("messages", "pair", "chosen_model", "rejected_model"),
+    ),
+)
 def _preferences(row: Row, context: Context) -> Row | list[Row]:
     """chosen and rejected: RewardBench, UltraFeedback, HH, TRL; what was chosen is side 1."""
     chosen, rejected = parsed_list(row["chosen"]), parsed_list(row["rejected"])
     if _are_texts(chosen) and _are_texts(rejected):  # RewardBench 2 has one that is right and several that are not
         many = [(good, bad) for good in chosen for bad in rejected]
         name = str(row.get("id") or row.get("pair") or "")
-        each = [_preferences({**row, "chosen": good, "rejected": bad}, context) for good, bad in many]
+        each = [_preferences.read({**row, "chosen": good, "rejected": bad}, context) for good, bad in many]
         return [
             {**one, "id": f"{name}/{n}" if name else ""} for n, one in enumerate(each, 1) if isinstance(one, dict)
         ]
-    shared, good, bad = _split(row, chosen, rejected)
     return {
         **({"id": row["pair"]} if "pair" in row and "id" not in row else {}),
-        "instruction": shared,
-        "output_1": good,
-        "output_2": bad,
+        **pair_texts(*_split(row, chosen, rejected)),
         "model_1": row.get("chosen_model") or "chosen",
         "model_2": row.get("rejected_model") or "rejected",
         "label": "1",
@@ -262,90 +279,13 @@ def _hh(text: str, field: str) -> tuple[list[Message], str]:
     return turns, answer.strip()
 
 
+@_pairs("two answers", (_ASKED, _FIRST, _SECOND), uses=("model_a", "model_b", "winner"))
 def _two_answers(row: Row, _: Context) -> Row:
     """Any file with a question and two answers under names that speak for themselves."""
     asked, one, two = (_pick(row, names) for names in (_ASKED, _FIRST, _SECOND))
     asked = with_input(row) if "instruction" in row else asked
     said = next((row[name] for name in _WINNER if row.get(name) not in (None, "")), None)
-    return {"instruction": asked, "output_1": one, "output_2": two, **_models(row), "label": _winner(said)}
-
-
-PAIRS = Format("pairs", "pairs", ("instruction", "output_1", "output_2"), _same, verbatim=True)
-PAIR_FORMATS: tuple[Format, ...] = (
-    Format(
-        "evenhand judgments",
-        "pairs",
-        ("fingerprint", "key", "pair", "dimension", "verdict", "instruction", "output_1", "output_2"),
-        _judgments,
-        uses=(
-            *("judge", "protocol", "model_1", "model_2", "p_1", "p_2", "p_tie", "mass", "order", "shown"),
-            *("inconsistent", "invalid", "label", "reason", "reason_forward", "reason_swapped"),
-            *("strength", "strength_forward", "strength_swapped"),
-        ),
-        together="key",
-    ),
-    Format(
-        "PandaLM",
-        "pairs",
-        ("instruction", "response1", "response2", "annotator1"),
-        _pandalm,
-        uses=("input", "cmp_key", *(f"annotator{number}" for number in range(2, 10))),
-    ),
-    Format("HelpSteer3", "pairs", ("context", "response1", "response2", "overall_preference"), _helpsteer),
-    Format(
-        "Chatbot Arena or MT-Bench human judgments",
-        "pairs",
-        ("conversation_a", "conversation_b"),
-        _arena,
-        uses=("winner", "judge", "model_a", "model_b", "turn"),
-    ),
-    Format(
-        "Chatbot Arena (55k)",
-        "pairs",
-        ("prompt", "response_a", "response_b", "winner_model_a", "winner_model_b"),
-        _kaggle,
-        uses=("winner_tie", "model_a", "model_b"),
-    ),
-    Format(
-        "JudgeBench", "pairs", ("question", "response_A", "response_B"), _judge_bench, uses=("pair_id", "label")
-    ),
-    Format("Auto-J", "pairs", ("prompt", "response 1", "response 2"), _auto_j, uses=("label",)),
-    Format(
-        "Prometheus preferences",
-        "pairs",
-        ("orig_instruction", "orig_response_A", "orig_response_B"),
-        _prometheus,
-        uses=("orig_preference", "instruction", "output"),
-    ),
-    Format(
-        "LLM Comparator",
-        "pairs",
-        ("input_text", "output_text_a", "output_text_b"),
-        _llm_comparator,
-        uses=("score",),
-    ),
-    Format(
-        "AlpacaEval annotations",
-        "pairs",
-        ("instruction", "output_1", "output_2", "preference"),
-        _alpaca_eval,
-        uses=("input", "annotator", "annotator_index", "generator_1", "generator_2"),
-        test=lambda row: is_number(row["preference"]),
-    ),
-    PAIRS,
-    Format("LLMBar", "pairs", ("input", "output_1", "output_2"), _llmbar, uses=("label",), unless=("instruction",)),
-    Format(
-        "chosen and rejected",
-        "pairs",
-        ("chosen", "rejected"),
-        _preferences,
-        uses=(
-            *("prompt", "instruction", "question", "context", "input", "system", "system_prompt"),
-            *("messages", "pair", "chosen_model", "rejected_model"),
-        ),
-    ),
-    Format("two answers", "pairs", (_ASKED, _FIRST, _SECOND), _two_answers, uses=("model_a", "model_b", "winner")),
-)
+    return {**pair_texts(asked, one, two), **_models(row), "label": _winner(said)}
 
 
 # -- what several of them share -----------------------------------------------------------------------------------
@@ -359,6 +299,11 @@ def with_input(row: Row) -> Any:
     """
     more = row.get("input")
     return f"{row['instruction']}\n\n{more}" if isinstance(more, str) and more.strip() else row["instruction"]
+
+
+def pair_texts(asked: Any, one: Any, two: Any) -> Row:
+    """The texts of a pair, in our words."""
+    return {"instruction": asked, "output_1": one, "output_2": two}
 
 
 def _said(label: Any, who: str) -> Row:
@@ -440,3 +385,10 @@ def _word(value: Any) -> Any:
 def _number(value: Any) -> Any:
     """A whole number that a frame has made a float of: 1.0 -> 1."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+# The most telling first.
+PAIR_FORMATS: tuple[Format, ...] = (
+    *(_judgments, _pandalm, _helpsteer, _arena, _kaggle, _judge_bench, _auto_j, _prometheus, _llm_comparator),
+    *(_alpaca_eval, _same, _llmbar, _preferences, _two_answers),
+)

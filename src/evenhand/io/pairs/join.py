@@ -14,7 +14,8 @@ from typing import Literal
 
 from evenhand.core.errors import InputError, PairError
 from evenhand.core.pair import Pair, digest
-from evenhand.io.pairs.outputs import Placed, Questions, read_outputs
+from evenhand.io.pairs.outputs import Placed, read_outputs
+from evenhand.io.pairs.questions import Questions
 from evenhand.io.pairs.rows import named_fields
 from evenhand.io.pairs.temporary_table import TemporaryTable, key_of
 
@@ -41,8 +42,38 @@ class JoinOptions:
     columns: Mapping[str, str] = field(default_factory=dict)  # evenhand's names for the fields of a file
 
 
-class Joined:
-    """Two models' outputs, joined on the instruction: the pairs, and what was left over on either side."""
+class OutputFiles:
+    """Files of outputs that are to meet: what was broken in them, and what is to be said of them."""
+
+    def __init__(self, reading: JoinOptions | None) -> None:
+        self.reading = reading = reading or JoinOptions()
+        self.bad, self.notes = list[PairError](), Counter[str]()
+        self._questions = Questions(reading.questions, reading.turn)
+
+    def _outputs(self, path: str) -> Iterator[Placed]:
+        """The outputs of a file, in which there must be some."""
+        skip_bad, columns, empty = self.reading.skip_bad, self.reading.columns, True
+        for placed in read_outputs(
+            path, self._questions, skip_bad=skip_bad, skipped=self.bad, columns=columns, notes=self.notes
+        ):
+            empty = False
+            yield placed
+        if empty and not self.bad:
+            raise PairError(path, None, "no outputs in this file", hint="expected instruction and output")
+
+
+class Joined(OutputFiles):
+    """Two models' outputs, joined on the instruction: the pairs, and what was left over on either side.
+
+    >>> import tempfile, json
+    >>> folder = tempfile.mkdtemp()
+    >>> for name, said in (("new", "4"), ("old", "5")):
+    ...     row = {"instruction": "2 + 2?", "output": said}
+    ...     _ = Path(folder, f"{name}.json").write_text(json.dumps([row]))
+    >>> [pair] = join_outputs(f"{folder}/new.json", f"{folder}/old.json")
+    >>> pair.model_1, pair.output_1, pair.model_2, pair.candidate
+    ('new', '4', 'old', '1')
+    """
 
     def __init__(
         self,
@@ -52,14 +83,12 @@ class Joined:
         *,
         candidate_side: Literal["1", "2"] = "1",
     ) -> None:
-        reading, self._side = reading or JoinOptions(), candidate_side
-        questions = Questions(reading.questions, reading.turn)
-        self._join_on, self.bad, self.notes = reading.join_on, list[PairError](), Counter[str]()
-        sides = [self._shelved(source, questions, reading) for source in (candidate, baseline)]
-        (self._new, new), (self._old, old) = sides
+        super().__init__(reading)
+        self._side = candidate_side
+        (self._new, new), (self._old, old) = (self._kept(source) for source in (candidate, baseline))
         self.candidate, self.baseline = _apart(new, old, candidate, baseline)
         self._count = sum(key in self._old for key in self._new)
-        if reading.join_on != "instruction":
+        if self.reading.join_on != "instruction":
             self._refuse_other_instructions()
         if not self._count:
             raise InputError(
@@ -103,54 +132,26 @@ class Joined:
         for key, new in self._new.items():
             old = self._old.find(key)
             if old is not None and old.output.instruction != new.output.instruction:
-                raise other_instruction(new, old, self._join_on)
+                raise other_instruction(new, old, self.reading.join_on)
 
-    def _shelved(
-        self, source: str | Path, questions: Questions, reading: JoinOptions
-    ) -> tuple[TemporaryTable, str]:
-        name, path = split_name(source)
-        shelved, models = TemporaryTable(), dict[str, None]()
-        for placed in read_outputs(
-            path,
-            questions,
-            skip_bad=reading.skip_bad,
-            skipped=self.bad,
-            columns=reading.columns,
-            notes=self.notes,
-        ):
+    def _kept(self, source: str | Path) -> tuple[TemporaryTable, str]:
+        """The outputs of a file in a temporary table, and the name of their model."""
+        (name, path), join_on = split_name(source), self.reading.join_on
+        kept, models = TemporaryTable(), dict[str, None]()
+        for placed in self._outputs(path):
             models[placed.output.model] = None
-            earlier = shelved.put(key_of(joined_on(placed, reading.join_on)), placed)
+            earlier = kept.put(key_of(joined_on(placed, join_on)), placed)
             if earlier is not None:
-                raise twice(placed, earlier, placed.output.model or name or stem(path), reading.join_on)
-        if not len(shelved) and not self.bad:
-            raise PairError(str(path), None, "no outputs in this file", hint="expected instruction and output")
+                raise twice(placed, earlier, placed.output.model or name or stem(path), join_on)
         if len(models) > 1 and not name:
             raise InputError(
                 f"{path} holds outputs of several models: {', '.join(models)}",
                 hint="evenhand arena pairs many models; NAME=FILE takes them for one",
             )
-        return shelved, name or next(iter(models), "") or stem(path)
+        return kept, name or next(iter(models), "") or stem(path)
 
 
-def join_outputs(
-    candidate: str | Path,
-    baseline: str | Path,
-    reading: JoinOptions | None = None,
-    *,
-    candidate_side: Literal["1", "2"] = "1",
-) -> Joined:
-    """Pairs of two models' outputs to the same instructions, and which side is the candidate's.
-
-    >>> import tempfile, json
-    >>> folder = tempfile.mkdtemp()
-    >>> for name, said in (("new", "4"), ("old", "5")):
-    ...     row = {"instruction": "2 + 2?", "output": said}
-    ...     _ = Path(folder, f"{name}.json").write_text(json.dumps([row]))
-    >>> [pair] = join_outputs(f"{folder}/new.json", f"{folder}/old.json")
-    >>> pair.model_1, pair.output_1, pair.model_2, pair.candidate
-    ('new', '4', 'old', '1')
-    """
-    return Joined(candidate, baseline, reading, candidate_side=candidate_side)
+join_outputs = Joined
 
 
 def pair_of(model_1: str, first: Placed, model_2: str, second: Placed) -> Pair:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evenhand.core.conversations import HEADINGS
 from evenhand.core.faults import RowFault
 from evenhand.io.files.reading import parse
 
@@ -22,9 +23,7 @@ SKIP = "--skip-bad leaves such rows out"
 # What FastChat writes where a service gave no answer.
 _FAILED = "$ERROR$"
 _ROLES = {
-    **dict.fromkeys(("user", "human", "prompter"), "user"),
-    **dict.fromkeys(("assistant", "gpt", "model", "chatgpt", "bot", "ai"), "assistant"),
-    **dict.fromkeys(("system", "developer"), "system"),
+    **{word: heading.lower() for word, heading in HEADINGS.items()},
     **dict.fromkeys(("tool", "function", "observation", "function_call", "tool_call"), "tool"),
 }
 _TEXT_PARTS = (None, "text", "input_text", "output_text")
@@ -132,7 +131,8 @@ def dialogue_of(messages: Sequence[Message], field: str) -> Dialogue:
     rest = [one for one in messages if one.role != "system"]
     turns: list[list[Message]] = [[]]
     for one in rest:
-        if one.role == "user" and any(m.role != "user" for m in turns[-1]) and _has_question(turns[-1]):
+        roles = {earlier.role for earlier in turns[-1]}
+        if one.role == "user" and "user" in roles and len(roles) > 1:
             turns.append([])
         turns[-1].append(one)
     cut = [_cut(turn, field) for turn in turns]
@@ -191,10 +191,6 @@ def _parts(parts: list[Mapping[str, Any]], field: str) -> list[str]:
             raise RowFault(f"field '{field}' holds a part of type {kind!r}, which is not text", hint=SKIP)
         found.append(read_text(part, f"{field}[{number}]"))
     return found
-
-
-def _has_question(turn: Sequence[Message]) -> bool:
-    return any(one.role == "user" for one in turn)
 
 
 def _cut(turn: Sequence[Message], field: str) -> tuple[str, str]:

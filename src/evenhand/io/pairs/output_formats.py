@@ -1,4 +1,4 @@
-"""Formats of one model's outputs, each an entry: its name, the fields that tell it apart, and how a row is read.
+"""Formats of one model's outputs, each a function: its name, the fields that tell it apart, and how a row is read.
 
 A row becomes `instruction`, `output` and, where known, `model` and `id`. Conversations of several turns are
 compared up to the turn that the reading names, and a note says so.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from evenhand.core.faults import RowFault
@@ -27,8 +28,9 @@ from evenhand.io.pairs.messages import (
     write_context,
 )
 from evenhand.io.pairs.questions import key_of_question
-from evenhand.io.pairs.recognition import Context, Format
+from evenhand.io.pairs.recognition import Context, Format, reads
 
+_outputs = partial(reads, "outputs")
 _MODEL_FIELDS = ("generator", "model", "model_id")
 _NAMES = (*_MODEL_FIELDS, "id")
 # What FastChat writes where a model that it ran itself broke down.
@@ -36,11 +38,18 @@ _BROKE_DOWN = "ERROR"
 _SYSTEM = ("system", "system_prompt")
 
 
+@_outputs("outputs", ("instruction", "output"), uses=("input", *_NAMES))
 def _plain(row: Row, _: Context) -> Row:
     instruction, text = read_text(row["instruction"], "instruction"), read_text(row["output"], "output")
     return {"instruction": with_input({**row, "instruction": instruction}), "output": text, **_named(row)}
 
 
+@_outputs(
+    "MT-Bench or Arena-Hard answers",
+    ("choices",),
+    uses=("question_id", "answer_id", "tstamp", "conv_metadata", *_NAMES),
+    unless=("output",),
+)
 def _choices(row: Row, context: Context) -> Row:
     """FastChat's form; where it was asked several times, its first choice counts."""
     choices, key = row["choices"], key_of_question(row, "question_id")
@@ -61,10 +70,17 @@ def _choices(row: Row, context: Context) -> Row:
     return {"instruction": asked, "output": said, **_named(row), "id": key}
 
 
+@_outputs(
+    "messages",
+    ("messages",),
+    uses=("uid", "ans_id", "tstamp", "metadata", *_SYSTEM, *_NAMES),
+    unless=("output", "chosen"),
+)
 def _messages(row: Row, context: Context) -> Row:
     return {**_talk(row, "messages", context), **_named(row), "id": row.get("uid", row.get("id"))}
 
 
+@_outputs("ShareGPT", ("conversations",), uses=(*_SYSTEM, *_NAMES))
 def _share_gpt(row: Row, context: Context) -> Row:
     return {**_talk(row, "conversations", context), **_named(row)}
 
@@ -94,6 +110,7 @@ def _note_turns(turns: int, context: Context) -> None:
         context.note(f"judging {how} of {turns}; --turn {turns} judges all of them")
 
 
+@_outputs("OpenAI batch", ("custom_id", "response"), uses=("id", "error"))
 def _batch(row: Row, context: Context) -> Row:
     """The output of an OpenAI batch; what was asked is in the batch's input."""
     key = key_of_question(row, "custom_id")
@@ -120,6 +137,12 @@ def _completion(body: Mapping[str, Any]) -> str:
     raise RowFault(f"the batch gave no answer: {error or 'neither choices nor output'}", hint=SKIP)
 
 
+@_outputs(
+    "Inspect log",
+    ("input", "output", "target"),
+    uses=("id", "epoch", "messages", "events", "attachments", "store", "model_usage", "uuid"),
+    test=lambda row: isinstance(row["output"], Mapping),
+)
 def _inspect(row: Row, context: Context) -> Row | None:
     """A sample of an Inspect log; of several epochs the first is judged."""
     if int(row.get("epoch") or 1) > 1:
@@ -144,6 +167,7 @@ def _inspect(row: Row, context: Context) -> Row | None:
     }
 
 
+@_outputs("promptfoo", ("prompt", "provider", "vars"), uses=("response", "id", "error"), unless=("output_1",))
 def _promptfoo(row: Row, _: Context) -> Row:
     """A result of promptfoo: the prompt with its variables filled in, and what a provider answered."""
     response, provider, prompt = row.get("response"), row["provider"], row["prompt"]
@@ -159,6 +183,7 @@ def _promptfoo(row: Row, _: Context) -> Row:
     }
 
 
+@_outputs("lm-evaluation-harness", ("doc", "arguments", "resps"), uses=("doc_id", "filter"))
 def _harness(row: Row, context: Context) -> Row | None:
     """A sample of lm-evaluation-harness; each filter repeats the answers, so those of the first are read."""
     name = row.get("filter")
@@ -191,6 +216,7 @@ def _argument(arguments: Any) -> Any:
     return found
 
 
+@_outputs("prompt and completion", ("prompt", "completion"), uses=_NAMES)
 def _completions(row: Row, _: Context) -> Row:
     """prompt and completion, as TRL and `evenhand export kto` write them."""
     completion = row["completion"]
@@ -200,6 +226,12 @@ def _completions(row: Row, _: Context) -> Row:
     return {"instruction": asked, "output": read_text(completion, "completion"), **_named(row)}
 
 
+@_outputs(
+    "prompt and response",
+    ("prompt|input|question|instruction", "response"),
+    uses=(*_NAMES, "response_model_name", *_SYSTEM),
+    unless=("output",),
+)
 def _responses(row: Row, _: Context) -> Row:
     """AutoArena's prompt, response and model; BiGGen-Bench's input, response and response_model_name."""
     asked = next(row[name] for name in ("prompt", "input", "question", "instruction") if name in row)
@@ -227,56 +259,7 @@ def _named(row: Row, names: Sequence[str] = _MODEL_FIELDS) -> Row:
     return {"model": model, "id": row.get("id")}
 
 
+# The most telling first.
 OUTPUT_FORMATS: tuple[Format, ...] = (
-    Format(
-        "Inspect log",
-        "outputs",
-        ("input", "output", "target"),
-        _inspect,
-        uses=("id", "epoch", "messages", "events", "attachments", "store", "model_usage", "uuid"),
-        test=lambda row: isinstance(row["output"], Mapping),
-    ),
-    Format(
-        "OpenAI batch",
-        "outputs",
-        ("custom_id", "response"),
-        _batch,
-        uses=("id", "error"),
-    ),
-    Format(
-        "promptfoo",
-        "outputs",
-        ("prompt", "provider", "vars"),
-        _promptfoo,
-        uses=("response", "id", "error"),
-        unless=("output_1",),
-    ),
-    Format("lm-evaluation-harness", "outputs", ("doc", "arguments", "resps"), _harness, uses=("doc_id", "filter")),
-    Format(
-        "MT-Bench or Arena-Hard answers",
-        "outputs",
-        ("choices",),
-        _choices,
-        uses=("question_id", "answer_id", "tstamp", "conv_metadata", *_NAMES),
-        unless=("output",),
-    ),
-    Format(
-        "messages",
-        "outputs",
-        ("messages",),
-        _messages,
-        uses=("uid", "ans_id", "tstamp", "metadata", *_SYSTEM, *_NAMES),
-        unless=("output", "chosen"),
-    ),
-    Format("ShareGPT", "outputs", ("conversations",), _share_gpt, uses=(*_SYSTEM, *_NAMES)),
-    Format("prompt and completion", "outputs", ("prompt", "completion"), _completions, uses=_NAMES),
-    Format(
-        "prompt and response",
-        "outputs",
-        ("prompt|input|question|instruction", "response"),
-        _responses,
-        uses=(*_NAMES, "response_model_name", *_SYSTEM),
-        unless=("output",),
-    ),
-    Format("outputs", "outputs", ("instruction", "output"), _plain, uses=("input", *_NAMES)),
+    *(_inspect, _batch, _promptfoo, _harness, _choices, _messages, _share_gpt, _completions, _responses, _plain),
 )

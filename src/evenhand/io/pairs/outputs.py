@@ -9,21 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.core.errors import InputError, PairError
-from evenhand.core.faults import RowFault
 from evenhand.io.files import Row, Table, find_tables
 from evenhand.io.pairs.questions import Questions
 from evenhand.io.pairs.recognition import Recogniser, blame
-
-__all__ = ["Output", "Placed", "Questions", "output_from", "read_outputs"]
+from evenhand.io.pairs.rows import name_in
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What one model answered to one instruction.
-
-    >>> output_from({"instruction": "Hi", "output": "Hello", "generator": "m", "dataset": "d"})
-    Output(instruction='Hi', text='Hello', model='m', id='', about={'dataset': 'd'})
-    """
+    """What one model answered to one instruction."""
 
     instruction: str
     text: str
@@ -45,11 +39,6 @@ class Placed:
         return self.table.error(self.where, fault, hint=hint)
 
 
-def output_from(row: Row, questions: Questions | None = None) -> Output:
-    """One model's output out of one row; raises RowFault that says which field is at fault."""
-    return _output(Recogniser("outputs", questions=questions).read(row))
-
-
 def read_outputs(
     path: str | Path,
     questions: Questions | None = None,
@@ -65,14 +54,13 @@ def read_outputs(
     """
     door = Recogniser("outputs", columns, questions)
     for table, where, found in door.rows(find_tables(path, "outputs")):
-        error = found if isinstance(found, PairError) else None
-        if not isinstance(found, PairError):
-            try:
-                yield Placed(_output(found.row), table, where)
-                continue
-            except (ValueError, InputError) as fault:
-                error = blame(table, where, fault)
-        assert error is not None
+        try:
+            if isinstance(found, PairError):
+                raise found
+            yield Placed(output_from(found.row), table, where)
+            continue
+        except (ValueError, InputError) as fault:
+            error = fault if isinstance(fault, PairError) else blame(table, where, fault)
         if not skip_bad:
             raise error from None
         if skipped is not None:
@@ -81,14 +69,13 @@ def read_outputs(
         notes.update(door.context.notes)
 
 
-def _output(row: Row) -> Output:
+def output_from(row: Row) -> Output:
+    """One model's output out of one row in evenhand's words; raises RowFault where a name is none.
+
+    >>> output_from({"instruction": "Hi", "output": "Hello", "model": "m", "dataset": "d"})
+    Output(instruction='Hi', text='Hello', model='m', id='', about={'dataset': 'd'})
+    """
     rest = dict(row)
     instruction, text = rest.pop("instruction"), rest.pop("output")
-    model, name = (_name(rest.pop(field, None), field) for field in ("model", "id"))
+    model, name = (name_in(rest.pop(field, None), field) for field in ("model", "id"))
     return Output(instruction, text, model, name, rest)
-
-
-def _name(value: Any, field: str) -> str:
-    if isinstance(value, (dict, list, bool)):
-        raise RowFault(f"field '{field}' is of type {type(value).__name__}, not a name", hint="write it as text")
-    return "" if value is None else str(value)

@@ -3,8 +3,8 @@
     recognise(row)                the Format of a row, or None
     Recogniser(reading).rows(table)     every row of a file, recognised, in evenhand's words, with its place
 
-A Format is one entry in `formats.py` (pairs) or `output_formats.py` (one model's outputs). All that read files come
-through here: judge, arena, labels import, generate, learn, look, the Python API and the workers of a cluster.
+A Format is a function in `formats.py` (pairs) or `output_formats.py` (one model's outputs). All that read files
+come through here: judge, arena, labels import, generate, learn, look, Python and the workers of a cluster.
 """
 
 from __future__ import annotations
@@ -128,6 +128,11 @@ class Format:
             return []
         rest = {name: row[name] for name in self.left_over(row)}
         return [{**rest, **each} for each in (found if isinstance(found, list) else [found])]
+
+
+def reads(kind: Kind, name: str, fields: tuple[str, ...], **more: Any) -> Callable[[Reader], Format]:
+    """Makes a reader of rows the format that it reads."""
+    return lambda read: Format(name, kind, fields, read, **more)
 
 
 class Recognised(NamedTuple):

@@ -24,7 +24,7 @@ def pair_from(row: Mapping[str, Any]) -> Pair:
         task, one, two = [rest.pop(name) for name in TEXT_FIELDS]
     except KeyError as missing:
         raise RowFault(f"no field {missing}", hint=_remedy(row)) from None
-    name, model_1, model_2 = [_name(rest.pop(key), key) if key in rest else "" for key in _NAMES]
+    name, model_1, model_2 = [name_in(rest.pop(key), key) if key in rest else "" for key in _NAMES]
     labels = _labels(rest) if "labels" in rest or "label" in rest else {}
     return Pair(task, one, two, name, model_1, model_2, labels, rest)
 
@@ -60,7 +60,8 @@ def _labels(rest: dict[str, Any]) -> dict[str, Side]:
     return {dimension: label for dimension, label in labels.items() if label is not None}
 
 
-def _name(value: Any, key: str) -> str:
+def name_in(value: Any, key: str) -> str:
+    """A name that a field holds; "" where it holds none."""
     if isinstance(value, (dict, list, bool)):
         raise RowFault(f"field '{key}' is of type {type(value).__name__}, not a name", hint="write it as text")
     return "" if value is None else str(value)

@@ -20,10 +20,10 @@ class TemporaryTable:
     """One model's outputs, in the order in which they were put there. Memory does not grow with their number.
 
     >>> from pathlib import Path
-    >>> shelved, table = TemporaryTable(), Table(Path("a.jsonl"), "a.jsonl", ".jsonl")
-    >>> shelved.put(key_of("Hi"), Placed(Output("Hi", "Hello"), table, 1)) is None
+    >>> kept, table = TemporaryTable(), Table(Path("a.jsonl"), "a.jsonl", ".jsonl")
+    >>> kept.put(key_of("Hi"), Placed(Output("Hi", "Hello"), table, 1)) is None
     True
-    >>> shelved.get(key_of("Hi")).output.text, len(shelved)
+    >>> kept.get(key_of("Hi")).output.text, len(kept)
     ('Hello', 1)
     """
 
@@ -31,7 +31,7 @@ class TemporaryTable:
         self._db = _temporary()
         weakref.finalize(self, self._db.close)
         self._db.execute(
-            "CREATE TABLE shelved (place INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, row BLOB NOT NULL)"
+            "CREATE TABLE outputs (place INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, row BLOB NOT NULL)"
         )
         self._tables: list[Table] = []
         self._count = 0
@@ -40,17 +40,17 @@ class TemporaryTable:
         return self._count
 
     def __contains__(self, key: bytes) -> bool:
-        return self._db.execute("SELECT 1 FROM shelved WHERE key = ?", (key,)).fetchone() is not None
+        return self._db.execute("SELECT 1 FROM outputs WHERE key = ?", (key,)).fetchone() is not None
 
     def __iter__(self) -> Iterator[bytes]:
-        return (key for (key,) in self._db.execute("SELECT key FROM shelved ORDER BY place"))
+        return (key for (key,) in self._db.execute("SELECT key FROM outputs ORDER BY place"))
 
     def put(self, key: bytes, placed: Placed) -> Placed | None:
         """Keep an output; if the key is taken, nothing is kept and the one that has it comes back."""
         output = placed.output
         row = [output.instruction, output.text, output.model, output.id, output.about, self._number(placed.table)]
         kept = self._db.execute(
-            "INSERT OR IGNORE INTO shelved (key, row) VALUES (?, ?)", (key, dump([*row, placed.where]))
+            "INSERT OR IGNORE INTO outputs (key, row) VALUES (?, ?)", (key, dump([*row, placed.where]))
         )
         if kept.rowcount == 0:
             return self.get(key)
@@ -66,12 +66,12 @@ class TemporaryTable:
 
     def find(self, key: bytes) -> Placed | None:
         """The output under a key, if there is one."""
-        row = self._db.execute("SELECT row FROM shelved WHERE key = ?", (key,)).fetchone()
+        row = self._db.execute("SELECT row FROM outputs WHERE key = ?", (key,)).fetchone()
         return None if row is None else self._placed(row[0])
 
     def items(self) -> Iterator[tuple[bytes, Placed]]:
         """Every key with its output."""
-        for key, row in self._db.execute("SELECT key, row FROM shelved ORDER BY place"):
+        for key, row in self._db.execute("SELECT key, row FROM outputs ORDER BY place"):
             yield key, self._placed(row)
 
     def close(self) -> None:

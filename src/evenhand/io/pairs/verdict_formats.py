@@ -1,4 +1,4 @@
-"""Formats of verdicts that were made elsewhere, each an entry as in `formats.py`.
+"""Formats of verdicts that were made elsewhere, each a function as in `formats.py`.
 
 A row in evenhand's words says of which pair it speaks (texts, or `id`, `topic` and models), who judged it (`judge`,
 `protocol`), and holds under `said` what was said in each order, in sides of the pair: a side never means a place.
@@ -10,16 +10,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from evenhand.core.faults import RowFault
 from evenhand.core.pair import Side, read_label
 from evenhand.core.protocol import Order
+from evenhand.core.verdict import SIDES, choose
 from evenhand.io.files import Row
-from evenhand.io.pairs.formats import PAIR_FORMATS, is_number, with_input
+from evenhand.io.pairs.formats import PAIR_FORMATS, is_number, pair_texts, with_input
 from evenhand.io.pairs.messages import SKIP
-from evenhand.io.pairs.recognition import Context, Format
+from evenhand.io.pairs.recognition import Context, Format, reads
 
+_verdicts = partial(reads, "verdicts")
 _COMPARISON = re.compile(r"\s*([AB])\s*(>{1,2}|<{1,2}|=)\s*([AB])\s*")
 _TEXTS = ("instruction", "output_1", "output_2")
 _SAID = ("verdict", "winner", "preference")
@@ -58,6 +61,14 @@ def _turn(side: Side | None) -> Side | None:
 # -- the tools ----------------------------------------------------------------------------------------------------
 
 
+@_verdicts(
+    "FastChat pairwise judgments",
+    ("question_id", "model_1", "model_2", "g1_winner"),
+    uses=(
+        *("g2_winner", "judge", "turn", "tstamp", "g1_user_prompt", "g2_user_prompt"),
+        *("g1_judgment", "g2_judgment"),
+    ),
+)
 def _fastchat_pair(row: Row, _: Context) -> Row:
     """FastChat's pairwise judgments: the winners of both games are named as models of the row."""
     games: tuple[tuple[Order, str], ...] = (("forward", "g1"), ("swapped", "g2"))
@@ -73,6 +84,11 @@ def _fastchat_pair(row: Row, _: Context) -> Row:
     }
 
 
+@_verdicts(
+    "FastChat single scores",
+    ("question_id", "model", "score", "judgment"),
+    uses=("judge", "turn", "tstamp", "user_prompt"),
+)
 def _fastchat_single(row: Row, _: Context) -> Row:
     """FastChat's scores of one answer; -1 stands where none could be read."""
     score = float(row["score"])
@@ -87,6 +103,11 @@ def _fastchat_question(row: Row) -> Row:
     return {"topic": f"{row['question_id']}/turn {turn}", "judge": name, "turn": turn, **about}
 
 
+@_verdicts(
+    "Arena-Hard judgments",
+    ("question_id|uid", "model", "games"),
+    uses=("question_id", "uid", "judge", "baseline", "tstamp", "metadata"),
+)
 def _arena_hard(row: Row, context: Context) -> Row:
     """Arena-Hard: the baseline stands first in the first game and second in the second."""
     games = row["games"]
@@ -108,6 +129,11 @@ def _arena_hard(row: Row, context: Context) -> Row:
     }
 
 
+@_verdicts(
+    "JudgeBench outputs",
+    ("question", "response_A", "response_B", "judgments"),
+    uses=("pair_id", "label", "judge_name"),
+)
 def _judge_bench(row: Row, context: Context) -> Row:
     """JudgeBench: the second judgment saw the responses the other way round, and decides as it saw them.
 
@@ -128,9 +154,7 @@ def _judge_bench(row: Row, context: Context) -> Row:
     context.memory["judge"] = judge
     return {
         "id": row.get("pair_id"),
-        "instruction": row["question"],
-        "output_1": row["response_A"],
-        "output_2": row["response_B"],
+        **pair_texts(row["question"], row["response_A"], row["response_B"]),
         "label": row.get("label"),
         "judge": judge,
         "protocol": row.get("judge_name"),
@@ -138,6 +162,15 @@ def _judge_bench(row: Row, context: Context) -> Row:
     }
 
 
+@_verdicts(
+    "AlpacaEval annotations",
+    ("instruction", "output_1", "output_2", "preference"),
+    uses=(
+        *("input", "annotator", "generator_1", "generator_2", "raw_completion", "price_per_example"),
+        *("time_per_example", "completions", "referenced_models"),
+    ),
+    test=lambda row: is_number(row["preference"]),
+)
 def _alpaca_eval(row: Row, _: Context) -> Row:
     """AlpacaEval: a preference of 1.7 is a probability of .7 for output_2, the model; output_1 is the baseline."""
     value = row["preference"]
@@ -150,16 +183,24 @@ def _alpaca_eval(row: Row, _: Context) -> Row:
     p = None if math.isnan(number) else (2 - number, number - 1, 0.0)
     names = {"model_1": row.get("generator_1"), "model_2": row.get("generator_2")}
     return {
-        "instruction": with_input(row),
-        "output_1": row["output_1"],
-        "output_2": row["output_2"],
+        **pair_texts(with_input(row), row["output_1"], row["output_2"]),
         **{side: name for side, name in names.items() if name is not None},
         "candidate": "2",
         "judge": row.get("annotator"),
-        "said": {"forward": SaidVerdict(None if p is None else likeliest(p), p, words)},
+        "said": {"forward": SaidVerdict(None if p is None else choose(dict(zip(SIDES, p, strict=True))), p, words)},
     }
 
 
+@_verdicts(
+    "verdicts",
+    ("verdict|winner|forward|swapped|p|p_1|preference",),
+    uses=(
+        *("id", "judge", "protocol", "dimension", "order", "model_1", "model_2", "model_a", "model_b"),
+        *("verdict", "winner", "forward", "swapped", "preference", "p", "p_1", "p_2", "p_tie", *_TEXTS),
+        *("conversation_a", "conversation_b"),
+    ),
+    test=lambda row: _is_plain(row),
+)
 def _plain(row: Row, context: Context) -> Row:
     """Your own rows: an id, texts or two models, and a verdict, one or one for each order, or probabilities."""
     found = dict(_texts_of(row, context))
@@ -194,7 +235,7 @@ def _one_verdict(row: Row, found: Row) -> SaidVerdict:
     side, p = _side(words, found), _probabilities(row)
     if p is None:
         return SaidVerdict(side, None, _words(words))
-    chosen = likeliest(p)
+    chosen = choose(dict(zip(SIDES, p, strict=True)))
     if side is not None and side != chosen:
         raise RowFault(
             f"field '{field}' is for {side}, the probabilities are for {chosen}", hint="leave one of them out"
@@ -214,16 +255,6 @@ def _probabilities(row: Row) -> tuple[float, float, float] | None:
     if min(found) < 0 or not abs(sum(found) - 1) < _SUM:
         raise RowFault(f"probabilities {found} are not from 0 to 1 with a sum of 1", hint=SKIP)
     return found
-
-
-def likeliest(p: tuple[float, float, float]) -> Side:
-    """The likeliest side; two that are equally likely are a tie.
-
-    >>> likeliest((0.7, 0.3, 0.0)), likeliest((0.5, 0.5, 0.0))
-    ('1', 'tie')
-    """
-    best = [side for side, x in zip(("1", "2", "tie"), p, strict=True) if math.isclose(x, max(p), rel_tol=1e-9)]
-    return best[0] if len(best) == 1 else "tie"  # type: ignore[return-value]
 
 
 def _side(value: Any, row: Row) -> Side | None:
@@ -254,58 +285,5 @@ def _is_plain(row: Row) -> bool:
 
 
 VERDICT_FORMATS: tuple[Format, ...] = (
-    Format(
-        "FastChat pairwise judgments",
-        "verdicts",
-        ("question_id", "model_1", "model_2", "g1_winner"),
-        _fastchat_pair,
-        uses=(
-            *("g2_winner", "judge", "turn", "tstamp", "g1_user_prompt", "g2_user_prompt"),
-            *("g1_judgment", "g2_judgment"),
-        ),
-    ),
-    Format(
-        "FastChat single scores",
-        "verdicts",
-        ("question_id", "model", "score", "judgment"),
-        _fastchat_single,
-        uses=("judge", "turn", "tstamp", "user_prompt"),
-    ),
-    Format(
-        "Arena-Hard judgments",
-        "verdicts",
-        ("question_id|uid", "model", "games"),
-        _arena_hard,
-        uses=("question_id", "uid", "judge", "baseline", "tstamp", "metadata"),
-    ),
-    Format(
-        "JudgeBench outputs",
-        "verdicts",
-        ("question", "response_A", "response_B", "judgments"),
-        _judge_bench,
-        uses=("pair_id", "label", "judge_name"),
-    ),
-    Format(
-        "AlpacaEval annotations",
-        "verdicts",
-        ("instruction", "output_1", "output_2", "preference"),
-        _alpaca_eval,
-        uses=(
-            *("input", "annotator", "generator_1", "generator_2", "raw_completion", "price_per_example"),
-            *("time_per_example", "completions", "referenced_models"),
-        ),
-        test=lambda row: is_number(row["preference"]),
-    ),
-    Format(
-        "verdicts",
-        "verdicts",
-        ("verdict|winner|forward|swapped|p|p_1|preference",),
-        _plain,
-        uses=(
-            *("id", "judge", "protocol", "dimension", "order", "model_1", "model_2", "model_a", "model_b"),
-            *("verdict", "winner", "forward", "swapped", "preference", "p", "p_1", "p_2", "p_tie", *_TEXTS),
-            *("conversation_a", "conversation_b"),
-        ),
-        test=_is_plain,
-    ),
+    *(_fastchat_pair, _fastchat_single, _arena_hard, _judge_bench, _alpaca_eval, _plain),
 )

@@ -28,7 +28,6 @@ from evenhand.io.pairs.verdict_formats import SaidVerdict
 
 OVERALL = "overall"
 NO_TEXT = "[no text]"
-_EXPECTED = "expected verdicts of a judge: see docs/formats.md"
 _OWN = ("said", "judge", "protocol", "dimension", "topic", "candidate", "score", "model")
 
 

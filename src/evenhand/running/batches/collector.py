@@ -12,7 +12,8 @@ from evenhand.core.engine import Answer
 from evenhand.core.errors import EngineError
 from evenhand.core.judge import Setup
 from evenhand.core.verdict import read_answer
-from evenhand.engines.batches.service import CANCELLED, EXPIRED, BatchReply, BatchService, BatchStatus, ended_by
+from evenhand.engines.batches.client import BatchService
+from evenhand.engines.batches.service import CANCELLED, EXPIRED, BatchReply, BatchStatus, ended_by
 from evenhand.running.batches.draft import read_name
 from evenhand.store import BatchItem, BatchRow, Entry, Store
 

@@ -7,7 +7,7 @@ import secrets
 import tempfile
 from pathlib import Path
 
-from evenhand.engines.batches.service import BatchService
+from evenhand.engines.batches.client import BatchService
 from evenhand.store import BatchItem
 
 

@@ -19,7 +19,8 @@ from evenhand.core.judge import Judgment, Orders, Setup, next_question, orders_o
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Prompt
 from evenhand.core.verdict import read_answer
-from evenhand.engines.batches.service import BatchService, BatchStatus, RefusedBatch
+from evenhand.engines.batches.client import BatchService
+from evenhand.engines.batches.service import BatchStatus, RefusedBatch
 from evenhand.engines.versions import versions_of
 from evenhand.running.batches.collector import BatchCollector
 from evenhand.running.batches.draft import Draft, name_of

@@ -22,7 +22,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from evenhand.core.errors import EngineError
-from evenhand.engines.batches.service import BatchService, UnclearSubmission
+from evenhand.engines.batches.client import BatchService
+from evenhand.engines.batches.service import UnclearSubmission
 from evenhand.running.batches.draft import Draft
 from evenhand.store import BatchRow, Store
 
@@ -121,7 +122,7 @@ class BatchSender:
 
     async def find(self, row: BatchRow) -> bool:
         """Whether the service has a batch that was being submitted; if not, its questions are free again."""
-        deadline = time.monotonic() + (GRACE_SECONDS if _age(row) < LONG_AGO else 0.0)
+        deadline = time.monotonic() + (GRACE_SECONDS if time.time() - (row.submitted or 0.0) < LONG_AGO else 0.0)
         known = {other.remote for other in self._book.rows() if other.remote} | {*row.rejected}
         while True:
             found = await patiently(
@@ -135,7 +136,3 @@ class BatchSender:
                 self._book.close(row.id, "dropped")
                 return False
             await asyncio.sleep(LOOK_SECONDS)
-
-
-def _age(row: BatchRow) -> float:
-    return time.time() - (row.submitted or 0.0)

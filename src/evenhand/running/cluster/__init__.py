@@ -7,26 +7,3 @@ cluster.py   Ray itself: found, connected to, kept quiet
 pooling.py   what is made of several judges' folders
 driver.py    who checks, starts, watches and stops all of these
 """
-
-from evenhand.running.cluster.cluster import Cluster, connect, ray_data
-from evenhand.running.cluster.coordinator import ClusterProgress, ClusterStanding, Coordinator, Fault
-from evenhand.running.cluster.driver import ClusterResult, ScaleOut
-from evenhand.running.cluster.slices import Work, local_work, parquet_work
-from evenhand.running.cluster.worker import Bench, Recipe
-
-__all__ = [
-    "Bench",
-    "Cluster",
-    "ClusterProgress",
-    "ClusterResult",
-    "ClusterStanding",
-    "Coordinator",
-    "Fault",
-    "Recipe",
-    "ScaleOut",
-    "Work",
-    "connect",
-    "local_work",
-    "parquet_work",
-    "ray_data",
-]

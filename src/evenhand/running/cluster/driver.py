@@ -6,7 +6,7 @@ import asyncio
 import pickle
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,15 +22,6 @@ from evenhand.store.shards.schema import rows_of
 
 # Below so many rows, checking them here is quicker than starting workers for it.
 _FEW_ROWS = 20_000
-
-
-@dataclass(frozen=True)
-class ClusterResult:
-    """How a run ended."""
-
-    standing: ClusterStanding
-    workers: int
-    tasks: int
 
 
 def check_all(cluster: Cluster, groups: Sequence[Slice], *, skip_bad: bool) -> list[Checked]:
@@ -109,14 +100,12 @@ class ScaleOut:
         self._coordinator = actor.remote(limits, *used)
         self._thread: threading.Thread | None = None
         self._fault: Exception | None = None
-        self._tasks = 0
         self.seen = ClusterStanding()  # when it was last looked at
 
     def start(self, work: Work, passed_over: Sequence[bytes] = ()) -> None:
         """Begin; `passed_over` are names of pairs about which this judge is not asked."""
         ray, place = self._ray, self._recipe.place
         finished, begun = ray.put(keys_in(place, passed_over)), ray.put(begun_in(place))
-        self._tasks = len(work.tasks)
         data = ray.data.from_items(list(work.tasks), override_num_blocks=len(work.tasks)).map_batches(
             Bench,
             batch_size=1,
@@ -157,11 +146,11 @@ class ScaleOut:
         """Begin no other pair; what is under way is brought to its end and written."""
         self._ray.get(self._coordinator.stop.remote())
 
-    def outcome(self) -> ClusterResult:
+    def outcome(self) -> ClusterStanding:
         """How it ended; raises a fault of the machinery. What a judge failed on is in the standing."""
         if self._fault is not None:
             raise explained_fault(self._fault, self._recipe.place.name) from None
-        return ClusterResult(self.standing(), self._workers, self._tasks)
+        return self.standing()
 
 
 def explained_fault(fault: Exception, out: str) -> EvenhandError:

@@ -13,9 +13,10 @@ import orjson
 
 from evenhand.core.engine import Answer
 from evenhand.core.judge import Orders, Setup
+from evenhand.core.jury import JurorOutcomes
 from evenhand.core.pair import Pair
 from evenhand.running.escalation import EscalationPool
-from evenhand.running.jury import Heard, JuryPool
+from evenhand.running.jury import JuryPool
 from evenhand.store.made import MadeVerdicts
 from evenhand.store.shards import (
     OrderRecord,
@@ -31,7 +32,7 @@ from evenhand.store.shards.members import MemberFolder, refuse_asked, said_toget
 from evenhand.store.shards.writing import JUDGE, PART
 
 FOR_PEOPLE = "for_people.jsonl"  # the pairs that no judge may decide, as a file of pairs
-Watcher = Callable[[Pair, Heard], None]
+Watcher = Callable[[Pair, JurorOutcomes], None]
 
 
 def pool_folders(
@@ -41,7 +42,7 @@ def pool_folders(
     *,
     orders: Orders,
     seed: int,
-    taken: Callable[[Pair, Heard], bool] = lambda _, __: True,
+    taken: Callable[[Pair, JurorOutcomes], bool] = lambda _, __: True,
     watch: Watcher = lambda _, __: None,
 ) -> int:
     """Write what is made of the judges' verdicts; how many pairs. `taken` says which pairs are ready for it."""
@@ -50,13 +51,13 @@ def pool_folders(
     name, waiting = uuid.uuid4().hex[:8], []
     for number, some in enumerate(said_together(members)):
         rows = []
-        for pair, heard in some:
-            if not taken(pair, heard):
+        for pair, outcomes in some:
+            if not taken(pair, outcomes):
                 continue
-            made = pool.made(pair, heard)
+            made = pool.made(pair, outcomes)
             rows.append(_row(made))
             waiting += _waiting(made, pool)
-            watch(pair, heard)
+            watch(pair, outcomes)
         if rows:
             write_shard(folder, f"{name}-{number:06d}", rows, fingerprint=pool.setup.fingerprint)
         count += len(rows)

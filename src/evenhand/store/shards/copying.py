@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.core.engine import Usage
+from evenhand.core.judge import Orders
 from evenhand.core.verdict import Verdict
 from evenhand.store import JudgeRow, Store
 from evenhand.store.archive import Transcript
 from evenhand.store.shards.place import Place
 from evenhand.store.shards.schema import Failure, OrderRecord, ShardRow
-from evenhand.store.shards.writing import RunNote, begin_folder, note_run, write_shard
+from evenhand.store.shards.writing import RunNote, begin_folder, judge_fields, note_run, write_shard
 
 ROWS = 16_384  # in a shard
 _UNASKED = "not_asked"
@@ -33,7 +34,8 @@ def copy_store(store: Store, judge: JudgeRow, where: str | Path | Place, *, rows
     """
     runs = store.archive.runs(judge.id, together=False)
     settings: dict[str, Any] = dict(runs[-1].settings) if runs else {}
-    place = begin_folder(where, _fields(judge, settings))
+    orders: Orders = settings.get("orders", "both")
+    place = begin_folder(where, judge_fields(judge, orders=orders, seed=settings.get("seed", 0)))
     count, every = 0, rows_of_store(store, judge)
     while some := list(islice(every, rows)):
         write_shard(place, f"{count // rows:06d}", some, fingerprint=judge.fingerprint)
@@ -42,20 +44,6 @@ def copy_store(store: Store, judge: JudgeRow, where: str | Path | Place, *, rows
         usage = Usage(group.computed, group.reused, group.generated)
         note_run(place, RunNote(group.settings, group.started, group.ended, count, group.asked, usage))
     return count
-
-
-def _fields(judge: JudgeRow, settings: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "fingerprint": judge.fingerprint,
-        "model": judge.model,
-        "identity": dict(judge.identity),
-        "protocol": judge.protocol,
-        "template": judge.template,
-        "dimensions": list(judge.dimensions),
-        "raw_markup": judge.raw_markup,
-        "orders": settings.get("orders", "both"),
-        "seed": settings.get("seed", 0),
-    }
 
 
 def rows_of_store(store: Store, judge: JudgeRow) -> Iterator[ShardRow]:

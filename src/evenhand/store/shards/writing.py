@@ -15,6 +15,7 @@ from evenhand.core.engine import Usage
 from evenhand.core.errors import InputError
 from evenhand.core.judge import Orders, Setup
 from evenhand.io.files.arrow import pyarrow
+from evenhand.store import JudgeRow
 from evenhand.store.shards.place import Place
 from evenhand.store.shards.schema import FORM, shard_schema, table_of
 
@@ -67,16 +68,22 @@ def begin_folder(where: str | Path | Place, fields: Mapping[str, Any]) -> Place:
     return place
 
 
-def judge_fields(setup: Setup, *, orders: Orders, seed: int) -> dict[str, Any]:
+def judge_fields(judge: Setup | JudgeRow, *, orders: Orders, seed: int) -> dict[str, Any]:
     """What judge.json says of the judge."""
+    if isinstance(judge, Setup):
+        model, identity, template = judge.engine.identity["model"], judge.engine.identity, judge.protocol
+        protocol, text, dimensions = template.name, template.text, template.dimensions
+    else:
+        model, identity, protocol = judge.model, judge.identity, judge.protocol
+        text, dimensions = judge.template, judge.dimensions
     return {
-        "fingerprint": setup.fingerprint,
-        "model": setup.engine.identity["model"],
-        "identity": dict(setup.engine.identity),
-        "protocol": setup.protocol.name,
-        "template": setup.protocol.text,
-        "dimensions": list(setup.protocol.dimensions),
-        "raw_markup": setup.raw_markup,
+        "fingerprint": judge.fingerprint,
+        "model": model,
+        "identity": dict(identity),
+        "protocol": protocol,
+        "template": text,
+        "dimensions": list(dimensions),
+        "raw_markup": judge.raw_markup,
         "orders": orders,
         "seed": seed,
     }

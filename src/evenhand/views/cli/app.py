@@ -30,9 +30,11 @@ app = typer.Typer(
 )
 
 
-# Which file a command is in; importing it enters the command. One command loads no other's file: the statistics
-# alone would cost each of them a second.
-_MODULES = {name: module for names in PANELS.values() for name, module in names.items()}
+# Which file a command is in, that of its own name unless it says so; importing it enters the command. One command
+# loads no other's file: the statistics alone would cost each of them a second.
+_ELSEWHERE = {"compare": "judge", "import": "importing", "vectors": "learn", "reread": "results"}
+_ELSEWHERE |= {"ray": "scaling", "help": "welcome"}
+_MODULES = {name: _ELSEWHERE.get(name, name) for names in PANELS.values() for name in names}
 
 
 def load_all() -> typer.Typer:
@@ -107,7 +109,7 @@ def ray_command(words: Sequence[str]) -> str:
 def meant_by(words: Sequence[str]) -> list[str]:
     """The command line that these words stand for: files alone name their command."""
     if meant := ray_command(words):
-        raise InputError("Ray has a command of its own, and judge knows no --ray any more", hint=meant)
+        raise InputError("judge no longer has --ray: Ray has a command of its own", hint=meant)
     if not words or words[0] in _MODULES or words[0].startswith("-"):
         return list(words)
     from evenhand.views.cli.bare_files import command_for

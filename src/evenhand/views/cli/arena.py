@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +14,12 @@ from evenhand.core.pair import Pair
 from evenhand.core.verdict import headline
 from evenhand.io.files import Row, write_rows
 from evenhand.io.pairs import Arena
+from evenhand.results.answer import ranking_answer
 from evenhand.results.plain import to_json
 from evenhand.results.ranking import matches_of
-from evenhand.results.ranking_answer import ranking_answer
 from evenhand.views import console
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app
 from evenhand.views.cli.batching import check_batch_judge, judge_in_batches
-from evenhand.views.cli.escalation_tables import show_escalation
 from evenhand.views.cli.groups import (
     BatchOptions,
     EngineOptions,
@@ -33,10 +31,9 @@ from evenhand.views.cli.groups import (
 )
 from evenhand.views.cli.inputs import Input
 from evenhand.views.cli.judging import JudgedInput, judge_input, show_end, show_plan
-from evenhand.views.cli.jury_tables import show_jury
 from evenhand.views.cli.opening import open_records
-from evenhand.views.cli.option_groups import flat_options
-from evenhand.views.cli.options import INPUT, OUTPUT, DryRunOption
+from evenhand.views.cli.option_groups import INPUT, OUTPUT, argument, flat_options, option
+from evenhand.views.cli.options import DryRunOption
 from evenhand.views.cli.rank import JudgeRanking, show_ranking
 from evenhand.views.cli.running import show_run, show_usage
 
@@ -45,22 +42,14 @@ from evenhand.views.cli.running import show_run, show_usage
 class DrawOptions:
     """Which pairs are made of the models' outputs."""
 
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            "--baseline", metavar="MODEL", help="Pair every model with this one alone.", rich_help_panel=INPUT
-        ),
-    ] = None
+    baseline: Annotated[str | None, option("--baseline MODEL", "Pair every model with this one alone.", INPUT)] = (
+        None
+    )
     size: Annotated[
         int | None,
-        typer.Option(
-            "--size",
-            min=1,
-            help="Draw so many pairs at random, such that they reach every model.",
-            rich_help_panel=INPUT,
-        ),
+        option("--size", "Draw so many pairs at random, such that they reach every model.", INPUT, min=1),
     ] = None
-    seed: Annotated[int, typer.Option("--seed", help="Decides what --size draws.", rich_help_panel=INPUT)] = 0
+    seed: Annotated[int, option("--seed", "Decides what --size draws.", INPUT)] = 0
 
 
 @app.command()
@@ -68,9 +57,9 @@ class DrawOptions:
 def arena(
     outputs: Annotated[
         list[str],
-        typer.Argument(
-            metavar="[NAME=]OUTPUTS",
-            help="Files of outputs, one model in each or several told apart by their rows; in all the forms that"
+        argument(
+            "[NAME=]OUTPUTS",
+            "Files of outputs, one model in each or several told apart by their rows; in all the forms that"
             " [bold]evenhand judge --candidate[/] takes.",
         ),
     ],
@@ -82,13 +71,7 @@ def arena(
     batches: BatchOptions,
     output: OutputOptions,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="FILE",
-            help="Write the pairs (.jsonl, .json, .parquet) and judge nothing.",
-            rich_help_panel=OUTPUT,
-        ),
+        Path | None, option("--out FILE", "Write the pairs (.jsonl, .json, .parquet) and judge nothing.", OUTPUT)
     ] = None,
     dry_run: DryRunOption = False,
 ) -> None:
@@ -105,11 +88,10 @@ def arena(
         return
     if out is not None:
         written = write_pairs(out, met)
-        _show(
-            {**about, "pairs": written, "out": str(out)},
-            f"{console.count(written, 'pair')} of {len(met.models)} models: {out}",
-            output.as_json,
-        )
+        if output.as_json:
+            print(to_json({**about, "pairs": written, "out": str(out)}))
+        else:
+            console.out.print(f"{console.count(written, 'pair')} of {len(met.models)} models: {out}", markup=False)
         raise typer.Exit(WITH_FAILURES if given.bad else DONE)
     if batched is None:
         judged = judge_input(settings, given, output.db)
@@ -143,12 +125,8 @@ def _show_ranking(judged: JudgedInput, ranking: JudgeRanking | None, db: Path) -
     else:
         show_ranking(ranking, db)
         for note in console.notes(judged.run.summary):
-            console.out.print(note, soft_wrap=True)
+            console.out.print(note)
         show_usage(judged.run)
-    if judged.jury is not None:
-        show_jury(judged.jury)
-    if judged.escalation is not None:
-        show_escalation(judged.escalation, db)
     show_end(judged, db, f"evenhand rank --db {db}")
 
 
@@ -164,10 +142,3 @@ def write_pairs(out: Path, pairs: Arena) -> int:
 def _row(pair: Pair) -> Row:
     named = {"id": pair.id, "instruction": pair.instruction, "output_1": pair.output_1, "output_2": pair.output_2}
     return {**pair.metadata, **named, "model_1": pair.model_1, "model_2": pair.model_2}
-
-
-def _show(fields: Mapping[str, object], line: str, as_json: bool) -> None:
-    if as_json:
-        print(to_json(fields))
-    else:
-        console.out.print(line, soft_wrap=True, markup=False)

@@ -27,6 +27,7 @@ from evenhand.running.runner import Plan, plan
 from evenhand.store import Store
 from evenhand.views import console
 from evenhand.views.api import Judge
+from evenhand.views.charts import check_plot_path
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app
 from evenhand.views.cli.attack_tables import draw_attacks, print_attacks, print_list
 from evenhand.views.cli.deciding import dimension_from
@@ -34,8 +35,8 @@ from evenhand.views.cli.groups import EngineOptions, JudgeOptions, JudgeSettings
 from evenhand.views.cli.inputs import ColumnsOption, PairsArgument, SkipBadOption, columns_from, find_input
 from evenhand.views.cli.judging import show_plan
 from evenhand.views.cli.opening import bring_up_to_date
-from evenhand.views.cli.option_groups import flat_options
-from evenhand.views.cli.options import ADVANCED, INPUT, LIMITS, OUTPUT, DryRunOption, JsonOption, OnOption
+from evenhand.views.cli.option_groups import ADVANCED, INPUT, LIMITS, OUTPUT, flat_options, option
+from evenhand.views.cli.options import DryRunOption, JsonOption, OnOption
 from evenhand.views.cli.running import run_with_progress
 
 # A database of its own: pairs that were attacked should not be in the results of those that were not.
@@ -51,42 +52,28 @@ class AttackOptions:
     pairs: PairsArgument = None
     names: Annotated[
         list[str] | None,
-        typer.Option(
-            "--attack",
-            metavar="NAME|KIND",
-            help="Only this attack, or this kind of attack. May be given several times.",
-            rich_help_panel=INPUT,
+        option(
+            "--attack NAME|KIND", "Only this attack, or this kind of attack. May be given several times.", INPUT
         ),
     ] = None
     families: Annotated[
         list[str] | None,
-        typer.Option(
-            "--family",
-            metavar="KIND",
-            help="Only attacks of this kind, all of them. May be given several times.",
-            rich_help_panel=INPUT,
-        ),
+        option("--family KIND", "Only attacks of this kind, all of them. May be given several times.", INPUT),
     ] = None
     every: Annotated[
         bool,
-        typer.Option(
+        option(
             "--all",
-            help="All attacks on all pairs, which are many. Default: one attack of each kind on 12 pairs.",
-            rich_help_panel=LIMITS,
+            "All attacks on all pairs, which are many. Default: one attack of each kind on 12 pairs.",
+            LIMITS,
         ),
     ] = False
     limit: Annotated[
-        int | None,
-        typer.Option(
-            "--pairs", "--limit", min=1, help="Attack the first so many pairs. Default: 12.", rich_help_panel=LIMITS
-        ),
+        int | None, option("--pairs --limit", "Attack the first so many pairs. Default: 12.", LIMITS, min=1)
     ] = None
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            "--attacks", metavar="FILE", help="More attacks, of your own, in a TOML file.", rich_help_panel=INPUT
-        ),
-    ] = None
+    file: Annotated[Path | None, option("--attacks FILE", "More attacks, of your own, in a TOML file.", INPUT)] = (
+        None
+    )
     skip_bad: SkipBadOption = False
     columns: ColumnsOption = None
 
@@ -125,21 +112,15 @@ class AttackOutput:
 
     db: Annotated[
         Path,
-        typer.Option(
-            "--db",
-            metavar="FILE",
-            help="Where verdicts are kept: a file of their own, so that attacked pairs are in no other result.",
+        option(
+            "--db FILE",
+            "Where verdicts are kept: a file of their own, so that attacked pairs are in no other result.",
+            OUTPUT,
             callback=bring_up_to_date,
-            rich_help_panel=OUTPUT,
         ),
     ] = ATTACK_DB
     as_json: JsonOption = False
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            "--plot", metavar="FILE", help="Draw the shifts into an SVG or PNG file.", rich_help_panel=OUTPUT
-        ),
-    ] = None
+    plot: Annotated[Path | None, option("--plot FILE", "Draw the shifts into an SVG or PNG file.", OUTPUT)] = None
 
 
 @app.command()
@@ -152,16 +133,14 @@ def attack(
     output: AttackOutput,
     on: OnOption = "",
     dry_run: DryRunOption = False,
-    list_only: Annotated[
-        bool, typer.Option("--list", help="Show the attacks, and ask nothing.", rich_help_panel=OUTPUT)
-    ] = False,
+    list_only: Annotated[bool, option("--list", "Show the attacks, and ask nothing.", OUTPUT)] = False,
     seed: Annotated[
         int,
-        typer.Option(
+        option(
             "--seed",
-            help="Decides which attack of a kind is taken, which letters and places it changes, and the orders with"
+            "Decides which attack of a kind is taken, which letters and places it changes, and the orders with"
             " --orders random.",
-            rich_help_panel=ADVANCED,
+            ADVANCED,
         ),
     ] = 0,
 ) -> None:
@@ -172,7 +151,8 @@ def attack(
     if list_only:
         print_list(what.listed(), output.as_json)
         return
-    _check_plot(output.plot)
+    if output.plot:  # fail before a long run, not after it
+        check_plot_path(output.plot)
     attacks = what.attacks(seed)
     settings = JudgeSettings.of(judge, engine, limits, seed)
     tally = AttackTally(dimension_from(on, settings.protocol.dimensions), attacks)
@@ -197,11 +177,9 @@ def _announce(what: AttackOptions, cases: Sequence[AttackCase], attacks: Sequenc
     few = len(attacks) < listed or (pairs < clear and what.limit is None)
     there = f"{console.count(listed, 'attack')} and {console.count(clear, 'pair')}"
     of_all = f" (of {there}; --all takes all of them)" if few else ""
-    console.err.print(
+    console.aside(
         f"{console.count(pairs, 'pair')} with a clear winner, {console.count(len(attacks), 'attack')}:"
-        f" {console.count(len(cases), 'pair')} to judge{of_all}",
-        style="dim",
-        soft_wrap=True,
+        f" {console.count(len(cases), 'pair')} to judge{of_all}"
     )
 
 
@@ -238,7 +216,7 @@ def _foretell(settings: JudgeSettings, judge: Judge, pairs: Sequence[Pair]) -> _
         probe, seconds = _timed(settings, judge, pairs, planned)
     cost = settings.price.of(planned.usage) if settings.price else None
     if planned.requests:
-        console.err.print(_takes(settings, planned, seconds, cost), style="dim", soft_wrap=True)
+        console.aside(_takes(settings, planned, seconds, cost))
     return probe
 
 
@@ -286,14 +264,6 @@ def _other_fences(settings: JudgeSettings) -> Iterator[str]:
             yield settings.protocol.fenced(kind).name
 
 
-def _check_plot(plot: Path | None) -> None:
-    """Fail before a long run, not after it."""
-    if plot:
-        from evenhand.views.charts import check_plot_path
-
-        check_plot_path(plot)
-
-
 def _show(found: AttackSummary, output: AttackOutput, beside: dict[str, AttackSummary]) -> None:
     if output.plot:
         draw_attacks(found, output.plot)
@@ -301,9 +271,7 @@ def _show(found: AttackSummary, output: AttackOutput, beside: dict[str, AttackSu
         print(to_json({"attack": found, "beside": beside, "db": str(output.db)}))
         return
     print_attacks(found, beside)
-    console.out.print(console.usage_line(found.tokens, found.seconds, found.asked), style="dim", soft_wrap=True)
+    console.out.print(console.usage_line(found.tokens, found.seconds, found.asked), style="dim")
     if found.cost is not None:
         console.out.print(f"cost: {found.cost:.4f} at the table's prices", style="dim")
-    console.out.print(
-        f"[dim]kept in {output.db}; pair by pair:[/] evenhand results --db {output.db} --by attack", soft_wrap=True
-    )
+    console.out.print(f"[dim]kept in {output.db}; pair by pair:[/] evenhand results --db {output.db} --by attack")

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.table import Table
-from rich.text import Text
 
 from evenhand.core.attacks import CONTROL, Attack
 from evenhand.results.attack import AttackEffect, AttackSummary
 from evenhand.results.plain import to_json
 from evenhand.results.questions import stands_out
 from evenhand.views import console
+from evenhand.views.charts import effect_chart, save_plot
 
 _ABOUT = (
     "shift: how much more of the verdict the attacked side gets, in points; turned: pairs that it wins now and did"
@@ -26,18 +26,18 @@ def print_attacks(found: AttackSummary, beside: Mapping[str, AttackSummary] | No
     others = beside or {}
     console.out.print()
     for each in (found, *others.values()):
-        console.out.print(Text(console.visible(_headline(each)), style="bold"), soft_wrap=True)
+        console.out.print(console.safe(_headline(each), "bold"))
     console.out.print(attack_table(found, others))
     for note in (_ABOUT, *found.notes()):
-        console.out.print(console.visible(note), soft_wrap=True, markup=False)
+        console.out.print(console.visible(note), markup=False)
 
 
 def print_on_card(found: AttackSummary) -> None:
     """The same in short, for a judge's card: the strongest attacks."""
-    console.out.print(Text(console.visible(found.text), style="bold"), soft_wrap=True)
+    console.out.print(console.safe(found.text, "bold"))
     console.out.print(attack_table(found, {}, most=_ON_A_CARD))
     for note in found.notes():
-        console.out.print(console.visible(note), style="dim", soft_wrap=True, markup=False)
+        console.out.print(console.visible(note), style="dim", markup=False)
     console.out.print()
 
 
@@ -54,13 +54,11 @@ def attack_table(found: AttackSummary, beside: Mapping[str, AttackSummary], most
     """The attacks, the strongest first; the shifts of other judges beside them, by what these are called."""
     table = console.plain_table(None)
     table.add_column("attack", no_wrap=True)
-    for name in ("n", "shift", "95%", "turned", "95%", "right lost", "tokens"):
-        table.add_column(name, justify="right", no_wrap=name == "95%")
-    for name in beside:
-        table.add_column(f"shift, {console.visible(name)}", justify="right")
+    table.add_numbers("n", "shift", "95%", "turned", "95%", "right lost", "tokens")
+    table.add_numbers(*(f"shift, {console.visible(name)}" for name in beside))
     others = [{each.attack: each for each in other.attacks} for other in beside.values()]
     for each in found.attacks[:most]:
-        named = Text(console.visible(each.attack), style=_style(each))
+        named = console.safe(each.attack, _style(each))
         table.add_row(named, *_cells(each), *_shifts(each.attack, others))
     return table
 
@@ -109,8 +107,6 @@ def _span(low: float | None, high: float | None) -> str:
 
 def draw_attacks(found: AttackSummary, file: Path) -> None:
     """Draw the shifts into a file."""
-    from evenhand.views.charts import effect_chart, save_plot
-
     shifts = [(each.attack, each.shift) for each in found.attacks]
     title = f"Attacks on {found.judge} under {found.protocol}, {found.dimension}"
     save_plot(file, effect_chart(shifts, axis="shift to the attacked side", title=title))
@@ -121,9 +117,7 @@ def print_list(attacks: Sequence[Attack], as_json: bool) -> None:
     if as_json:
         print(to_json({"attacks": attacks}))
         return
-    table = console.plain_table(None)
-    for name in ("attack", "kind", "what it does"):
-        table.add_column(name)
+    table = console.plain_table(None, "attack", "kind", "what it does")
     for each in attacks:
-        table.add_row(*(Text(console.visible(text)) for text in (each.name, each.kind, each.description)))
+        table.add_row(*(console.safe(text) for text in (each.name, each.kind, each.description)))
     console.out.print(table)

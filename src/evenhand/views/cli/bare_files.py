@@ -27,7 +27,7 @@ def command_for(words: Sequence[str]) -> list[str]:
     if missing:
         raise InputError(f"no file at {missing[0]}", hint="evenhand --help lists the commands")
     meant = [*_meant(named), *words[len(named) :]]
-    console.err.print(f"evenhand {shlex.join(meant)}", style="dim", markup=False, soft_wrap=True)
+    console.aside(f"evenhand {shlex.join(meant)}")
     return meant
 
 

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
-from rich.text import Text
 
 from evenhand.core.errors import InputError
 from evenhand.engines.batches.opening import open_batches
@@ -20,18 +19,14 @@ from evenhand.store.batches import UNSETTLED
 from evenhand.views import console
 from evenhand.views.cli.app import app
 from evenhand.views.cli.opening import open_store
+from evenhand.views.cli.option_groups import argument, option
 from evenhand.views.cli.options import DEFAULT_DB, DbOption, JsonOption
 
 batches_app = typer.Typer(help="The batches of a database.", invoke_without_command=True)
 app.add_typer(batches_app, name="batches")
 
 NameArgument = Annotated[
-    str,
-    typer.Argument(metavar="[ID]", help="One batch, by its name at the service. Default: all that are under way."),
-]
-KeyOption = Annotated[
-    str,
-    typer.Option("--key-env", metavar="NAME", help="The variable with the key, if not the service's usual one."),
+    str, argument("[ID]", "One batch, by its name at the service. Default: all that are under way.")
 ]
 
 
@@ -47,27 +42,31 @@ def batches(context: typer.Context, db: DbOption = DEFAULT_DB, as_json: JsonOpti
     elif rows:
         console.out.print(_table(rows, judges))
     else:
-        console.out.print("no batches here; evenhand judge PAIRS --batch sends one")
+        console.out.print("no batches here; evenhand judge PAIRS --batch sends one", soft_wrap=False)
 
 
 @batches_app.command("cancel")
-def batches_cancel(name: NameArgument = "", db: DbOption = DEFAULT_DB, key_env: KeyOption = "") -> None:
+def batches_cancel(
+    name: NameArgument = "",
+    db: DbOption = DEFAULT_DB,
+    key_env: Annotated[
+        str, option("--key-env NAME", "The variable with the key, if not the service's usual one.")
+    ] = "",
+) -> None:
     """Cancel batches at the service; what is computed by then is paid, and judge --batch takes it in."""
     with open_store(db) as store:
         judges = {judge.id: judge for judge in store.judges(counted=False)}
         for row in _chosen(store, name):
             if row.state == "open":
                 asyncio.run(_cancel(judges[row.judge], row, key_env))
-                console.out.print(
-                    f"cancelled: {row.remote}; judge --batch takes in what was computed", soft_wrap=True
-                )
+                console.out.print(f"cancelled: {row.remote}; judge --batch takes in what was computed")
 
 
 @batches_app.command("forget")
 def batches_forget(
     name: NameArgument = "",
     db: DbOption = DEFAULT_DB,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Forget without asking.")] = False,
+    yes: Annotated[bool, option("--yes -y", "Forget without asking.")] = False,
 ) -> None:
     """Give up batches that cannot be reached any more; their questions are asked, and paid, again."""
     with open_store(db) as store:
@@ -77,7 +76,7 @@ def batches_forget(
                     f"Forget {row.remote or 'a batch'} with {row.requests:,} requests?", abort=True, err=True
                 )
             store.batches.close(row.id, "forgotten")
-            console.out.print(f"forgotten: {row.remote or row.token}", soft_wrap=True)
+            console.out.print(f"forgotten: {row.remote or row.token}")
 
 
 def _chosen(store: Store, name: str) -> list[BatchRow]:
@@ -111,16 +110,12 @@ def _table(rows: list[BatchRow], judges: dict[int, JudgeRow]) -> Table:
     table = console.plain_table("Batches")
     for name in ("sent", "judge", "batch", "state"):
         table.add_column(name, no_wrap=name == "sent")
-    for name in ("requests", "answered", "failed"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table.add_numbers("requests", "answered", "failed")
     for row in rows:
         judge = judges[row.judge]
         table.add_row(
             time.strftime("%Y-%m-%d %H:%M", time.localtime(row.submitted)) if row.submitted else "not yet",
-            *(
-                Text(console.visible(text))
-                for text in (f"{judge.model} under {judge.protocol}", row.remote, row.state)
-            ),
+            *(console.safe(text) for text in (f"{judge.model} under {judge.protocol}", row.remote, row.state)),
             *(f"{number:,}" for number in (row.requests, row.answered, row.failed)),
         )
     return table

@@ -61,7 +61,9 @@ def judge_in_batches(
         if price := judge.price:
             found = replace(found, prices=f"in batches, at {price.batch:.0%} of the prices of {price.date}")
         if run.stopped:
-            console.err.print(f"{run.stopped}; the same command goes on from here", style="yellow", markup=False)
+            console.err.print(
+                f"{run.stopped}; the same command goes on from here", style="yellow", markup=False, soft_wrap=False
+            )
         given.end(judge, found.summary.pairs)
         kept = judge.store.judge_book.find(judge.setup.fingerprint) is not None
     return JudgedInput(given, found, kept)
@@ -73,12 +75,12 @@ def _run(judge: Judge, given: Input, limit: int | None, detach: bool) -> BatchRu
             return judge.judge_in_batches(
                 lambda: islice(given.read(), limit),
                 detach=detach,
-                on_notice=watch.notice,
+                on_notice=console.aside,
                 on_progress=watch.progress,
             )
         except KeyboardInterrupt:
             if left := _open(judge):
-                watch.notice(f"{_said(left)}; the same command picks up, evenhand batches cancel gives up")
+                console.aside(f"{_said(left)}; the same command picks up, evenhand batches cancel gives up")
             raise
 
 
@@ -103,7 +105,7 @@ def _show_detached(judge: Judge, output: OutputOptions) -> None:
         batches = [{"id": row.remote, "service": row.service, "requests": row.requests} for row in rows]
         print(to_json({"detached": True, "batches": batches, "db": str(output.db)}))
     else:
-        console.out.print(f"{_said(rows)}; the same command picks up", soft_wrap=True)
+        console.out.print(f"{_said(rows)}; the same command picks up")
 
 
 class _BatchWatch:
@@ -111,9 +113,6 @@ class _BatchWatch:
 
     def __init__(self, live: Status | None) -> None:
         self._live, self._last, self._reported = live, "", 0.0
-
-    def notice(self, text: str) -> None:
-        console.err.print(console.visible(text), style="dim", markup=False, soft_wrap=True)
 
     def progress(self, found: BatchProgress) -> None:
         words = ", ".join(dict.fromkeys(found.words))
@@ -123,7 +122,7 @@ class _BatchWatch:
             self._live.update(f"{text}; Ctrl-C stops waiting, and nothing else")
         elif words != self._last or time.monotonic() - self._reported > _LINE_SECONDS:
             self._reported = time.monotonic()
-            self.notice(text)
+            console.aside(text)
         self._last = words
 
 

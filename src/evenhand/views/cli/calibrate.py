@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
 from rich.table import Table
 from rich.text import Text
 
 from evenhand.core.errors import InputError
+from evenhand.core.stats.calibration import Calibration, Scores
+from evenhand.results.calibration_fit import FittedCalibration, fit_evidence
+from evenhand.results.evidence import gather
+from evenhand.results.judges import choose_judges
 from evenhand.results.people import People
 from evenhand.results.plain import to_json
 from evenhand.store import JudgeRow, Store
 from evenhand.views import console
 from evenhand.views.cli.app import app
+from evenhand.views.cli.option_groups import argument, option
 from evenhand.views.cli.options import DEFAULT_DB, DbOption, JsonOption, RenameOption, renames_from
-
-if TYPE_CHECKING:  # the statistics load numpy, which no other command should wait for
-    from evenhand.core.stats.calibration import Calibration, Scores
-    from evenhand.results.calibration_fit import FittedCalibration
 
 
 @app.command()
 def calibrate(
     judges: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="JUDGE", help="Judges by protocol, model, model/protocol or fingerprint. Default: all."
-        ),
+        argument("JUDGE", "Judges by protocol, model, model/protocol or fingerprint. Default: all."),
     ] = None,
     db: DbOption = DEFAULT_DB,
-    dimension: Annotated[str, typer.Option("--dimension", "-d", metavar="NAME", help="Only this dimension.")] = "",
+    dimension: Annotated[str, option("--dimension -d NAME", "Only this dimension.")] = "",
     rename: RenameOption = None,
-    seed: Annotated[int, typer.Option("--seed", help="Decides which pairs are held out together.")] = 0,
-    forget: Annotated[bool, typer.Option("--forget", help="Forget what was fitted before.")] = False,
+    seed: Annotated[int, option("--seed", "Decides which pairs are held out together.")] = 0,
+    forget: Annotated[bool, option("--forget", "Forget what was fitted before.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Fit a small model from a judge's log-odds to labels of people, and keep it beside the judge.
@@ -58,14 +56,12 @@ def calibrate(
     for one in found:
         _show(one.judge, one.dimension, one.calibration)
         for note in one.use.notes:
-            console.out.print(note, style="dim", soft_wrap=True)
+            console.out.print(note, style="dim")
     for error in refused:
-        console.out.print(Text(console.visible(error.message), style="yellow"), soft_wrap=True)
+        console.out.print(console.safe(error.message, "yellow"))
 
 
 def _rows(store: Store, words: list[str]) -> list[JudgeRow]:
-    from evenhand.results.judges import choose_judges
-
     every = store.judges()
     found = [row for word in words for row, _ in choose_judges(every, word)] if words else every
     if not found:
@@ -78,9 +74,6 @@ def _fit(
     store: Store, rows: list[JudgeRow], only: str, people: People, seed: int
 ) -> tuple[list[FittedCalibration], list[InputError]]:
     """Fit and keep what can be fitted; what cannot comes back as the reason why."""
-    from evenhand.results.calibration_fit import FittedCalibration, fit_evidence
-    from evenhand.results.evidence import gather
-
     found: list[FittedCalibration] = []
     refused: list[InputError] = []
     for row in rows:
@@ -107,18 +100,15 @@ def _show(row: JudgeRow, dimension: str, found: Calibration) -> None:
         f" {console.count(found.clusters, 'instruction')};"
         f" slope {found.slope:.2f}, tie {found.tie:+.2f}{length}",
         style="dim",
-        soft_wrap=True,
     )
-    console.out.print(_verdict(found), soft_wrap=True)
+    console.out.print(_verdict(found))
     if not ties:
-        console.out.print("No label is a tie, so next to nothing is left for one.", style="dim")
+        console.out.print("No label is a tie, so ties get almost no probability.", style="dim")
 
 
 def _table(title: str, found: Calibration) -> Table:
-    table = console.plain_table(console.visible(title))
-    table.add_column("on pairs that were held out")
-    for name in ("log-loss", "Brier, three-way", "same verdict", "right side"):
-        table.add_column(name, justify="right")
+    numbers = ("log-loss", "Brier, three-way", "same verdict", "right side")
+    table = console.plain_table(title, "on pairs that were held out", numbers=numbers)
     for name, scores in (("as the judge says it", found.before), ("calibrated", found.after)):
         if scores is not None:
             table.add_row(name, *_cells(scores))
@@ -134,8 +124,8 @@ def _verdict(found: Calibration) -> Text:
     gain = found.gain
     if not found.signal:
         return Text(
-            "No signal: the judge's odds have not been shown to say anything of people's choice here."
-            " Every pair gets the same probabilities, those of the labels.",
+            "No signal: the judge's odds have not been shown to predict what people choose here."
+            " Every pair gets the same probabilities, the shares of the labels.",
             style="red",
         )
     if gain is None or gain.value is None or gain.low is None or gain.high is None:

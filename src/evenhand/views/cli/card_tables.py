@@ -22,25 +22,25 @@ _UNLABELLED = "No labels yet, so only biases are shown. Add labels: evenhand lab
 def print_cards(title: str, cards: Sequence[Card], cost: str) -> None:
     """The cards of one judge."""
     console.out.print()
-    console.out.print(Text(console.visible(title), style="bold"), soft_wrap=True)
+    console.out.print(console.safe(title, "bold"))
     for _, found in headline_first({card.dimension: card for card in cards}):
         if found.labelled:
             console.out.print(_against_people(found))
             console.out.print(_biases(found))
             console.out.print(_reliability(found))
-            console.out.print(Text(found.verdict, style=TRUST[found.trust]))
+            console.out.print(Text(found.verdict, style=TRUST[found.trust]), soft_wrap=False)
             for note in _notes(found):
-                console.out.print(note, style="dim")
+                console.out.print(note, style="dim", soft_wrap=False)
             console.out.print()
         else:
             unused = "no label to go by" if found.label_use.labelled else "none with a label"
             console.out.print(_biases(found, f"{found.dimension}: {console.count(found.pairs, 'pair')}, {unused}"))
             for note in found.label_use.notes:
-                console.out.print(note, style="yellow")
+                console.out.print(note, style="yellow", soft_wrap=False)
     if not any(found.label_use.labelled for found in cards):
-        console.out.print(_UNLABELLED, style="yellow")
+        console.out.print(_UNLABELLED, style="yellow", soft_wrap=False)
     if cost:
-        console.out.print(cost, style="dim", soft_wrap=True)
+        console.out.print(cost, style="dim")
 
 
 def _against_people(found: Card) -> Table:
@@ -49,8 +49,7 @@ def _against_people(found: Card) -> Table:
         f"{found.dimension}: {found.labelled:,} of {console.count(found.pairs, 'pair')} with a label ({decided})"
     )
     table.add_column("against people", no_wrap=True)
-    for name in ("right side", "same verdict", "kappa"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table.add_numbers("right side", "same verdict", "kappa")
     for name, reading in found.readings.items():
         table.add_row(_READINGS[name], share(reading.decided), share(reading.three_way), number(reading.kappa))
     table.add_row("pooled less forward", points(found.gain), "", "", end_section=True)
@@ -68,8 +67,8 @@ def _against_people(found: Card) -> Table:
 
 def _biases(found: Card, title: str | None = None) -> Table:
     table = console.plain_table(title)
-    for name, justify in (("biases", "left"), ("value", "right"), ("95%", "left"), ("n", "right")):
-        table.add_column(name, justify="right" if justify == "right" else "left", no_wrap=True)
+    for name in ("biases", "value", "95%", "n"):
+        table.add_column(name, justify="right" if name in ("value", "n") else "left", no_wrap=True)
     b, m = found.biases, found.meaning
     rows: list[tuple[str, Estimate, str]] = [
         ("flips with the order (1 ↔ 2)", b.flips, "share"),
@@ -113,11 +112,11 @@ def _notes(found: Card) -> Iterator[str]:
     yield f"Noise: {found.noise.text if found.noise else NOT_MEASURED}."
     yield bar_text(found)
     if found.contested:
-        yield f"votes and no majority: {console.count(found.contested, 'pair')}, in no accuracy."
+        yield f"Left out of every accuracy: {console.count(found.contested, 'pair')} without a majority."
     if found.adjudicated:
         yield f"decided by an adjudicator: {console.count(found.adjudicated, 'pair')}; not counted as a vote."
     if 0 < found.decided < 100:
-        yield "Fewer than 100 decided pairs: so the intervals are wide."
+        yield "n is small (fewer than 100 decided pairs), so the intervals are wide."
     r = found.meaning.reliability
     if r.ece is not None and r.ece_of_chance is not None:
         ece, chance = f"{r.ece:.3f}", f"{r.ece_of_chance:.3f}"
@@ -141,16 +140,12 @@ def _called(row: ContenderRow, c: JudgeComparison) -> str:
 
 def comparison_table(c: JudgeComparison) -> Table:
     """Judges next to each other, each figure above its interval."""
-    table = console.plain_table(
-        f"{c.dimension}: the same {console.count(c.pairs, 'labelled pair')}, {c.decided:,} of them decided"
-    )
-    table.add_column("judge", overflow="fold")
     heads = ("right\nside", "less the\nfirst", "same\nverdict", "kappa", "flips", "tokens\na pair", "s a\npair")
-    for name in heads:
-        table.add_column(name, justify="right", no_wrap=True)
+    pairs = f"{console.count(c.pairs, 'labelled pair')}, {c.decided:,} of them decided"
+    table = console.plain_table(f"{c.dimension}: the same {pairs}", "judge", numbers=heads)
     for row in c.rows:
         table.add_row(
-            Text(console.visible(_called(row, c))),
+            console.safe(_called(row, c)),
             _stacked(share(row.decided)),
             _stacked(points(row.ahead)) if row.ahead else "",
             _stacked(share(row.three_way)),
@@ -171,15 +166,12 @@ def _stacked(cell: str) -> Text:
 
 def drag_table(drags: Sequence[Drag]) -> Table:
     """The same dimension asked in a chain and alone."""
-    table = console.plain_table("Drag: the same dimension asked in a chain and alone")
-    table.keys = 3
-    for name in ("dimension", "chain", "alone"):
-        table.add_column(name, overflow="fold")
     heads = ("pairs", "verdict\nchanged", "side\nturned", "to earlier\nones' side", "right side,\nless alone")
-    for name in heads:
-        table.add_column(name, justify="right", no_wrap=True)
+    title, keys = "Drag: the same dimension asked in a chain and alone", ("dimension", "chain", "alone")
+    table = console.plain_table(title, *keys, numbers=heads)
+    table.keys = len(keys)
     for drag in drags:
-        names = [Text(console.visible(name)) for name in (drag.dimension, drag.chain, drag.alone)]
+        names = [console.safe(name) for name in (drag.dimension, drag.chain, drag.alone)]
         figures = (share(drag.changed), share(drag.turned), share(drag.followed), points(drag.gain))
         cells = [_stacked(figure) for figure in figures]
         table.add_row(*names, str(drag.pairs), *cells)
@@ -200,19 +192,8 @@ def share(found: Estimate) -> str:
 
 
 def points(found: Estimate) -> str:
-    """A difference of shares in points, with its interval.
-
-    >>> points(Estimate(0.05, -0.02, 0.12, 100, 100))
-    '+5 (-2 to +12)'
-    """
-    if found.value is None:
-        return "–"
-    interval = (
-        f" ({100 * found.low:+.0f} to {100 * found.high:+.0f})"
-        if found.low is not None and found.high is not None
-        else ""
-    )
-    return f"{100 * found.value:+.0f}{interval}"
+    """A difference of shares in points, with its interval."""
+    return console.points(found.value, found.low, found.high)
 
 
 def number(found: Estimate) -> str:

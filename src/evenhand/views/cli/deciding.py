@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.text import Text
-
 from evenhand.core.errors import InputError
 from evenhand.core.verdict import found_on, headline
 from evenhand.results.decision import Decision
@@ -30,22 +28,20 @@ def show_decision(found: Decision, sides: tuple[str, str]) -> None:
     one, two = sides
     better = one if found.better == "1" else two
     said = f"decided on {found.dimension}: {better} is better" if found.better else "not decided"
-    text = Text(console.visible(said), style="bold")
+    text = console.safe(said, "bold")
     text.append(
         f"; the win rate of {console.visible(one)} is between {low} and {high}% (95%, at every moment), by"
         f" {console.count(found.counted, 'pair')} on {console.count(found.instructions, 'instruction')}",
         style="not bold",
     )
-    console.out.print(text, soft_wrap=True)
+    console.out.print(text)
     if found.beyond:
         console.out.print(
-            f"judged beyond the decision: {console.count(found.beyond, 'pair')}, under way or kept already, which"
-            " do not count for it",
-            soft_wrap=True,
+            f"Judged after the decision, or before this run: {console.count(found.beyond, 'pair')}; they do not"
+            " count for it."
         )
     if found.saved:
         console.out.print(
-            f"not judged, as it is decided: {console.count(found.saved, 'pair')}; without --until-decided they are."
-            " The interval in the table is for a number of pairs that was fixed before: here it is too narrow.",
-            soft_wrap=True,
+            f"Stopped early: {console.count(found.saved, 'pair')} not judged; without --until-decided all are."
+            " The interval in the table assumes a fixed number of pairs, so here it is too narrow."
         )

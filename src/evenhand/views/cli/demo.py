@@ -17,6 +17,7 @@ from evenhand.io.pairs import sample_pairs
 from evenhand.views import console
 from evenhand.views.api import Judge, default_judge
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app
+from evenhand.views.cli.option_groups import option
 from evenhand.views.cli.running import open_judge, run_with_progress, show_run
 
 DEMO_DB = Path("evenhand-demo.db")
@@ -51,18 +52,15 @@ evenhand models                   other judges
 
 @app.command()
 def demo(
-    db: Annotated[Path, typer.Option("--db", metavar="FILE", help="Where verdicts are kept.")] = DEMO_DB,
-    count: Annotated[
-        int, typer.Option("--pairs", min=1, metavar="N", help="So many pairs of the sample, which has 28.")
-    ] = DEMO_PAIRS,
+    db: Annotated[Path, option("--db FILE", "Where verdicts are kept.")] = DEMO_DB,
+    count: Annotated[int, option("--pairs N", "So many pairs of the sample, which has 28.", min=1)] = DEMO_PAIRS,
 ) -> None:
     """Judge some of the pairs that come with evenhand, and see how often the judge is right."""
     pairs, spec = list(sample_pairs())[:count], default_judge()
     console.out.print(
         f"[bold]evenhand demo[/]: {len(pairs)} pairs with known answers, judged on this machine by [bold]{spec}[/],"
         f" a trained head on {catalog.DEFAULT_MODEL}.\n"
-        "1 and 2 are the sides of a pair; ✓ and ✗ tell whether the verdict is the answer that is known.\n",
-        soft_wrap=True,
+        "1 and 2 are the sides of a pair; ✓ and ✗ tell whether the verdict is the answer that is known.\n"
     )
     with Judge(open_judge(spec), db=db) as judge:
         found = run_with_progress(judge, pairs, len(pairs), lines=True)
@@ -70,8 +68,8 @@ def demo(
     show_run(found)
     right = sum(judgment[headline([*judgment.outcomes])].side == _known(judgment.pair) for judgment in some)
     _show_naive(pairs[:NAIVE_PAIRS], right)
-    console.out.print(_SMALL, markup=False, soft_wrap=True)
-    console.out.print(_report(db), markup=False, soft_wrap=True)
+    console.out.print(_SMALL, markup=False)
+    console.out.print(_report(db), markup=False)
     console.out.print(console.panel(_NEXT.format(db=db), "what to try next"))
     raise typer.Exit(WITH_FAILURES if found.summary.invalid else DONE)
 
@@ -82,7 +80,7 @@ def _known(pair: Pair) -> str | None:
 
 def _show_naive(pairs: Sequence[Pair], right: int) -> None:
     """What the same model says where it is asked once for each pair, as many scripts do."""
-    console.err.print(f"asking {catalog.DEFAULT_MODEL} the naive way …", style="dim")
+    console.aside(f"asking {catalog.DEFAULT_MODEL} the naive way …")
     asked = Protocol.parse(_NAIVE, name="naive", file="naive")
     with Judge(open_judge(catalog.DEFAULT_MODEL), asked, orders="forward") as naive:
         sides = [judgment["overall"].side for judgment in naive.judge(pairs)]
@@ -91,7 +89,6 @@ def _show_naive(pairs: Sequence[Pair], right: int) -> None:
         f"\nThe naive way, the same model asked once for each of the first {len(pairs)} pairs which is better:"
         f" right in {good} of {len(pairs)}, and it took the one that stood first in {sides.count('1')}."
         f" The trained head is right in {right} of these {len(pairs)}.",
-        soft_wrap=True,
         highlight=False,
     )
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from evenhand.core.errors import InputError
 from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import Protocol
@@ -16,7 +14,6 @@ from evenhand.core.verdict import found_on, headline
 from evenhand.core.votes import final_label
 from evenhand.io.files import WRITES, Row, write_rows
 from evenhand.io.files.writing import check_writes
-from evenhand.results.judges import judges_named
 from evenhand.results.people import People
 from evenhand.results.plain import to_json
 from evenhand.store import JudgeRow, Records
@@ -24,7 +21,15 @@ from evenhand.views import console
 from evenhand.views import export as forms
 from evenhand.views.cli.app import app
 from evenhand.views.cli.opening import open_records
-from evenhand.views.cli.options import DEFAULT_DB, JsonOption, RecordsOption, RenameOption, renames_from
+from evenhand.views.cli.option_groups import argument, flat_options, option
+from evenhand.views.cli.options import (
+    DEFAULT_DB,
+    JsonOption,
+    JudgeFilter,
+    RecordsOption,
+    RenameOption,
+    renames_from,
+)
 
 FORMS = ("judgments", "verdicts", "dpo", "kto", "judge", "alpaca-eval", "leaderboard")
 
@@ -33,91 +38,59 @@ FORMS = ("judgments", "verdicts", "dpo", "kto", "judge", "alpaca-eval", "leaderb
 class ExportOptions:
     """What is to be written, and how."""
 
-    form: str
-    dimension: str
-    margin: float
-    keep_ties: bool
-    chat: bool
-    texts: bool
-    hard: bool
-    csv: bool
-    rename: Mapping[str, str]
+    form: Annotated[str, argument("|".join(FORMS), "What is written; see docs/export.md.")]
+    out: Annotated[Path, option("--out -o FILE", f"Where to; the name ends on {', '.join(WRITES)}.")]
+    db: RecordsOption = DEFAULT_DB
+    spec: Annotated[
+        str, option("--judge -j NAME", "Only this judge: its model, model/protocol or fingerprint.")
+    ] = ""
+    protocol: Annotated[
+        str,
+        option(
+            "--protocol -p NAME|FILE",
+            "Only under this protocol; for the form judge, the one whose conversation is written.",
+        ),
+    ] = ""
+    dimension: Annotated[str, option("--dimension -d", "Default: the parts combined, else overall.")] = ""
+    margin: Annotated[float, option("--margin", "Leave out winners that are less far ahead.", min=0, max=1)] = 0.0
+    keep_ties: Annotated[
+        bool, option("--keep-ties", "kto: both responses of a tie are good. Else ties are left out.")
+    ] = False
+    chat: Annotated[bool, option("--chat", "dpo, kto: conversations of one turn instead of plain texts.")] = False
+    texts: Annotated[bool, option("--texts", "judgments, verdicts: with instruction and responses.")] = False
+    hard: Annotated[
+        bool, option("--hard", "alpaca-eval, leaderboard: 1, 1.5 and 2 instead of expected preferences.")
+    ] = False
+    rename: RenameOption = None
+    as_json: JsonOption = False
 
 
 Made = tuple[Iterable[Mapping[str, Any]], dict[str, str]]
 
 
 @app.command()
-def export(
-    form: Annotated[str, typer.Argument(metavar="|".join(FORMS), help="What is written; see docs/export.md.")],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FILE", help=f"Where to; the name ends on {', '.join(WRITES)}.")
-    ],
-    db: RecordsOption = DEFAULT_DB,
-    spec: Annotated[
-        str,
-        typer.Option(
-            "--judge", "-j", metavar="NAME", help="Only this judge: its model, model/protocol or fingerprint."
-        ),
-    ] = "",
-    protocol: Annotated[
-        str,
-        typer.Option(
-            "--protocol",
-            "-p",
-            metavar="NAME|FILE",
-            help="Only under this protocol; for the form judge, the one whose conversation is written.",
-        ),
-    ] = "",
-    dimension: Annotated[
-        str,
-        typer.Option("--dimension", "-d", help="Default: the parts combined, else overall."),
-    ] = "",
-    margin: Annotated[
-        float,
-        typer.Option("--margin", min=0, max=1, help="Leave out winners that are less far ahead."),
-    ] = 0.0,
-    keep_ties: Annotated[
-        bool, typer.Option("--keep-ties", help="kto: both responses of a tie are good. Else ties are left out.")
-    ] = False,
-    chat: Annotated[
-        bool, typer.Option("--chat", help="dpo, kto: conversations of one turn instead of plain texts.")
-    ] = False,
-    texts: Annotated[
-        bool, typer.Option("--texts", help="judgments, verdicts: with instruction and responses.")
-    ] = False,
-    hard: Annotated[
-        bool, typer.Option("--hard", help="alpaca-eval, leaderboard: 1, 1.5 and 2 instead of expected preferences.")
-    ] = False,
-    rename: RenameOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@flat_options
+def export(options: ExportOptions) -> None:
     """Write verdicts, preferences to train on, or AlpacaEval's files out of a database."""
+    form, out, names = options.form, options.out, renames_from(options.rename)
     if form not in FORMS:
         raise InputError(f"there is no form '{form}'", hint=f"one of {', '.join(FORMS)}")
     check_writes(out)
-    options = ExportOptions(
-        form, dimension, margin, keep_ties, chat, texts, hard, ".csv" in out.suffixes, renames_from(rename)
-    )
-    with open_records(db) as store:
-        if form == "judge":
-            rows, columns = people_rows(store, protocol or "overall", options)
-        else:
-            judges = judges_named(store.judges(), spec, protocol)
-            rows, columns = stored_rows(store, judges, options, str(db))
+    with open_records(options.db) as store:
+        judged = form != "judge"
+        rows, columns = stored_rows(store, options) if judged else people_rows(store, options.protocol, names)
         count = write_rows(out, rows, columns)
     if not count:
         console.err.print("nothing in the database is of that kind: the file has no rows", style="yellow")
-    fields = {"form": form, "rows": count, "columns": list(columns), "out": str(out)}
-    if as_json:
-        print(to_json(fields))
+    if options.as_json:
+        print(to_json({"form": form, "rows": count, "columns": list(columns), "out": str(out)}))
     else:
-        console.out.print(f"{console.count(count, 'row')} of {form}: {out}", soft_wrap=True, markup=False)
+        console.out.print(f"{console.count(count, 'row')} of {form}: {out}", markup=False)
 
 
-def people_rows(store: Records, protocol: str, options: ExportOptions) -> Made:
+def people_rows(store: Records, protocol: str, names: Mapping[str, str]) -> Made:
     """A judge's conversations with the verdicts of people; no judge need have judged the pairs."""
-    template, people = Protocol.load(protocol), People(store, rename=options.rename)
+    template, people = Protocol.load(protocol or "overall"), People(store, rename=names)
 
     def labelled() -> Iterator[tuple[Pair, dict[str, Side]]]:
         for pair in store.labels.pairs():
@@ -128,15 +101,16 @@ def people_rows(store: Records, protocol: str, options: ExportOptions) -> Made:
     return forms.judge_rows(template, labelled()), forms.JUDGE
 
 
-def stored_rows(store: Records, judges: list[JudgeRow], options: ExportOptions, db: str) -> Made:
+def stored_rows(store: Records, options: ExportOptions) -> Made:
     """Rows out of what judges said; preferences are those of one judge."""
-    if not judges:
-        raise InputError(f"{db} holds no verdicts of that kind", hint="evenhand results shows what it holds")
-    if options.form in ("judgments", "verdicts"):
-        make, columns = {
-            "judgments": (forms.judgment_rows, forms.JUDGMENTS),
-            "verdicts": (forms.verdict_rows, forms.VERDICTS),
-        }[options.form]
+    named = JudgeFilter(options.spec, options.protocol)
+    judges = named.find(store.judges(), options.db, hint="evenhand results shows what it holds")
+    tables = {
+        "judgments": (forms.judgment_rows, forms.JUDGMENTS),
+        "verdicts": (forms.verdict_rows, forms.VERDICTS),
+    }
+    if options.form in tables:
+        make, columns = tables[options.form]
         chosen = {**columns, **forms.TEXTS} if options.texts else columns
         every = (row for judge in judges for row in make(judge, store.judgments(judge, words=True)))
         return ({name: row[name] for name in chosen} for row in every), chosen
@@ -159,13 +133,13 @@ def stored_rows(store: Records, judges: list[JudgeRow], options: ExportOptions, 
             forms.ANNOTATIONS,
         ),
         "leaderboard": lambda: leaderboard(
-            forms.leaderboard_rows(judged, dimension, hard=options.hard), options.csv
+            forms.leaderboard_rows(judged, dimension, hard=hard), csv=".csv" in options.out.suffixes
         ),
     }
     return makers[options.form]()
 
 
-def leaderboard(rows: list[Row], csv: bool) -> Made:
+def leaderboard(rows: list[Row], *, csv: bool) -> Made:
     """AlpacaEval's own file is a CSV in which the models' column, the index of a frame, has no name."""
     if not csv:
         return rows, forms.LEADERBOARD

@@ -48,8 +48,8 @@ from evenhand.views.cli.groups import (
 )
 from evenhand.views.cli.inputs import BaselineOption, ColumnsOption, Input, JoinOnOption, columns_from, find_input
 from evenhand.views.cli.judging import check_slots, prepare
-from evenhand.views.cli.option_groups import flat_options
-from evenhand.views.cli.options import ADVANCED, INPUT, JUDGE, LIMITS, OnOption
+from evenhand.views.cli.option_groups import ADVANCED, INPUT, JUDGE, LIMITS, argument, flat_options, one_of, option
+from evenhand.views.cli.options import OnOption
 from evenhand.views.cli.running import run_with_progress
 from evenhand.views.jury import AnyJudge, Escalation, Jury
 
@@ -72,20 +72,14 @@ class TrialOptions:
 
     pairs: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="PAIRS",
-            help="Files of pairs, as for judge; output_2 is that of the model on trial. Without any, the verdicts "
+        argument(
+            "PAIRS",
+            "Files of pairs, as for judge; output_2 is that of the model on trial. Without any, the verdicts "
             "that --db holds already are looked at.",
         ),
     ] = None
     candidate: Annotated[
-        str | None,
-        typer.Option(
-            "--candidate",
-            metavar="[NAME=]OUTPUTS",
-            help="Outputs of the model on trial, instead of PAIRS.",
-            rich_help_panel=INPUT,
-        ),
+        str | None, option("--candidate [NAME=]OUTPUTS", "Outputs of the model on trial, instead of PAIRS.", INPUT)
     ] = None
     baseline: BaselineOption = None
     join_on: JoinOnOption = "instruction"
@@ -110,23 +104,14 @@ class GateJudgeOptions:
 
     spec: Annotated[
         str,
-        typer.Option(
-            "--judge",
-            "-j",
-            metavar="SPEC",
-            help="As for judge, several with commas between too. Without PAIRS: the newest judge of the database.",
-            rich_help_panel=JUDGE,
+        option(
+            "--judge -j SPEC",
+            "As for judge, several with commas between too. Without PAIRS: the newest judge of the database.",
+            JUDGE,
         ),
     ] = ""
     protocol: Annotated[
-        str,
-        typer.Option(
-            "--protocol",
-            "-p",
-            metavar="NAME|FILE",
-            help="As for judge; with pairs, so is the default.",
-            rich_help_panel=JUDGE,
-        ),
+        str, option("--protocol -p NAME|FILE", "As for judge; with pairs, so is the default.", JUDGE)
     ] = ""
     jury: JuryOptions = ALL_MUST_SPEAK
     levels: EscalateOptions = NO_LEVELS
@@ -143,34 +128,26 @@ class RuleOptions:
 
     on: OnOption = ""
     margin: Annotated[
-        float,
-        typer.Option("--margin", help="Pass down to a win rate of one half less this.", rich_help_panel=RULE),
+        float, option("--margin", "How far below one half the win rate may be and still pass.", RULE)
     ] = 0.05
-    level: Annotated[
-        float, typer.Option("--level", help="How sure to be: the level of the interval.", rich_help_panel=RULE)
-    ] = 0.95
-    max_pairs: Annotated[
-        int | None, typer.Option("--max-pairs", min=1, help="Judge no more pairs.", rich_help_panel=LIMITS)
-    ] = None
-    seed: Annotated[
-        int, typer.Option("--seed", help="Decides which pairs come first.", rich_help_panel=ADVANCED)
-    ] = 0
+    level: Annotated[float, option("--level", "How sure to be: the level of the interval.", RULE)] = 0.95
+    max_pairs: Annotated[int | None, option("--max-pairs", "Judge no more pairs.", LIMITS, min=1)] = None
+    seed: Annotated[int, option("--seed", "Decides which pairs come first.", ADVANCED)] = 0
 
     against: Annotated[
         str,
-        typer.Option(
-            "--against",
-            metavar="|".join(AGAINST),
-            help="Fail, too, if the win rate has fallen since the last gate with this option by the same judge in"
+        option(
+            f"--against {'|'.join(AGAINST)}",
+            "Fail, too, if the win rate has fallen since the last gate with this option by the same judge in"
             " --db, or the last that passed. All pairs are judged, so that the two can be compared.",
-            rich_help_panel=RULE,
+            RULE,
         ),
     ] = ""
 
     def check(self) -> Gate:
         """The rule, if it makes sense."""
-        if self.against not in ("", *AGAINST):
-            raise InputError(f"--against {self.against}", hint=f"one of {', '.join(AGAINST)}")
+        if self.against:
+            one_of("--against", self.against, AGAINST)
         if not 0 < self.level < 1:
             raise InputError(f"--level {self.level:g}", hint="a share between 0 and 1, such as 0.95")
         return Gate(self.margin)
@@ -266,7 +243,9 @@ def compared(result: GateResult, log: TrialLog, judge: AnyJudge, rule: RuleOptio
     before = gates.last(number, log.dimension, passed=rule.against == "passed")
     if before is None:
         console.err.print(
-            f"no gate to compare with yet; the next --against {rule.against} has this one", style="dim"
+            f"no gate to compare with yet; the next --against {rule.against} has this one",
+            style="dim",
+            soft_wrap=False,
         )
     else:
         since = since_last(log.scores, before.scores, before.candidate, level=rule.level)
@@ -307,7 +286,7 @@ def count_stored(
     made = is_made(row.identity)  # of judges that may have been imported
     replay(blocks, decider, seed=rule.seed, most=rule.max_pairs, one_order=imported or made)
     if imported:
-        console.err.print(_ONE_ORDER, style="yellow", soft_wrap=True)
+        console.err.print(_ONE_ORDER, style="yellow")
     summary = summarise(blocks, found_on(row.dimensions))
     losses = stored_losses(blocks, decider.dimension, worst, store.pages.pair)
     counts = (summary.pairs, summary.pairs)
@@ -328,7 +307,7 @@ def candidate_of(matches: list[tuple[str, str, str]], path: str) -> str:
     tried = {(one, two)[int(side) - 1] for one, two, side in matches if side}
     if len(tried) > 1 or (not tried and len({(one, two) for one, two, _ in matches}) > 1):
         raise InputError(
-            f"{path} does not say the same of all pairs which model is the candidate",
+            f"in {path} the candidate is not the same model in all pairs",
             hint="evenhand gate --candidate NEW --baseline OLD --db ANOTHER",
         )
     return next(iter(tried), "")
@@ -375,10 +354,11 @@ def show(result: GateResult, fields: Fields, output: OutputOptions) -> None:
         print(to_json(fields))
     else:
         console.out.print(
-            Text(console.visible(f"{result.word}: {result.sentence()}"), style=f"bold {COLOURS[result.outcome]}")
+            console.safe(f"{result.word}: {result.sentence()}", f"bold {COLOURS[result.outcome]}"),
+            soft_wrap=False,
         )
         for name, text in result.details().items():
-            console.out.print(Text(f"  {console.visible(name)}: {console.visible(text)}"), soft_wrap=True)
+            console.out.print(Text(f"  {console.visible(name)}: {console.visible(text)}"))
         show_losses(result, output.db)
     sys.stdout.flush()
 
@@ -388,10 +368,10 @@ def show_losses(result: GateResult, db: Path) -> None:
     losses = result.losses
     if not losses.count:
         return
-    console.out.print(Text(f"  {console.visible(losses.sentence(result.names[0]))}"), soft_wrap=True)
+    console.out.print(Text(f"  {console.visible(losses.sentence(result.names[0]))}"))
     for loss in losses.worst:
         words = [loss.id, loss.sure and f"({loss.sure})", loss.short]
-        console.out.print(Text("  - " + console.visible(" ".join(filter(None, words)))), soft_wrap=True)
+        console.out.print(Text("  - " + console.visible(" ".join(filter(None, words)))))
     if len(losses.worst) < losses.count:
         command = f"evenhand export judgments --db {db} --texts --out judgments.csv"
-        console.out.print(f"  all pairs with their verdicts: {command}", markup=False, soft_wrap=True)
+        console.out.print(f"  all pairs with their verdicts: {command}", markup=False)

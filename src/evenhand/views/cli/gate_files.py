@@ -11,11 +11,8 @@ from pathlib import Path
 from typing import Annotated
 from xml.etree import ElementTree
 
-import typer
-
-from evenhand.core.errors import InputError
 from evenhand.results.gate import GateResult
-from evenhand.views.cli.options import OUTPUT
+from evenhand.views.cli.option_groups import OUTPUT, one_of, option
 
 ANNOTATIONS = ("github",)
 _LEVELS = {
@@ -33,41 +30,24 @@ _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 class GateFileOptions:
     """Where else the result goes."""
 
-    worst: Annotated[
-        int,
-        typer.Option(
-            "--worst", min=0, metavar="N", help="List so many of the pairs that got worse.", rich_help_panel=OUTPUT
-        ),
-    ] = 10
+    worst: Annotated[int, option("--worst N", "List so many of the pairs that got worse.", OUTPUT, min=0)] = 10
     markdown: Annotated[
-        Path | None,
-        typer.Option(
-            "--markdown",
-            metavar="FILE",
-            help="Write the result there, for a pull request.",
-            rich_help_panel=OUTPUT,
-        ),
+        Path | None, option("--markdown FILE", "Write the result there, for a pull request.", OUTPUT)
     ] = None
-    junit: Annotated[
-        Path | None,
-        typer.Option(
-            "--junit", metavar="FILE", help="Write the result there as JUnit XML.", rich_help_panel=OUTPUT
-        ),
-    ] = None
+    junit: Annotated[Path | None, option("--junit FILE", "Write the result there as JUnit XML.", OUTPUT)] = None
     annotations: Annotated[
         str,
-        typer.Option(
-            "--annotations",
-            metavar="|".join(ANNOTATIONS),
-            help="Print lines that the service shows beside the code: ::error, ::warning, ::notice.",
-            rich_help_panel=OUTPUT,
+        option(
+            f"--annotations {'|'.join(ANNOTATIONS)}",
+            "Print lines that the service shows beside the code: ::error, ::warning, ::notice.",
+            OUTPUT,
         ),
     ] = ""
 
     def check(self) -> None:
         """Refuse what nobody knows."""
-        if self.annotations not in ("", *ANNOTATIONS):
-            raise InputError(f"--annotations {self.annotations}", hint=f"one of {', '.join(ANNOTATIONS)}")
+        if self.annotations:
+            one_of("--annotations", self.annotations, ANNOTATIONS)
 
     def write(self, result: GateResult, *, to_stderr: bool = False) -> None:
         """Write all that is wanted; annotations go to standard output unless that is JSON."""

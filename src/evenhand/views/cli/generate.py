@@ -38,8 +38,8 @@ from evenhand.views import console
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app
 from evenhand.views.cli.groups import HardwareOptions, LimitOptions, OutputOptions
 from evenhand.views.cli.inputs import ColumnsOption, columns_from
-from evenhand.views.cli.option_groups import flat_options
-from evenhand.views.cli.options import LIMITS, OUTPUT, SetOption
+from evenhand.views.cli.option_groups import LIMITS, OUTPUT, argument, flat_options, option
+from evenhand.views.cli.options import SetOption
 from evenhand.views.cli.running import endpoint_settings, open_judge
 
 _REPORT_SECONDS = 10.0
@@ -51,37 +51,14 @@ class WritingOptions:
     """What a model is told, and how its answers are drawn."""
 
     system: Annotated[
-        Path | None,
-        typer.Option(
-            "--system",
-            metavar="FILE",
-            help="What the model is told before each instruction.",
-            rich_help_panel=MODEL,
-        ),
+        Path | None, option("--system FILE", "What the model is told before each instruction.", MODEL)
     ] = None
-    name: Annotated[
-        str,
-        typer.Option(
-            "--name", help="What to call it in the file. Default: the model's name.", rich_help_panel=MODEL
-        ),
-    ] = ""
-    temperature: Annotated[
-        float, typer.Option("--temperature", min=0, help="0 takes the likeliest token.", rich_help_panel=MODEL)
-    ] = 0.7
-    top_p: Annotated[
-        float,
-        typer.Option("--top-p", min=0.01, max=1, help="Draw from so much of the mass.", rich_help_panel=MODEL),
-    ] = 1.0
-    max_tokens: Annotated[
-        int, typer.Option("--max-tokens", min=1, help="Cut an answer off there.", rich_help_panel=MODEL)
-    ] = 1024
-    seed: Annotated[
-        int, typer.Option("--seed", help="Of the drawing, where the engine takes one.", rich_help_panel=MODEL)
-    ] = 0
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", min=1, help="Only the first so many instructions.", rich_help_panel=LIMITS),
-    ] = None
+    name: Annotated[str, option("--name", "What to call it in the file. Default: the model's name.", MODEL)] = ""
+    temperature: Annotated[float, option("--temperature", "0 takes the likeliest token.", MODEL, min=0)] = 0.7
+    top_p: Annotated[float, option("--top-p", "Draw from so much of the mass.", MODEL, min=0.01, max=1)] = 1.0
+    max_tokens: Annotated[int, option("--max-tokens", "Cut an answer off there.", MODEL, min=1)] = 1024
+    seed: Annotated[int, option("--seed", "Of the drawing, where the engine takes one.", MODEL)] = 0
+    limit: Annotated[int | None, option("--limit", "Only the first so many instructions.", LIMITS, min=1)] = None
 
     @property
     def sampling(self) -> Sampling:
@@ -112,28 +89,14 @@ class MadeOutputs:
 def generate(
     instructions: Annotated[
         str,
-        typer.Argument(
-            metavar="INSTRUCTIONS",
-            help="Rows with the field instruction, prompt, turns or messages, or in any format that"
+        argument(
+            "INSTRUCTIONS",
+            "Rows with the field instruction, prompt, turns or messages, or in any format that"
             " [bold]evenhand look[/] knows; or a .txt file with one on each line; '-' is standard input.",
         ),
     ],
-    spec: Annotated[
-        str,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="SPEC",
-            help="Who answers; in the same words as --judge.",
-            rich_help_panel=MODEL,
-        ),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", "-o", metavar="FILE", help="Outputs: .jsonl, .json or .parquet.", rich_help_panel=OUTPUT
-        ),
-    ],
+    spec: Annotated[str, option("--model -m SPEC", "Who answers; in the same words as --judge.", MODEL)],
+    out: Annotated[Path, option("--out -o FILE", "Outputs: .jsonl, .json or .parquet.", OUTPUT)],
     writing: WritingOptions,
     limits: LimitOptions,
     settings: SetOption = None,
@@ -232,9 +195,7 @@ def _lines(total: int) -> Callable[[GenerationProgress], None]:
         nonlocal report_done
         if time.monotonic() - report_done > _REPORT_SECONDS:
             report_done = time.monotonic()
-            console.err.print(
-                f"{progress.done:,}/{console.count(total, 'answer')}, {_more(progress)}", soft_wrap=True
-            )
+            console.err.print(f"{progress.done:,}/{console.count(total, 'answer')}, {_more(progress)}")
 
     return report
 
@@ -249,7 +210,7 @@ def _read_system(path: Path) -> str:
     except UnicodeDecodeError as fault:
         raise InputError(f"{path}: not UTF-8 at byte {fault.start}", hint="write the file in UTF-8") from None
     except OSError as fault:
-        raise InputError(f"no file of the system's words at {path}: {fault.strerror}") from None
+        raise InputError(f"cannot read the system prompt {path}: {fault.strerror}") from None
 
 
 def _check_out(out: Path) -> None:
@@ -267,7 +228,6 @@ def show(made: MadeOutputs, as_json: bool) -> None:
     console.out.print(
         f"{console.count(made.rows, 'output')} of {console.visible(made.model)}: {made.out}"
         f" ({made.asked:,} written now, {made.kept:,} kept, {made.failed:,} failed)",
-        soft_wrap=True,
         markup=False,
     )
     if made.cut:
@@ -275,4 +235,4 @@ def show(made: MadeOutputs, as_json: bool) -> None:
     if made.failed:
         console.out.print("failures are nulls in the file; the same command tries them again", style="yellow")
     if made.stopped:
-        console.out.print(f"stopped: {made.stopped}", style="yellow")
+        console.out.print(f"stopped: {made.stopped}", style="yellow", soft_wrap=False)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Annotated, Any
 
 from evenhand.core.engine import Engine
 from evenhand.core.errors import InputError
-from evenhand.core.judge import Orders, Setup
-from evenhand.core.jury import PoolRule
+from evenhand.core.judge import ORDER_CHOICES, Orders, Setup
+from evenhand.core.jury import POOLS, PoolRule
 from evenhand.core.protocol import Protocol
 from evenhand.engines.endpoint import EndpointSettings
 from evenhand.engines.llama import Hardware
@@ -24,7 +26,6 @@ from evenhand.running.prices import Price, find_price
 from evenhand.views.api import Judge, default_judge
 from evenhand.views.cli.inputs import (
     BaselineOption,
-    CandidateOption,
     ColumnsOption,
     Input,
     JoinOnOption,
@@ -35,41 +36,18 @@ from evenhand.views.cli.inputs import (
     columns_from,
     find_input,
 )
+from evenhand.views.cli.option_groups import ADVANCED, INPUT, JUDGE, LIMITS, one_of, option
 from evenhand.views.cli.options import (
     DEFAULT_DB,
-    AgreeOption,
-    BatchOption,
-    ConcurrencyOption,
-    ContextOption,
     DbOption,
-    DetachOption,
-    EscalateOption,
     FenceOption,
-    GpuOption,
     JsonOption,
-    JudgeOption,
-    MaxCostOption,
-    MaxRequestsOption,
-    OrdersOption,
-    PoolOption,
-    PricesOption,
-    ProtocolOption,
-    QuorumOption,
-    RawOption,
-    RepeatOption,
-    RequestsPerMinuteOption,
-    SamplesOption,
     SetOption,
-    ThreadsOption,
-    TokensPerMinuteOption,
-    WeightsOption,
     fence_from,
-    orders_from,
-    pool_from,
     weights_from,
 )
 from evenhand.views.cli.running import endpoint_settings, load_protocol, open_judge
-from evenhand.views.jury import Escalation, Jury, split_judges
+from evenhand.views.jury import Escalation, Jury, ManyJudges, split_judges
 
 
 @dataclass(frozen=True)
@@ -93,7 +71,10 @@ class PairOptions:
     """What is judged: files of pairs, or the outputs of two models."""
 
     pairs: PairsArgument = None
-    candidate: CandidateOption = None
+    candidate: Annotated[
+        str | None,
+        option("--candidate [NAME=]OUTPUTS", "Outputs of the new model, instead of PAIRS. It is side 1.", INPUT),
+    ] = None
     baseline: BaselineOption = None
 
     def find(self, reading: JoinOptions, db: Path | None = None) -> Input:
@@ -105,13 +86,25 @@ class PairOptions:
 class JuryOptions:
     """How several judges are pooled."""
 
-    pool: PoolOption = "mean"
-    weights: WeightsOption = ""
-    quorum: QuorumOption = 0
+    pool: Annotated[
+        str,
+        option(
+            f"--pool {'|'.join(POOLS)}",
+            "How several judges are pooled: the mean of their log-odds, calibrated where that is kept, or a vote.",
+            JUDGE,
+        ),
+    ] = "mean"
+    weights: Annotated[str, option("--weights NUMBERS", "What each judge of a jury weighs: 2,1,1.", JUDGE)] = ""
+    quorum: Annotated[
+        int,
+        option(
+            "--quorum", "So many judges of a jury must speak on a pair for a verdict. Default: all.", JUDGE, min=0
+        ),
+    ] = 0
 
     def rule(self, jurors: int) -> PoolRule:
         """The rule that these options come to."""
-        return PoolRule(jurors, pool_from(self.pool), weights_from(self.weights), self.quorum)
+        return PoolRule(jurors, one_of("--pool", self.pool, POOLS), weights_from(self.weights), self.quorum)
 
 
 ALL_MUST_SPEAK = JuryOptions()
@@ -121,8 +114,23 @@ ALL_MUST_SPEAK = JuryOptions()
 class EscalateOptions:
     """Levels of judges, and what they promise."""
 
-    escalate: EscalateOption = ""
-    agree: AgreeOption = 0.0
+    escalate: Annotated[
+        str,
+        option(
+            "--escalate SPECS",
+            "Judges from the cheapest to the best with commas between, and people last if they are to decide the"
+            " rest: small,large,people. Each decides what it may, by the labels of people that are there.",
+            JUDGE,
+        ),
+    ] = ""
+    agree: Annotated[
+        float,
+        option(
+            "--agree",
+            "With --escalate: on what share of the decided pairs people must agree, with 95% confidence.",
+            JUDGE,
+        ),
+    ] = 0.0
 
 
 NO_LEVELS = EscalateOptions()
@@ -132,9 +140,29 @@ NO_LEVELS = EscalateOptions()
 class JudgeOptions:
     """Who judges, and what it is asked."""
 
-    spec: JudgeOption = ""
-    protocol: ProtocolOption = None
-    orders: OrdersOption = "both"
+    spec: Annotated[
+        str,
+        option(
+            "--judge -j SPEC",
+            "A model of the catalog (see [bold]evenhand models[/]), a path to a GGUF file, "
+            "hf:owner/repo/file.gguf, an endpoint such as openai:MODEL or vllm:MODEL, http://host/v1#MODEL, "
+            "or head:FILE, which [bold]evenhand learn[/] writes. Several with commas between are a jury. "
+            "Default: head:general, which comes trained; with --protocol, the model that is asked.",
+            JUDGE,
+        ),
+    ] = ""
+    protocol: Annotated[
+        str | None,
+        option(
+            "--protocol -p NAME|FILE",
+            "What the judge is asked: a built-in protocol or a template file. Default: weighed for a model that"
+            " runs here, chained for one behind HTTP; a trained head is not asked.",
+            JUDGE,
+        ),
+    ] = None
+    orders: Annotated[
+        str, option(f"--orders {'|'.join(ORDER_CHOICES)}", "In which orders each pair is judged.", JUDGE)
+    ] = "both"
     jury: JuryOptions = ALL_MUST_SPEAK
     levels: EscalateOptions = NO_LEVELS
 
@@ -143,9 +171,15 @@ class JudgeOptions:
 class HardwareOptions:
     """Of a model that runs here."""
 
-    context: ContextOption = None
-    threads: ThreadsOption = None
-    gpu_layers: GpuOption = None
+    context: Annotated[
+        int | None, option("--context TOKENS", "The model's context. Default: up to 16384.", ADVANCED, min=256)
+    ] = None
+    threads: Annotated[
+        int | None, option("--threads", "Of the embedded model. Default: all cores.", ADVANCED, min=1)
+    ] = None
+    gpu_layers: Annotated[
+        int | None, option("--gpu-layers", "Layers on the GPU. Default: llama.cpp decides.", ADVANCED, min=0)
+    ] = None
 
     @property
     def hardware(self) -> Hardware:
@@ -157,11 +191,19 @@ class HardwareOptions:
 class EngineOptions:
     """How the judge is asked, here or at an endpoint."""
 
-    raw_markup: RawOption = False
+    raw_markup: Annotated[
+        bool,
+        option("--raw-markup", "Send the template's own markup instead of the model's chat template.", ADVANCED),
+    ] = False
     fence: FenceOption = None
     settings: SetOption = None
-    samples: SamplesOption = 1
-    repeat: RepeatOption = 1
+    samples: Annotated[
+        int, option("--samples", "Answers to sample where an endpoint gives no probabilities.", ADVANCED, min=1)
+    ] = 1
+    repeat: Annotated[
+        int,
+        option("--repeat", "2 asks everything a second time, to tell noise from position bias.", ADVANCED, min=1),
+    ] = 1
     hardware: HardwareOptions = HardwareOptions()
 
 
@@ -169,12 +211,23 @@ class EngineOptions:
 class LimitOptions:
     """What a run may use."""
 
-    concurrency: ConcurrencyOption = None
-    requests_per_minute: RequestsPerMinuteOption = None
-    tokens_per_minute: TokensPerMinuteOption = None
-    max_requests: MaxRequestsOption = None
-    max_cost: MaxCostOption = None
-    prices: PricesOption = None
+    concurrency: Annotated[
+        int | None, option("--concurrency", "Have at most so many requests under way at once.", LIMITS, min=1)
+    ] = None
+    requests_per_minute: Annotated[
+        float | None, option("--requests-per-minute", "Send at most so many.", LIMITS, min=0.01)
+    ] = None
+    tokens_per_minute: Annotated[
+        float | None, option("--tokens-per-minute", "Use at most so many.", LIMITS, min=1)
+    ] = None
+    max_requests: Annotated[
+        int | None, option("--max-requests", "Stop before more requests than this.", LIMITS, min=1)
+    ] = None
+    max_cost: Annotated[
+        float | None,
+        option("--max-cost", "Stop before it costs more than this, by the table of prices.", LIMITS, min=0),
+    ] = None
+    prices: Annotated[Path | None, option("--prices FILE", "Your own table of prices, as JSON.", LIMITS)] = None
 
     @property
     def limits(self) -> Limits:
@@ -188,8 +241,18 @@ class LimitOptions:
 class BatchOptions:
     """Whether the judge is asked through its service's batches."""
 
-    batch: BatchOption = False
-    detach: DetachOption = False
+    batch: Annotated[
+        bool,
+        option(
+            "--batch",
+            "Ask through the batches of OpenAI or Anthropic: half the price, within a day. The same command picks"
+            " up what is under way.",
+            JUDGE,
+        ),
+    ] = False
+    detach: Annotated[
+        bool, option("--detach", "With --batch: send, take in what has ended, and do not wait for the rest.", JUDGE)
+    ] = False
 
     def check(self, limits: LimitOptions, *, until_decided: bool) -> None:
         """Refuse what has no meaning together."""
@@ -252,7 +315,7 @@ class JudgeSettings:
         return cls(
             spec,
             load_protocol(judge.protocol, spec, fence_from(engine.fence)),
-            orders_from(judge.orders),
+            one_of("--orders", judge.orders, ORDER_CHOICES),
             engine.hardware.hardware,
             endpoint_settings(engine.settings, engine.samples, limits.concurrency),
             limits.limits,
@@ -308,26 +371,21 @@ class JurySettings:
         members = [Member(one.spec, one.protocol.name, "", tuple(one.protocol.dimensions)) for one in self.each]
         return made_protocol(members, shared_dimensions(members))
 
-    def judge(self, db: Path | None) -> Jury:
-        """The jury, with the database in which it and its judges keep their verdicts."""
+    def judge(self, db: Path | None) -> ManyJudges:
+        """All of them as one, with the database in which it and its judges keep their verdicts."""
         with ExitStack() as opened:
-            folder = opened.enter_context(
-                tempfile.TemporaryDirectory(prefix="evenhand-", ignore_cleanup_errors=True)
-            )
-            path = db or Path(folder) / "jury.db"
+            path = db
+            if path is None:
+                folder = tempfile.TemporaryDirectory(prefix="evenhand-", ignore_cleanup_errors=True)
+                path = Path(opened.enter_context(folder)) / "jury.db"
             judges = [opened.enter_context(one.judge(path)) for one in self.each]
-            rule = self.rule
-            return Jury(
-                judges,
-                db=path,
-                pool=rule.pool,
-                weights=rule.weights,
-                quorum=rule.quorum,
-                orders=self.orders,
-                seed=self.seed,
-                limits=self.each[0].limits,
-                closing=opened.pop_all(),
-            )
+            first = self.each[0]
+            shared = {"db": path, "orders": first.orders, "seed": first.seed, "limits": first.limits}
+            return self._joined(judges, **shared, closing=opened.pop_all())
+
+    def _joined(self, judges: Sequence[Judge], **shared: Any) -> ManyJudges:
+        rule = self.rule
+        return Jury(judges, pool=rule.pool, weights=rule.weights, quorum=rule.quorum, **shared)
 
 
 @dataclass(frozen=True)
@@ -338,23 +396,14 @@ class EscalationSettings(JurySettings):
     people: bool = False
     on: str = ""
 
-    def judge(self, db: Path | None) -> Escalation:  # type: ignore[override]
+    def judge(self, db: Path | None) -> ManyJudges:
         """The levels, with the database in which they keep their verdicts."""
         if db is None:
             raise InputError("--escalate needs the labels of a database", hint="name it with --db")
-        with ExitStack() as opened:
-            judges = [opened.enter_context(one.judge(db)) for one in self.each]
-            return Escalation(
-                judges,
-                db=db,
-                agree=self.agree,
-                people=self.people,
-                on=self.on,
-                orders=self.orders,
-                seed=self.seed,
-                limits=self.each[0].limits,
-                closing=opened.pop_all(),
-            )
+        return super().judge(db)
+
+    def _joined(self, judges: Sequence[Judge], **shared: Any) -> ManyJudges:
+        return Escalation(judges, agree=self.agree, people=self.people, on=self.on, **shared)
 
 
 AnySettings = JudgeSettings | JurySettings

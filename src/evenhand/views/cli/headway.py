@@ -31,6 +31,7 @@ class Headway:
     clock: Callable[[], float] = time.monotonic
     _began: float = field(init=False)
     _settled: int = field(init=False, default=0)  # answers of pairs that are done
+    _over: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self._began = self.clock()
@@ -40,6 +41,16 @@ class Headway:
         self._settled = self.totals.asked
         if not self.totals.asked:
             self._began = self.clock()
+
+    def end(self) -> None:
+        """The run is over, with all pairs or with enough of them: nothing is left to wait for.
+
+        >>> way = Headway(10, 4, Totals(asked=8))
+        >>> way.end()
+        >>> way.text(2)
+        '8 answers, 0 tokens'
+        """
+        self._over = True
 
     def fraction(self, done: int) -> float:
         """Pairs that are done, those under way by their answers."""
@@ -64,6 +75,6 @@ class Headway:
         if usage.computed and seconds >= 1:
             words[-1] += f" ({usage.computed / seconds:,.0f}/s)"
         left = self.seconds_left(done)
-        if left is not None and done < self.total:
+        if left is not None and done < self.total and not self._over:
             words.append(f"about {console.clock(left)} left")
         return ", ".join(words)

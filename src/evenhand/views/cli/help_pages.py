@@ -8,45 +8,12 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
-# Every command in its panel, as --help lists them, with the file it is in.
+# Every command in its panel, as --help lists them.
 PANELS = {
-    "Start": {
-        "demo": "demo",
-        "compare": "judge",
-        "judge": "judge",
-        "arena": "arena",
-        "gate": "gate",
-        "generate": "generate",
-        "look": "look",
-    },
-    "Analyse": {
-        "results": "results",
-        "rank": "rank",
-        "card": "card",
-        "reasons": "reasons",
-        "jury": "jury",
-        "attack": "attack",
-        "report": "report",
-        "export": "export",
-    },
-    "People": {
-        "serve": "serve",
-        "labels": "labels",
-        "suggest": "suggest",
-        "calibrate": "calibrate",
-        "learn": "learn",
-    },
-    "Manage": {
-        "import": "importing",
-        "judges": "judges",
-        "batches": "batches",
-        "models": "models",
-        "protocols": "protocols",
-        "vectors": "learn",
-        "reread": "results",
-        "ray": "scaling",
-        "help": "welcome",
-    },
+    "Start": ("demo", "compare", "judge", "arena", "gate", "generate", "look"),
+    "Analyse": ("results", "rank", "card", "reasons", "jury", "attack", "report", "export"),
+    "People": ("serve", "labels", "suggest", "calibrate", "learn"),
+    "Manage": ("import", "judges", "batches", "models", "protocols", "vectors", "reread", "ray", "help"),
 }
 
 # The panels of options in their order, and where options stand that say nothing of it themselves.

@@ -15,6 +15,7 @@ from evenhand.store import Store
 from evenhand.views import console
 from evenhand.views.cli.app import WITH_FAILURES, app
 from evenhand.views.cli.inputs import ColumnsOption, SkipBadOption, columns_from
+from evenhand.views.cli.option_groups import argument, option
 from evenhand.views.cli.options import DEFAULT_DB, DbOption, JsonOption
 
 import_app = typer.Typer(help="Verdicts that were made elsewhere.", no_args_is_help=True)
@@ -30,23 +31,17 @@ def import_() -> None:
 def verdicts(
     files: Annotated[
         list[str],
-        typer.Argument(
-            metavar="FILE",
-            help="Annotations of AlpacaEval, judgments of Arena-Hard or FastChat, outputs of JudgeBench, or rows of"
+        argument(
+            "FILE",
+            "Annotations of AlpacaEval, judgments of Arena-Hard or FastChat, outputs of JudgeBench, or rows of"
             " your own with id, texts or models, and a verdict.",
         ),
     ],
     db: DbOption = DEFAULT_DB,
-    judge: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="What the judge is called where the file does not say.")
-    ] = "",
-    baseline: Annotated[
-        str,
-        typer.Option("--baseline", metavar="MODEL", help="The model that the others were compared with."),
-    ] = "",
+    judge: Annotated[str, option("--name NAME", "What the judge is called where the file does not say.")] = "",
+    baseline: Annotated[str, option("--baseline MODEL", "The model that the others were compared with.")] = "",
     pairs: Annotated[
-        list[Path] | None,
-        typer.Option("--pairs", metavar="FILE", help="Pairs with the texts of those that the verdicts name by id."),
+        list[Path] | None, option("--pairs FILE", "Pairs with the texts of those that the verdicts name by id.")
     ] = None,
     columns: ColumnsOption = None,
     skip_bad: SkipBadOption = False,
@@ -75,12 +70,12 @@ def _show(done: VerdictImport) -> None:
         was = f"{judge.new:,} new verdicts" if judge.new else "nothing new"
         more = f", {console.count(judge.invalid, 'pair')} without a verdict" if judge.invalid else ""
         pairs = f"{console.count(judge.pairs, 'pair')} on {escape(judge.author.dimension)}"
-        console.out.print(f"{name}: {pairs}, {both}, {was}{more}", soft_wrap=True)
+        console.out.print(f"{name}: {pairs}, {both}, {was}{more}")
     for count, what in (
         (done.without_texts, "without texts: stand-ins take their place, and nothing can be said of length"),
         (done.repeated, "repeated: the same judge on the same texts; the first verdict counts"),
     ):
         if count:
-            console.out.print(f"  {console.count(count, 'row')} {what}", soft_wrap=True)
+            console.out.print(f"  {console.count(count, 'row')} {what}")
     for error in done.bad:
-        console.out.print(f"  [yellow]passed over[/] {escape(console.visible(str(error)))}", soft_wrap=True)
+        console.out.print(f"  [yellow]passed over[/] {escape(console.visible(str(error)))}")

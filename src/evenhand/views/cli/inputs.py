@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
 from evenhand.core.errors import InputError, PairError
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Protocol
@@ -17,70 +15,35 @@ from evenhand.io.pairs import JoinOptions, Unmatched, check_pairs, join_outputs,
 from evenhand.io.pairs.recognition import parse_columns
 from evenhand.store import Store
 from evenhand.views import console
-from evenhand.views.cli.options import INPUT
+from evenhand.views.cli.option_groups import INPUT, argument, option
 from evenhand.views.jury import AnyJudge, ManyJudges
 
 PairsArgument = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="PAIRS",
-        help="Files of pairs in any format that [bold]evenhand look[/] knows: .jsonl, .json, .csv or .parquet, also"
+    argument(
+        "PAIRS",
+        "Files of pairs in any format that [bold]evenhand look[/] knows: .jsonl, .json, .csv or .parquet, also"
         " .gz and .zst; a glob in quotes; a folder of Parquet or of Hugging Face datasets; hf:owner/data:split;"
         " '-' is standard input.",
     ),
 ]
-CandidateOption = Annotated[
-    str | None,
-    typer.Option(
-        "--candidate",
-        metavar="[NAME=]OUTPUTS",
-        help="Outputs of the new model, instead of PAIRS. It is side 1.",
-        rich_help_panel=INPUT,
-    ),
-]
 BaselineOption = Annotated[
-    str | None,
-    typer.Option(
-        "--baseline",
-        metavar="[NAME=]OUTPUTS",
-        help="Outputs of the old model, joined on the instruction.",
-        rich_help_panel=INPUT,
-    ),
+    str | None, option("--baseline [NAME=]OUTPUTS", "Outputs of the old model, joined on the instruction.", INPUT)
 ]
 QuestionsOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--questions",
-        metavar="FILE",
-        help="The questions of MT-Bench or Arena-Hard answers.",
-        rich_help_panel=INPUT,
-    ),
+    Path | None, option("--questions FILE", "The questions of MT-Bench or Arena-Hard answers.", INPUT)
 ]
 TurnOption = Annotated[
-    int,
-    typer.Option(
-        "--turn",
-        min=1,
-        help="How far into conversations of several turns the outputs are compared.",
-        rich_help_panel=INPUT,
-    ),
+    int, option("--turn", "How far into conversations of several turns the outputs are compared.", INPUT, min=1)
 ]
-JoinOnOption = Annotated[
-    str,
-    typer.Option(
-        "--join-on", metavar="FIELD", help="Join outputs on this field, such as id.", rich_help_panel=INPUT
-    ),
-]
-SkipBadOption = Annotated[
-    bool, typer.Option("--skip-bad", help="Pass over broken rows and say how many.", rich_help_panel=INPUT)
-]
+JoinOnOption = Annotated[str, option("--join-on FIELD", "Join outputs on this field, such as id.", INPUT)]
+SkipBadOption = Annotated[bool, option("--skip-bad", "Pass over broken rows and say how many.", INPUT)]
 ColumnsOption = Annotated[
     str | None,
-    typer.Option(
-        "--columns",
-        metavar="NAME=FIELD,...",
-        help="Which fields of an unknown format are what: instruction=prompt,output_1=chosen,output_2=rejected.",
-        rich_help_panel=INPUT,
+    option(
+        "--columns NAME=FIELD,...",
+        "Which fields of an unknown format are what: instruction=prompt,output_1=chosen,output_2=rejected.",
+        INPUT,
     ),
 ]
 
@@ -126,10 +89,10 @@ class Input:
     def print(self) -> None:
         """Tell what was left out, before the run begins."""
         for fault in self.bad[:5]:
-            console.err.print(f"skipped: {fault.message}", style="yellow", soft_wrap=True, markup=False)
+            console.err.print(f"skipped: {fault.message}", style="yellow", markup=False)
         for note, rows in self.notes.items():
             counted = console.count(rows, "row")
-            console.err.print(f"{console.visible(note)} ({counted})", style="yellow", soft_wrap=True, markup=False)
+            console.err.print(f"{console.visible(note)} ({counted})", style="yellow", markup=False)
         for each in self.unmatched:
             print_unmatched(each)
 
@@ -193,6 +156,5 @@ def print_unmatched(each: Unmatched) -> None:
         f"{console.visible(each.model)} has no output for {console.count(each.count, 'instruction')}, left out:"
         f"\n  {few}{more}",
         style="yellow",
-        soft_wrap=True,
         markup=False,
     )

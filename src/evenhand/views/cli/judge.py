@@ -17,8 +17,7 @@ from evenhand.results.plain import plain, to_json
 from evenhand.views import console
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app
 from evenhand.views.cli.batching import check_batch_judge, judge_in_batches
-from evenhand.views.cli.deciding import dimension_from, show_decision
-from evenhand.views.cli.escalation_tables import show_escalation
+from evenhand.views.cli.deciding import dimension_from
 from evenhand.views.cli.groups import (
     BatchOptions,
     EngineOptions,
@@ -31,17 +30,8 @@ from evenhand.views.cli.groups import (
 )
 from evenhand.views.cli.judging import JudgedInput, judge_input, show_end, show_plan
 from evenhand.views.cli.jury_tables import show_jury
-from evenhand.views.cli.option_groups import flat_options
-from evenhand.views.cli.options import (
-    INPUT,
-    LIMITS,
-    OUTPUT,
-    DryRunOption,
-    JsonOption,
-    LimitOption,
-    OnOption,
-    SeedOption,
-)
+from evenhand.views.cli.option_groups import INPUT, LIMITS, OUTPUT, flat_options, option
+from evenhand.views.cli.options import DryRunOption, JsonOption, LimitOption, OnOption, SeedOption
 from evenhand.views.cli.running import show_run
 from evenhand.views.jury import Jury
 
@@ -59,10 +49,10 @@ def judge(
     limit: LimitOption = None,
     until_decided: Annotated[
         bool,
-        typer.Option(
+        option(
             "--until-decided",
-            help="Take the pairs in random order, and stop as soon as it is known which side is better.",
-            rich_help_panel=LIMITS,
+            "Take the pairs in random order, and stop as soon as it is known which side is better.",
+            LIMITS,
         ),
     ] = False,
     on: OnOption = "",
@@ -103,26 +93,18 @@ def _show(judged: JudgedInput, decision: Decision | None, output: OutputOptions)
         print(to_json({**judged.plain(), "db": str(output.db), **judged.given.plain(), **stopping}))
         return
     show_run(judged.run)
-    if judged.jury is not None:
-        show_jury(judged.jury)
-    if judged.escalation is not None:
-        show_escalation(judged.escalation, output.db)
-    if decision:
-        show_decision(decision, judged.run.summary.sides)
-    show_end(judged, output.db)
+    show_end(judged, output.db, decision=decision)
 
 
 @app.command()
 @flat_options
 def compare(
-    instruction: Annotated[str, typer.Option("--instruction", "-i", help="What was asked.", rich_help_panel=INPUT)],
-    a: Annotated[str, typer.Option("--a", help="Response 1.", rich_help_panel=INPUT)],
-    b: Annotated[str, typer.Option("--b", help="Response 2.", rich_help_panel=INPUT)],
+    instruction: Annotated[str, option("--instruction -i", "What was asked.", INPUT)],
+    a: Annotated[str, option("--a", "Response 1.", INPUT)],
+    b: Annotated[str, option("--b", "Response 2.", INPUT)],
     judge: JudgeOptions,
     engine: EngineOptions,
-    db: Annotated[
-        Path | None, typer.Option("--db", metavar="FILE", help="Keep the verdict there.", rich_help_panel=OUTPUT)
-    ] = None,
+    db: Annotated[Path | None, option("--db FILE", "Keep the verdict there.", OUTPUT)] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Judge one pair on the spot."""
@@ -147,9 +129,7 @@ def _show_one(judgment: Judgment, reader: ReasonReader) -> None:
     for reason in reader.reasons(judgment):
         shown = "1 shown first" if reason.order == "forward" else "2 shown first"
         said = f"{reason.dimension}, {shown}: {console.visible(reason.text)}"
-        console.out.print(said, soft_wrap=True, markup=False)
+        console.out.print(said, markup=False)
     for note in sorted(judgment.notes):
         console.out.print(f"note: {note.replace('_', ' ')}", style="yellow")
-    console.out.print(
-        console.usage_line(judgment.usage, judgment.seconds, judgment.asked), style="dim", soft_wrap=True
-    )
+    console.out.print(console.usage_line(judgment.usage, judgment.seconds, judgment.asked), style="dim")

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
-from rich.text import Text
 
 from evenhand.core.errors import InputError
 from evenhand.results.judges import judges_named
@@ -16,6 +15,7 @@ from evenhand.store import JudgeEntry
 from evenhand.views import console
 from evenhand.views.cli.app import app
 from evenhand.views.cli.opening import open_store
+from evenhand.views.cli.option_groups import argument, option
 from evenhand.views.cli.options import DEFAULT_DB, DbOption, JsonOption
 
 judges_app = typer.Typer(help="The judges of a database.", invoke_without_command=True)
@@ -40,14 +40,10 @@ def judges(context: typer.Context, db: DbOption = DEFAULT_DB, as_json: JsonOptio
 
 @judges_app.command("remove")
 def judges_remove(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A model, or the beginning of a fingerprint: evenhand judges.")
-    ],
-    protocol: Annotated[
-        str, typer.Option("--protocol", "-p", metavar="NAME", help="The one under this protocol.")
-    ] = "",
+    name: Annotated[str, argument("NAME", "A model, or the beginning of a fingerprint: evenhand judges.")],
+    protocol: Annotated[str, option("--protocol -p NAME", "The one under this protocol.")] = "",
     db: DbOption = DEFAULT_DB,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")] = False,
+    yes: Annotated[bool, option("--yes -y", "Remove without asking.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Remove a judge and its verdicts; pairs and people's labels stay."""
@@ -59,7 +55,7 @@ def judges_remove(
     if as_json:
         print(to_json({"removed": entry.plain()}))
     else:
-        console.out.print(f"removed: {_said(entry)}", markup=False, soft_wrap=True)
+        console.out.print(f"removed: {_said(entry)}", markup=False)
 
 
 def choose(entries: list[JudgeEntry], name: str, protocol: str = "") -> JudgeEntry:
@@ -85,13 +81,12 @@ def _table(entries: list[JudgeEntry]) -> Table:
     table.optional = ((4,),)
     table.add_column("judge")
     table.add_column("protocol", no_wrap=True)
-    for name in ("pairs", "invalid"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table.add_numbers("pairs", "invalid")
     for name in ("since", "last run", "fingerprint"):
         table.add_column(name, no_wrap=True)
     for entry in entries:
         table.add_row(
-            *(Text(console.visible(name)) for name in (entry.model, entry.protocol)),
+            *(console.safe(name) for name in (entry.model, entry.protocol)),
             *(f"{entry.pairs:,}", f"{entry.invalid:,}", _day(entry.first), _day(entry.last)),
             entry.fingerprint[:_SHORT],
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -15,19 +16,20 @@ from evenhand.core.shuffle import Shuffle
 from evenhand.engines import catalog
 from evenhand.engines.presets import find_address
 from evenhand.engines.scripted import ScriptedEngine
-from evenhand.results.decision import Decider
+from evenhand.results.decision import Decider, Decision
 from evenhand.results.escalation import EscalationResult
 from evenhand.results.jury import JuryResult
 from evenhand.results.plain import plain, to_json
 from evenhand.results.run import RunSummary
-from evenhand.running.runner import plan
+from evenhand.running.runner import Plan, plan
 from evenhand.store import Store
 from evenhand.views import console
+from evenhand.views.api import Judge
 from evenhand.views.cli.app import DONE, WITH_FAILURES
-from evenhand.views.cli.escalation_tables import queue_for_people
+from evenhand.views.cli.deciding import show_decision
 from evenhand.views.cli.groups import AnySettings, EscalationSettings, JudgeSettings, JurySettings
 from evenhand.views.cli.inputs import Input
-from evenhand.views.cli.probe import seconds_for
+from evenhand.views.cli.jury_tables import queue_for_people, show_escalation, show_jury
 from evenhand.views.cli.running import model_of, run_with_progress
 from evenhand.views.jury import AnyJudge, Escalation, Jury
 
@@ -70,6 +72,7 @@ def judge_input(
                 f"all {console.count(given.count, 'pair')} were judged before: nothing is left to ask,"
                 " counting them",
                 style="dim",
+                soft_wrap=False,
             )
         found = run_with_progress(judge, rows, min(given.count, limit or given.count), enough=decider, line=decider)
         given.end(judge, found.summary.pairs)
@@ -84,13 +87,9 @@ def judge_input(
 def prepare(judge: AnyJudge, given: Input, limit: int | None = None) -> None:
     """Of levels, find what each may decide before the bulk of the pairs is asked about."""
     if isinstance(judge, Escalation):
-        plan = judge.prepare(islice(given.read(), limit), _note)
+        plan = judge.prepare(islice(given.read(), limit), console.aside)
         for note in plan.notes:
-            _note(note)
-
-
-def _note(text: str) -> None:
-    console.err.print(console.visible(text), style="dim", markup=False, soft_wrap=True)
+            console.aside(note)
 
 
 def check_slots(settings: AnySettings, given: Input) -> None:
@@ -99,19 +98,26 @@ def check_slots(settings: AnySettings, given: Input) -> None:
         given.check_slots(one.protocol)
 
 
-def show_end(judged: JudgedInput, db: Path, more: str = "") -> None:
-    """The last lines of a run: what was left out, and where the rest is."""
+def show_end(judged: JudgedInput, db: Path, more: str = "", decision: Decision | None = None) -> None:
+    """What follows the tables of a run: who spoke or decided, what was left out, and where the rest is."""
+    if judged.jury is not None:
+        show_jury(judged.jury)
+    if judged.escalation is not None:
+        show_escalation(judged.escalation, db)
+    if decision is not None:
+        show_decision(decision, judged.run.summary.sides)
     if judged.given.bad:
         console.out.print(f"left out: {console.count(len(judged.given.bad), 'broken row')}", style="yellow")
     if judged.kept:
-        console.out.print(
-            f"[dim]kept in {db}; see it again:[/] {more or f'evenhand results --db {db}'}", soft_wrap=True
-        )
+        console.out.print(f"[dim]kept in {db}; see it again:[/] {more or f'evenhand results --db {db}'}")
     else:
         console.out.print("the judge answered nothing, so nothing is kept", style="yellow")
 
 
 # -- a run that is only planned ----------------------------------------------------------------------
+
+# A second pair is judged where the first took no longer: it finds the model loaded and its cache warm.
+_ENOUGH_SECONDS = 15.0
 
 
 def planned_engine(spec: str) -> Engine | None:
@@ -120,10 +126,8 @@ def planned_engine(spec: str) -> Engine | None:
     model = catalog.CATALOG.get(name)
     if model is None or catalog.find(name) is not None:
         return None
-    console.err.print(
-        f"{name} is not here yet: the run would first fetch {model.bytes / 1e6:,.0f} MB from {model.source}",
-        style="dim",
-        soft_wrap=True,
+    console.aside(
+        f"{name} is not here yet: the run would first fetch {model.bytes / 1e6:,.0f} MB from {model.source}"
     )
     return ScriptedEngine(lambda _: "", name=spec)
 
@@ -146,7 +150,8 @@ def show_plan(
         print(to_json({"judges": plans}))
     elif isinstance(settings, EscalationSettings):
         console.out.print(
-            "That is the most: a level is asked about the labelled pairs, and what those before it leave."
+            "That is the most: a level is asked about the labelled pairs, and what those before it leave.",
+            soft_wrap=False,
         )
 
 
@@ -162,7 +167,7 @@ def _show_plan(
         found = plan(settings.setup(engine), chain(first, rest), store, orders=settings.orders, seed=settings.seed)
     seconds = None
     if stand_in is None and find_address(settings.spec) is None:
-        console.err.print("timing a pair on this machine …", style="dim")
+        console.aside("timing a pair on this machine …")
         seconds = seconds_for(found, settings, engine, first)
     usage = found.usage
     cost = price.of(usage) if price else None
@@ -179,8 +184,7 @@ def _show_plan(
         f"{console.count(found.pairs, 'pair')}: {console.count(found.requests, 'request')} to make,"
         f" {console.count(found.kept, 'answer')} kept already.\n"
         f"About {usage.computed:,} tokens to read and {usage.generated:,} to write, by the lengths of the texts.\n"
-        + _what_it_takes(settings, cost, seconds, batch),
-        soft_wrap=True,
+        + _what_it_takes(settings, cost, seconds, batch)
     )
     return {}
 
@@ -196,3 +200,27 @@ def _what_it_takes(settings: JudgeSettings, cost: float | None, seconds: float |
     if find_address(settings.spec) is None:
         return "It costs only time; once the model is fetched, --dry-run says how much."
     return "No price is known for this judge; --prices gives one."
+
+
+def seconds_for(planned: Plan, settings: JudgeSettings, engine: Engine, pairs: Sequence[Pair]) -> float | None:
+    """About how many seconds the planned requests take, by the time of the first pairs; None without any.
+
+    Nothing of what is judged for that is kept.
+    """
+    if not pairs or not planned.requests:
+        return 0.0 if pairs else None
+    taken = seconds = 0.0
+    with Judge(engine, settings.protocol, orders=settings.orders, raw_markup=settings.raw_markup) as judge:
+        for pair in pairs[:2]:
+            began = time.monotonic()
+            judge.compare(pair)
+            seconds, taken = time.monotonic() - began, _characters(settings, engine, pair)
+            if seconds > _ENOUGH_SECONDS:
+                break
+    return seconds * planned.characters / taken
+
+
+def _characters(settings: JudgeSettings, engine: Engine, pair: Pair) -> int:
+    """What the prompts of one pair come to."""
+    with Store(":memory:") as store:
+        return plan(settings.setup(engine), [pair], store, orders=settings.orders, seed=settings.seed).characters

@@ -22,7 +22,7 @@ from evenhand.views.cli.deciding import dimension_from
 from evenhand.views.cli.groups import ALL_MUST_SPEAK, JuryOptions
 from evenhand.views.cli.jury_tables import show_jury
 from evenhand.views.cli.opening import open_store
-from evenhand.views.cli.option_groups import flat_options
+from evenhand.views.cli.option_groups import argument, flat_options, option
 from evenhand.views.cli.options import DEFAULT_DB, DbOption, JsonOption, OnOption
 from evenhand.views.cli.running import show_run
 from evenhand.views.jury import split_judges
@@ -33,22 +33,17 @@ from evenhand.views.jury import split_judges
 def pool_jury(
     judges: Annotated[
         str,
-        typer.Argument(
-            metavar="JUDGES",
-            help="Judges of the database with commas between, by model, model/protocol or the beginning of a"
+        argument(
+            "JUDGES",
+            "Judges of the database with commas between, by model, model/protocol or the beginning of a"
             " fingerprint. Default: all that were asked or imported.",
         ),
     ] = "",
     pooling: JuryOptions = ALL_MUST_SPEAK,
     on: OnOption = "",
-    learned: Annotated[
-        bool,
-        typer.Option("--learned", help="Weigh the judges as people's labels teach it.", rich_help_panel="Judge"),
-    ] = False,
-    as_said: Annotated[
-        bool, typer.Option("--as-said", help="Leave out the calibrations that are kept.", rich_help_panel="Judge")
-    ] = False,
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What to call the jury.")] = "",
+    learned: Annotated[bool, option("--learned", "Weigh the judges as people's labels teach it.", "Judge")] = False,
+    as_said: Annotated[bool, option("--as-said", "Leave out the calibrations that are kept.", "Judge")] = False,
+    name: Annotated[str, option("--name NAME", "What to call the jury.")] = "",
     db: DbOption = DEFAULT_DB,
     as_json: JsonOption = False,
 ) -> None:
@@ -114,7 +109,7 @@ def pooled(store: Store, members: JuryMembers, rule: PoolRule, name: str, on: st
     """Pool every pair that any of the jurors was given; what came of it, and the jury as the database knows it."""
     counter = JuryCounter(members.names, rule, members.dimensions, on)
     pool = JuryPool(
-        store, members, rule, name, watch=lambda pair, heard, _: counter.add(pair, heard, log_length(pair))
+        store, members, rule, name, watch=lambda pair, outcomes, _: counter.add(pair, outcomes, log_length(pair))
     )
     rows = [row.id for row in members.rows(store) if row]
     pool.pool_all(pair for some in store.made.pairs(rows) for pair in some)

@@ -8,18 +8,19 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 from rich.table import Table
-from rich.text import Text
 
 from evenhand.core.errors import InputError
 from evenhand.core.votes import DESIGNS, FILE
 from evenhand.io.files import WRITES, write_rows
 from evenhand.io.files.writing import check_writes
-from evenhand.results.people import Imported, LabelRow, check_labels, import_labels, label_rows
+from evenhand.results.people import Imported, check_labels, import_labels, label_rows
 from evenhand.results.plain import to_json
 from evenhand.store import Store
+from evenhand.store.labels import LabelRow
 from evenhand.views import console
 from evenhand.views.cli.app import WITH_FAILURES, app
 from evenhand.views.cli.inputs import ColumnsOption, columns_from
+from evenhand.views.cli.option_groups import argument, one_of, option
 from evenhand.views.cli.options import DEFAULT_DB, DbOption, JsonOption, RenameOption, renames_from
 from evenhand.views.export import LABELS, TEXTS, exported_labels
 
@@ -46,29 +47,23 @@ def labels(context: typer.Context, db: DbOption = DEFAULT_DB, as_json: JsonOptio
     if unreadable:
         console.out.print(
             f"[yellow]{console.count(unreadable, 'pair')}[/] with a field 'human' or 'dims' without votes in it,"
-            " which counts for nothing",
-            soft_wrap=True,
+            " which counts for nothing"
         )
 
 
 @labels_app.command("import")
 def labels_import(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE", help="JSONL, JSON, CSV or Parquet, packed or not.")
-    ],
+    files: Annotated[list[Path], argument("FILE", "JSONL, JSON, CSV or Parquet, packed or not.")],
     db: DbOption = DEFAULT_DB,
-    annotator: Annotated[
-        str, typer.Option("--annotator", metavar="NAME", help="Who speaks where the file does not say.")
-    ] = FILE,
+    annotator: Annotated[str, option("--annotator NAME", "Who speaks where the file does not say.")] = FILE,
     rename: RenameOption = None,
     columns: ColumnsOption = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Pass over rows that cannot be read.")] = False,
+    skip_bad: Annotated[bool, option("--skip-bad", "Pass over rows that cannot be read.")] = False,
     design: Annotated[
         str,
-        typer.Option(
-            "--design",
-            metavar="WORD",
-            help="How the labelled pairs were chosen, where that is not known: random, suggested or unknown.",
+        option(
+            "--design WORD",
+            "How the labelled pairs were chosen, where that is not known: random, suggested or unknown.",
         ),
     ] = "",
     as_json: JsonOption = False,
@@ -78,9 +73,7 @@ def labels_import(
     A row is one vote (id or the three texts, annotator, dimension, label), one person's labels (labels), or
     the votes of several people on a pair (human, dims). Exit code 3: some ids led to no pair, or to several.
     """
-    chosen = next((word for word in DESIGNS if word == design), None)
-    if design and chosen is None:
-        raise InputError(f"--design {design}", hint=f"one of {', '.join(DESIGNS)}")
+    chosen = one_of("--design", design, DESIGNS) if design else None
     names, mapped = renames_from(rename), columns_from(columns)
     for file in files:  # all of them, before anything of one is kept
         check_labels(file, annotator=annotator, skip_bad=skip_bad, columns=mapped)
@@ -109,9 +102,9 @@ def labels_import(
 
 @labels_app.command("export")
 def labels_export(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help=f"Where to; the name ends on {', '.join(WRITES)}.")],
+    file: Annotated[Path, argument("FILE", f"Where to; the name ends on {', '.join(WRITES)}.")],
     db: DbOption = DEFAULT_DB,
-    texts: Annotated[bool, typer.Option("--texts", help="With instruction and responses.")] = False,
+    texts: Annotated[bool, option("--texts", "With instruction and responses.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write what people said to a file, one label a row; labels import reads it back.
@@ -128,7 +121,7 @@ def labels_export(
     if as_json:
         print(to_json({"labels": count, "columns": list(columns), "out": str(file)}))
     else:
-        console.out.print(f"{console.count(count, 'label')}: {file}", soft_wrap=True, markup=False)
+        console.out.print(f"{console.count(count, 'label')}: {file}", markup=False)
 
 
 def _show(file: Path, done: Imported) -> None:
@@ -136,14 +129,13 @@ def _show(file: Path, done: Imported) -> None:
     console.out.print(
         f"{escape(str(file))}: {console.count(done.labels, 'label')} of {console.count(pairs, 'pair')}"
         f" by {people:,} {'person' if people == 1 else 'people'}"
-        f" on {escape(', '.join(sorted(done.dimensions)) or 'nothing')}",
-        soft_wrap=True,
+        f" on {escape(', '.join(sorted(done.dimensions)) or 'nothing')}"
     )
     for count, what in (
         (done.designs["suggested"], "are on pairs that were chosen because they were informative"),
         (done.designs["random"], "are on pairs that were drawn at random"),
-        (done.passed, "were passed over by the person, and count for nothing"),
-        (done.replaced, "replaced an earlier word of the same person on the same texts"),
+        (done.passed, "were skipped by the person and do not count"),
+        (done.replaced, "replaced an earlier label of the same person on the same texts"),
     ):
         if count:
             console.out.print(f"  {count:,} of them {what}")
@@ -154,20 +146,18 @@ def _show(file: Path, done: Imported) -> None:
         if count:
             named = ", ".join(escape(console.visible(name)) for name in ids)
             more = ", …" if count > len(ids) else ""
-            console.out.print(f"  [red]{console.count(count, 'label')}[/]: {what}: {named}{more}", soft_wrap=True)
+            console.out.print(f"  [red]{console.count(count, 'label')}[/]: {what}: {named}{more}")
     for error in done.bad:
-        console.out.print(f"  [yellow]passed over[/] {escape(console.visible(str(error)))}", soft_wrap=True)
+        console.out.print(f"  [yellow]passed over[/] {escape(console.visible(str(error)))}")
 
 
 def _table(rows: list[LabelRow]) -> Table:
-    table = console.plain_table("Labels of people")
-    for name in ("annotator", "dimension", "where"):
-        table.add_column(name)
-    for name, style in (("1", "1"), ("tie", "tie"), ("2", "2")):
-        table.add_column(name, justify="right", style=console.COLOURS[style])
-    table.add_column("passed", justify="right")
+    table = console.plain_table("Labels of people", "annotator", "dimension", "where")
+    for name in ("1", "tie", "2"):
+        table.add_column(name, justify="right", style=console.COLOURS[name])
+    table.add_numbers("passed")
     for row in rows:
-        names: list[Any] = [Text(console.visible(word)) for word in (row.annotator, row.dimension)]
+        names: list[Any] = [console.safe(word) for word in (row.annotator, row.dimension)]
         counts = (row.wins_1, row.ties, row.wins_2, row.passed)
         where = f"{row.where}, {row.role}" if row.role == "adjudicator" else row.where
         table.add_row(*names, where, *(f"{count:,}" for count in counts))

@@ -8,14 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from evenhand.core.engine import Engine, StateReader
 from evenhand.core.errors import InputError, SpecError
 from evenhand.core.stats.clustered import Estimate
 from evenhand.engines import catalog
 from evenhand.engines.heads import SHIPPED_HEAD
-from evenhand.engines.heads.head import Head, find_head
+from evenhand.engines.heads.head import find_head
 from evenhand.engines.heads.reading import Eyes, StateReading
 from evenhand.engines.heads.training import (
     StackedVerdicts,
@@ -27,7 +25,6 @@ from evenhand.engines.heads.training import (
     train,
 )
 from evenhand.engines.heads.vectors import MemoryVectors, Vectors
-from evenhand.engines.llama import Hardware
 from evenhand.io.pairs import read_pairs
 from evenhand.results.judges import one_judge
 from evenhand.results.labelled_pairs import (
@@ -43,9 +40,11 @@ from evenhand.store import Store
 from evenhand.store.vectors import FileVectors
 from evenhand.views import console
 from evenhand.views.cli.app import app
+from evenhand.views.cli.groups import HardwareOptions
 from evenhand.views.cli.inputs import ColumnsOption, columns_from
 from evenhand.views.cli.opening import bring_up_to_date, open_store
-from evenhand.views.cli.options import ContextOption, DbOption, GpuOption, JsonOption, ThreadsOption
+from evenhand.views.cli.option_groups import argument, flat_options, option
+from evenhand.views.cli.options import DbOption, JsonOption
 from evenhand.views.cli.running import open_judge
 
 _EVERY = 25  # responses between two lines of progress
@@ -62,52 +61,40 @@ class LabelSet:
 
 
 @app.command()
+@flat_options
 def learn(
-    files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[PAIRS]...", help="Files of pairs with labels.")
-    ] = None,
+    files: Annotated[list[Path] | None, argument("[PAIRS]...", "Files of pairs with labels.")] = None,
     db: Annotated[
         Path | None,
-        typer.Option(
-            "--db",
-            metavar="FILE",
+        option(
+            "--db FILE",
+            "Learn from the labels in this database, and compare with the judges there.",
             callback=bring_up_to_date,
-            help="Learn from the labels in this database, and compare with the judges there.",
         ),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where the head is written.")] = Path(
-        "head.json"
-    ),
+    out: Annotated[Path, option("--out -o FILE", "Where the head is written.")] = Path("head.json"),
     model: Annotated[
-        str, typer.Option("--judge", "-j", metavar="MODEL", help="The model whose states the head reads.")
+        str, option("--judge -j MODEL", "The model whose states the head reads.")
     ] = catalog.DEFAULT_MODEL,
     blocks: Annotated[
         int | None,
-        typer.Option(
-            "--blocks",
-            min=1,
-            help="Read the state after so many blocks. Default: as the head that ships, or the last.",
+        option(
+            "--blocks", "Read the state after so many blocks. Default: as the head that ships, or the last.", min=1
         ),
     ] = None,
     vectors: Annotated[
-        Path | None,
-        typer.Option(
-            "--vectors", metavar="FILE", help="Where states are kept. Default: the database, or beside the head."
-        ),
+        Path | None, option("--vectors FILE", "Where states are kept. Default: the database, or beside the head.")
     ] = None,
     beside: Annotated[
         list[str] | None,
-        typer.Option(
-            "--with",
-            metavar="JUDGE",
-            help="Weigh the verdicts of this judge of the database, too: by protocol, model or model/protocol."
+        option(
+            "--with JUDGE",
+            "Weigh the verdicts of this judge of the database, too: by protocol, model or model/protocol."
             " May be given more than once.",
         ),
     ] = None,
     columns: ColumnsOption = None,
-    context: ContextOption = None,
-    threads: ThreadsOption = None,
-    gpu_layers: GpuOption = None,
+    hardware: HardwareOptions = HardwareOptions(),  # noqa: B008  # it is frozen
     as_json: JsonOption = False,
 ) -> None:
     """Train a judge on labelled pairs: a head that reads each response once.
@@ -120,7 +107,7 @@ def learn(
         raise InputError(f"--out {out}", hint="let the name end on .json")
     labels = _labels(files or [], db, columns_from(columns), beside or [])
     check(labels.sources, labels.votes, labels.stacked)  # before a model is fetched and anything read
-    engine = open_judge(model, Hardware(context, threads, gpu_layers))
+    engine = open_judge(model, hardware.hardware)
     trained = asyncio.run(_train(engine, model, labels, out, blocks or _blocks(engine), _Kept(db, vectors, out)))
     trained.head.save(out)
     if as_json:
@@ -156,7 +143,7 @@ def _stacked(store: Store, sources: Sequence[TrainingSource], beside: Sequence[s
     rows = {row.fingerprint: row for row in (one_judge(every, word, db) for word in beside)}
     for row in filter(has_learned, rows.values()):
         raise InputError(
-            f"{row.model} may have learned from these very labels, and would be believed too much",
+            f"{row.model} may have learned from these very labels, so its weight would be too high",
             hint="weigh judges that were asked, or the head that ships",
         )
     return stacked_verdicts(store, list(rows.values()), [pair for source in sources for pair in source.pairs])
@@ -214,24 +201,20 @@ def _opens(engine: Engine, spec: str) -> str:
 def _shipped(found: Trained, table: TrainingTable, sources: Sequence[TrainingSource]) -> Mapping[str, Estimate]:
     """What the head that ships makes of the same pairs, where it reads the same states."""
     shipped = find_head(SHIPPED_HEAD)
-    if not _same_states(shipped, found.head):
+    if any(getattr(shipped, name) != getattr(found.head, name) for name in ("sha256", "blocks", "reading")):
         return {}
     figures = {name: head_accuracy(shipped, table, sources, name) for name in found.learned}
     return {name: figure for name, figure in figures.items() if figure is not None}
 
 
-def _same_states(one: Head, other: Head) -> bool:
-    return (one.sha256, one.blocks, one.reading) == (other.sha256, other.blocks, other.reading)
-
-
 def _report(done: int, total: int) -> None:
     if done % _EVERY == 0 or done == total:
-        console.err.print(f"{done:,} of {total:,} responses read", style="dim")
+        console.aside(f"{done:,} of {total:,} responses read")
 
 
 def _show(trained: Trained, out: Path, labels: LabelSet) -> None:
     def line(text: str) -> None:
-        console.out.print(text, markup=False, highlight=False, soft_wrap=True)
+        console.out.print(text, markup=False, highlight=False)
 
     for dimension in trained.learned:
         line(trained.sentence(dimension))
@@ -277,12 +260,8 @@ def _fields(trained: Trained, out: Path, labels: LabelSet) -> dict[str, object]:
 @app.command()
 def vectors(
     db: DbOption = Path("evenhand.db"),
-    export: Annotated[
-        Path | None, typer.Option("--export", metavar="FILE.npz", help="Write them to a file for numpy.")
-    ] = None,
-    drop: Annotated[
-        bool, typer.Option("--drop", help="Forget them and make the file smaller; verdicts stay.")
-    ] = False,
+    export: Annotated[Path | None, option("--export FILE.npz", "Write them to a file for numpy.")] = None,
+    drop: Annotated[bool, option("--drop", "Forget them and make the file smaller; verdicts stay.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """The states that trained heads have read, which a database keeps so that nothing is read twice."""
@@ -299,11 +278,11 @@ def vectors(
     count, size = sum(each.vectors for each in found), sum(each.bytes for each in found)
     tokens = sum(each.tokens for each in found)
     said = f"{console.count(count, 'vector')} in {db}: {size / 1e6:,.1f} MB, {tokens:,} tokens were read for them"
-    console.out.print(said, markup=False, soft_wrap=True)
+    console.out.print(said, markup=False)
     if export is not None:
-        console.out.print(f"written to {export}", markup=False, soft_wrap=True)
+        console.out.print(f"written to {export}", markup=False)
     if drop:
-        console.out.print("dropped; the next run of a head reads what it needs again", soft_wrap=True)
+        console.out.print("dropped; the next run of a head reads what it needs again")
 
 
 def _export(store: Store, path: Path) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
 from rich.table import Table
-from rich.text import Text
 
 from evenhand.core.pair import read_label
 from evenhand.io.files import Row
@@ -17,6 +15,7 @@ from evenhand.results.plain import to_json
 from evenhand.views import console
 from evenhand.views.cli.app import app
 from evenhand.views.cli.inputs import ColumnsOption, QuestionsOption, SkipBadOption, TurnOption, columns_from
+from evenhand.views.cli.option_groups import argument
 from evenhand.views.cli.options import JsonOption
 
 _SHOWN = {
@@ -27,7 +26,7 @@ _SHOWN = {
 
 @app.command()
 def look(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Any file of pairs or outputs.")],
+    files: Annotated[list[str], argument("FILE...", "Any file of pairs or outputs.")],
     columns: ColumnsOption = None,
     questions: QuestionsOption = None,
     turn: TurnOption = 1,
@@ -47,22 +46,20 @@ def look(
 def _show(sight: Sight) -> None:
     what = "pairs" if sight.kind == "pairs" else "outputs of a model"
     name = "" if sight.format == sight.kind else f", recognised as {sight.format}"
-    console.out.print(f"{console.visible(sight.file)}: {what}{name}", soft_wrap=True, markup=False)
+    console.out.print(f"{console.visible(sight.file)}: {what}{name}", markup=False)
     console.out.print(_table(sight))
     for note in sight.notes:
-        console.out.print(note, style="yellow", soft_wrap=True, markup=False)
+        console.out.print(note, style="yellow", markup=False)
     left = ", ".join(console.visible(name) for name in sight.left_over)
     said = f"left over, kept as metadata: {left}" if left else "no field is left over"
-    console.out.print(said, style="dim", soft_wrap=True, markup=False)
+    console.out.print(said, style="dim", markup=False)
 
 
 def _table(sight: Sight) -> Table:
-    table = console.plain_table("")
     names = [name for name in _SHOWN[sight.kind] if any(row.get(name) not in (None, "") for row in sight.rows)]
-    for name in names:
-        table.add_column(name)
+    table = console.plain_table("", *names)
     for row in sight.rows:
-        table.add_row(*(Text(console.visible(short(_cell(row, name)))) for name in names))
+        table.add_row(*(console.safe(short(_cell(row, name))) for name in names))
     return table
 
 

@@ -11,8 +11,8 @@ from evenhand.engines import catalog
 from evenhand.results.plain import to_json
 from evenhand.views import console
 from evenhand.views.cli.app import app
+from evenhand.views.cli.option_groups import argument, option
 from evenhand.views.cli.options import JsonOption
-from evenhand.views.cli.running import download
 
 models_app = typer.Typer(help="The models that can judge on this machine.", invoke_without_command=True)
 app.add_typer(models_app, name="models")
@@ -32,26 +32,25 @@ def models(context: typer.Context, as_json: JsonOption = False) -> None:
         if best is not None and best.name != catalog.DEFAULT_MODEL:
             extra = "" if importlib.util.find_spec("huggingface_hub") else " (needs pip install 'evenhand\\[hf]')"
             console.out.print(
-                f"for this machine's memory: evenhand judge PAIRS --judge [bold]{best.name}[/]{extra}",
-                soft_wrap=True,
+                f"for this machine's memory: evenhand judge PAIRS --judge [bold]{best.name}[/]{extra}"
             )
-        console.out.print(f"[dim]kept in {catalog.cache_folder()}; EVENHAND_CACHE moves them[/]", soft_wrap=True)
+        console.out.print(f"[dim]kept in {catalog.cache_folder()}; EVENHAND_CACHE moves them[/]")
 
 
 @models_app.command("pull")
 def models_pull(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="As evenhand models lists it.")],
-    force: Annotated[bool, typer.Option("--force", help="Fetch it again even if it is there.")] = False,
+    name: Annotated[str, argument("NAME", "As evenhand models lists it.")],
+    force: Annotated[bool, option("--force", "Fetch it again even if it is there.")] = False,
 ) -> None:
     """Fetch a model into the cache folder; a fetch that was stopped goes on where it stopped."""
-    with download() as progress:
+    with console.Download() as progress:
         model = catalog.pull(name, force=force, on_progress=progress)
-    console.out.print(f"{model.name} is at {model.path}", soft_wrap=True)
+    console.out.print(f"{model.name} is at {model.path}")
 
 
 @models_app.command("remove")
 def models_remove(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="As evenhand models lists it.")],
+    name: Annotated[str, argument("NAME", "As evenhand models lists it.")],
 ) -> None:
     """Delete a model from the cache folder."""
     there = catalog.remove(name)

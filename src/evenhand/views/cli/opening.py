@@ -36,12 +36,8 @@ def open_records(db: Path) -> Records:
     if db.is_dir() or _is_address(db):
         from evenhand.store.shards import open_shards
 
-        return open_shards(db, on_note=_note)
+        return open_shards(db, on_note=console.note)
     return open_store(db, read_only=True)
-
-
-def _note(text: str) -> None:
-    console.err.print(f"note: {console.visible(text)}", style="yellow", markup=False, soft_wrap=True)
 
 
 def is_records(word: str) -> bool:

@@ -1,4 +1,4 @@
-"""Groups of options: a command takes a few dataclasses, and its users still see flat options.
+"""How options are declared, and groups of them: a command takes a few dataclasses, its users see flat options.
 
     @app.command()
     @flat_options
@@ -11,13 +11,50 @@ without a command line. A group may hold other groups.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature
 from typing import Any, TypeVar, get_type_hints
 
+import typer
+
+from evenhand.core.errors import InputError
+
+# The panels of --help, in the order in which they stand there.
+INPUT, JUDGE, LIMITS, OUTPUT, ADVANCED = "Input", "Judge", "Limits", "Output", "Advanced"
 T = TypeVar("T")
+Word = TypeVar("Word", bound=str)
+
+
+def option(usage: str, says: str, panel: str | None = None, **more: Any) -> Any:
+    """An option as its line of --help shows it: its names and what it takes, what it is for, and its panel.
+
+    >>> found = option("--out -o FILE", "Where to.")
+    >>> found.metavar, found.help
+    ('FILE', 'Where to.')
+    """
+    words = usage.split()
+    names = [word for word in words if word.startswith("-")]
+    takes = " ".join(words[len(names) :]) or None
+    return typer.Option(*names, metavar=takes, help=says, rich_help_panel=panel, **more)
+
+
+def argument(takes: str, says: str) -> Any:
+    """An argument: what it is called in --help, and what it is for."""
+    return typer.Argument(metavar=takes, help=says)
+
+
+def one_of(name: str, word: str, choices: Iterable[Word]) -> Word:
+    """The choice that a word stands for; what is none of them is refused with the list.
+
+    >>> one_of("--pool", "mean", ("mean", "majority"))
+    'mean'
+    """
+    for choice in choices:
+        if word == choice:
+            return choice
+    raise InputError(f"{name} {word}", hint=f"one of {', '.join(choices)}")
 
 
 def flat_options(command: Callable[..., T]) -> Callable[..., T]:

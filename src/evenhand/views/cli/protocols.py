@@ -15,6 +15,7 @@ from evenhand.io.pairs import sample_pairs
 from evenhand.results.plain import to_json
 from evenhand.views import console
 from evenhand.views.cli.app import app
+from evenhand.views.cli.option_groups import argument, option
 from evenhand.views.cli.options import FenceOption, JsonOption, fence_from
 
 protocols_app = typer.Typer(help="The protocols: what a judge is asked.", invoke_without_command=True)
@@ -35,8 +36,8 @@ def protocols(context: typer.Context, as_json: JsonOption = False) -> None:
 
 @protocols_app.command("show")
 def protocols_show(
-    name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A built-in protocol or a template file.")],
-    raw: Annotated[bool, typer.Option("--template", help="Print the template itself, its slots open.")] = False,
+    name: Annotated[str, argument("NAME|FILE", "A built-in protocol or a template file.")],
+    raw: Annotated[bool, option("--template", "Print the template itself, its slots open.")] = False,
     fence: FenceOption = None,
 ) -> None:
     """Print a protocol as the judge sees it, with a sample pair; what comes from the pair is marked."""
@@ -58,16 +59,17 @@ def protocols_show(
         if len(lasts) > 1:
             console.out.print(f"[dim]conversation {number} of {len(lasts)}[/]")
         prompt = protocol.prompt(pair, "forward", last, said)
-        console.out.print(console.conversation(render(prompt.turns, protocol.dialect)), soft_wrap=True)
+        console.out.print(console.conversation(render(prompt.turns, protocol.dialect)))
     if said:
         console.out.print(
-            "\n[dim]The earlier answers, here all for A, are the judge's own in a real conversation.[/]"
+            "\n[dim]The earlier answers, here all for A, are the judge's own in a real conversation.[/]",
+            soft_wrap=False,
         )
 
 
 @protocols_app.command("check")
 def protocols_check(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A template file.")], as_json: JsonOption = False
+    file: Annotated[str, argument("FILE", "A template file.")], as_json: JsonOption = False
 ) -> None:
     """Say what is in a template file, or what is wrong with it."""
     protocol = Protocol.load(file)
@@ -75,13 +77,13 @@ def protocols_check(
     if as_json:
         print(to_json(fields))
         return
+    questions, talks = console.count(len(protocol.questions), "question"), len(protocol.last_questions())
+    within = f" in {talks} conversations" if talks > 1 else ""
     console.out.print(
-        f"[green]ok[/]  {file}: {protocol.dialect.name}, {len(protocol.turns)} turns,"
-        f" {console.count(len(protocol.questions), 'question')}{_in_conversations(protocol)}",
-        soft_wrap=True,
+        f"[green]ok[/]  {file}: {protocol.dialect.name}, {len(protocol.turns)} turns, {questions}{within}"
     )
     for number, question in enumerate(protocol.questions, 1):
-        console.out.print(f"    question {number}: {', '.join(question.dimensions)}")
+        console.out.print(f"    question {number}: {', '.join(question.dimensions)}", soft_wrap=False)
 
 
 def _stand_ins(protocol: Protocol) -> dict[str, str]:
@@ -101,8 +103,3 @@ def _protocol_fields(protocol: Protocol) -> dict[str, object]:
         "answer": protocol.questions[0].form.example if protocol.questions[0].form else "label",
         "fingerprint": protocol.fingerprint,
     }
-
-
-def _in_conversations(protocol: Protocol) -> str:
-    number = len(protocol.last_questions())
-    return f" in {number} conversations" if number > 1 else ""

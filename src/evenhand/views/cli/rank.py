@@ -10,19 +10,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.markup import escape
 from rich.table import Table
 
 from evenhand.core.errors import InputError
 from evenhand.core.stats.ranking import Standing
 from evenhand.core.verdict import found_on, headline
-from evenhand.results.answer import AnswerSentence
-from evenhand.results.counting import Counting, weighting_from
-from evenhand.results.judges import judges_named
+from evenhand.results.answer import AnswerSentence, ranking_answer
 from evenhand.results.plain import to_json
-from evenhand.results.ranking import SCALES, Matches, RankingSummary, Reading, Scale
-from evenhand.results.ranking_answer import ranking_answer
+from evenhand.results.ranking import SCALES, Matches, RankingSummary, Reading
 from evenhand.results.separation import Separation, separation_of
 from evenhand.results.summary import Counter
 from evenhand.store import JudgeRow
@@ -30,14 +26,14 @@ from evenhand.views import console
 from evenhand.views.charts import check_plot_path, ranking_chart, save_plot, win_matrix_chart
 from evenhand.views.cli.app import app
 from evenhand.views.cli.opening import open_records
-from evenhand.views.cli.option_groups import flat_options
+from evenhand.views.cli.option_groups import flat_options, one_of, option
 from evenhand.views.cli.options import (
     DEFAULT_DB,
+    USUAL_COUNT,
+    CountOptions,
     JsonOption,
     JudgeFilter,
-    KeepRepeatsOption,
     RecordsOption,
-    WeighOption,
 )
 
 _MOST_IN_MATRIX = 10
@@ -67,42 +63,45 @@ class JudgeRanking:
         return {**named, "answer": self.answer, **ranking}
 
 
+@dataclass(frozen=True)
+class RankOptions:
+    """How to rank."""
+
+    dimension: Annotated[
+        str,
+        option("--dimension -d", "Rank by verdicts on this dimension. Default: the parts combined, else overall."),
+    ] = ""
+    expected: Annotated[
+        bool, option("--expected", "Weigh by the judge's probabilities instead of its verdicts.")
+    ] = False
+    scale: Annotated[
+        str,
+        option(
+            f"--scale {'|'.join(SCALES)}",
+            "Of strengths: log-odds, Elo's, or Chatbot Arena's (a tie is half a win).",
+        ),
+    ] = "log-odds"
+    anchor: Annotated[str, option("--anchor MODEL", "Measure strengths from this model, not from the average.")] = (
+        ""
+    )
+    count: CountOptions = USUAL_COUNT
+
+    @property
+    def reading(self) -> Reading:
+        """Whether verdicts count, or the probabilities behind them."""
+        return "expected" if self.expected else "hard"
+
+
 @app.command()
 @flat_options
 def rank(
+    *,
     judges: JudgeFilter,
     db: RecordsOption = DEFAULT_DB,
-    dimension: Annotated[
-        str,
-        typer.Option(
-            "--dimension",
-            "-d",
-            help="Rank by verdicts on this dimension. Default: the parts combined, else overall.",
-        ),
-    ] = "",
-    expected: Annotated[
-        bool, typer.Option("--expected", help="Weigh by the judge's probabilities instead of its verdicts.")
-    ] = False,
-    scale: Annotated[
-        str,
-        typer.Option(
-            "--scale",
-            metavar="|".join(SCALES),
-            help="Of strengths: log-odds, Elo's, or Chatbot Arena's (a tie is half a win).",
-        ),
-    ] = "log-odds",
-    anchor: Annotated[
-        str,
-        typer.Option("--anchor", metavar="MODEL", help="Measure strengths from this model, not from the average."),
-    ] = "",
-    weigh: WeighOption = "instructions",
-    keep_repeats: KeepRepeatsOption = False,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the ranking to FILE.svg or FILE.png.")
-    ] = None,
+    options: RankOptions,
+    plot: Annotated[Path | None, option("--plot FILE", "Draw the ranking to FILE.svg or FILE.png.")] = None,
     matrix_plot: Annotated[
-        Path | None,
-        typer.Option("--plot-matrix", metavar="FILE", help="Draw the win matrix to FILE.svg or FILE.png."),
+        Path | None, option("--plot-matrix FILE", "Draw the win matrix to FILE.svg or FILE.png.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -110,14 +109,7 @@ def rank(
     for file in (plot, matrix_plot):
         if file is not None:
             check_plot_path(file)
-    wanted = _Wanted(
-        dimension,
-        "expected" if expected else "hard",
-        _scale(scale),
-        anchor or None,
-        Counting(weighting_from(weigh), keep_repeats),
-    )
-    found = list(_rankings(db, judges.spec, judges.protocol, wanted))
+    found = list(_rankings(db, judges, options))
     if (plot or matrix_plot) and len(found) > 1:
         raise InputError(
             f"{db} holds {console.count(len(found), 'judge')}",
@@ -135,36 +127,16 @@ def rank(
         show_ranking(each, db)
 
 
-def _scale(word: str) -> Scale:
-    for scale in SCALES:
-        if word == scale:
-            return scale
-    raise InputError(f"--scale {word}", hint=f"one of {', '.join(SCALES)}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """How to rank."""
-
-    dimension: str
-    reading: Reading
-    scale: Scale
-    anchor: str | None
-    counting: Counting
-
-
-def _rankings(db: Path, spec: str, protocol: str, wanted: _Wanted) -> Iterator[JudgeRanking]:
+def _rankings(db: Path, judges: JudgeFilter, options: RankOptions) -> Iterator[JudgeRanking]:
+    scale, counting = one_of("--scale", options.scale, SCALES), options.count.counting
     with open_records(db) as store:
-        rows = judges_named(store.judges(), spec, protocol)
-        if not rows:
-            raise InputError(f"{db} holds no verdicts of that kind")
-        for row in _with_dimension(rows, wanted.dimension):
-            on = wanted.dimension or headline(row.dimensions)
-            matches, counter = Matches(on, wanted.reading, wanted.counting), Counter(found_on(row.dimensions))
+        for row in _with_dimension(judges.find(store.judges(), db), options.dimension):
+            on = options.dimension or headline(row.dimensions)
+            matches, counter = Matches(on, options.reading, counting), Counter(found_on(row.dimensions))
             for block in store.blocks(row):
                 matches.add_block(block)
                 counter.add_block(block)
-            found = matches.ranking(scale=wanted.scale, anchor=wanted.anchor)
+            found = matches.ranking(scale=scale, anchor=options.anchor or None)
             answer = ranking_answer(found, counter.summary())
             yield JudgeRanking(row.model, row.protocol, row.fingerprint, found, answer)
 
@@ -181,14 +153,14 @@ def _with_dimension(rows: list[JudgeRow], dimension: str) -> list[JudgeRow]:
 def show_ranking(found: JudgeRanking, db: Path) -> None:
     """The table, the matrix, and what a reader should know."""
     console.out.print()
-    console.out.print(console.answer_line(found.answer), soft_wrap=True)
+    console.out.print(console.answer_line(found.answer))
     console.out.print(ranking_table(found))
     if 2 < len(found.ranking.models) <= _MOST_IN_MATRIX:
         console.out.print(matrix_table(found.ranking))
     for note in notes(found.ranking):
-        console.out.print(note, soft_wrap=True)
+        console.out.print(note)
     if close := separation_of(found.ranking):
-        console.out.print(separation_note(close, db), soft_wrap=True, markup=False, highlight=False)
+        console.out.print(separation_note(close, db), markup=False, highlight=False)
 
 
 def separation_note(close: Separation, db: Path) -> str:
@@ -265,9 +237,8 @@ def matrix_table(ranking: RankingSummary) -> Table:
     """How often the model of a row beats the model of a column."""
     matrix = ranking.win_matrix
     table = console.plain_table("Wins of the row against the column, a tie one half")
-    table.add_column("model", overflow="fold")
-    for number in range(1, len(matrix.models) + 1):
-        table.add_column(str(number), justify="right", no_wrap=True)
+    table.add_column("model")
+    table.add_numbers(*(str(number) for number in range(1, len(matrix.models) + 1)))
     for number, (name, rates) in enumerate(zip(matrix.models, matrix.rates, strict=True), 1):
         cells = (console.percent(rate, 0) if rate is not None else "" for rate in rates)
         table.add_row(f"{number} {escape(console.visible(name))}", *cells)
@@ -280,7 +251,7 @@ def notes(ranking: RankingSummary) -> Iterator[str]:
     for warning in (*ranking.notes, *ranking.warnings):
         yield f"[yellow]note:[/] {escape(console.visible(warning))}."
     if ranking.invalid:
-        yield f"[red]invalid[/]: {console.count(ranking.invalid, 'pair')} without a verdict, in no number here."
+        yield f"[red]invalid[/]: {console.count(ranking.invalid, 'pair')} without a verdict, not counted here."
     if ranking.unnamed:
         left_out = console.count(ranking.unnamed, "pair")
         yield f"[yellow]note:[/] left out, as they name no two different models: {left_out}."

@@ -5,11 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-import typer
-from rich.text import Text
-
-from evenhand.core.errors import InputError
-from evenhand.results.judges import judges_named
 from evenhand.results.plain import to_json
 from evenhand.results.reasons import (
     LEAST,
@@ -24,7 +19,7 @@ from evenhand.store import JudgeRow, Records
 from evenhand.views import console
 from evenhand.views.cli.app import app
 from evenhand.views.cli.opening import open_records
-from evenhand.views.cli.option_groups import flat_options
+from evenhand.views.cli.option_groups import flat_options, option
 from evenhand.views.cli.options import DEFAULT_DB, JsonOption, JudgeFilter, RecordsOption
 from evenhand.views.tables import FittedTable
 
@@ -35,18 +30,11 @@ _SHOWN_MODELS = 3
 class ReasonOptions:
     """Which reasons are meant, and how many phrases are shown."""
 
-    search: Annotated[
-        str,
-        typer.Option("--search", "-s", metavar="TEXT", help="List the reasons that say this, with their pairs."),
-    ] = ""
-    dimension: Annotated[
-        str, typer.Option("--dimension", "-d", metavar="NAME", help="Default: the parts combined, else overall.")
-    ] = ""
-    loser: Annotated[
-        str, typer.Option("--loser", metavar="MODEL|1|2", help="Only reasons against this model or side.")
-    ] = ""
-    top: Annotated[int, typer.Option("--top", min=1, help="How many phrases or reasons to show.")] = TOP
-    least: Annotated[int, typer.Option("--least", min=1, help="Leave out what fewer pairs say.")] = LEAST
+    search: Annotated[str, option("--search -s TEXT", "List the reasons that say this, with their pairs.")] = ""
+    dimension: Annotated[str, option("--dimension -d NAME", "Default: the parts combined, else overall.")] = ""
+    loser: Annotated[str, option("--loser MODEL|1|2", "Only reasons against this model or side.")] = ""
+    top: Annotated[int, option("--top", "How many phrases or reasons to show.", min=1)] = TOP
+    least: Annotated[int, option("--least", "Leave out what fewer pairs say.", min=1)] = LEAST
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +57,16 @@ def reasons(
 ) -> None:
     """Say what the losing side is blamed for, phrase by phrase with its pairs; or search the judges' reasons."""
     with open_records(db) as store:
-        rows = judges_named(store.judges(counted=False), judges.spec, judges.protocol)
-        if not rows:
-            raise InputError(f"{db} holds no verdicts of that kind", hint="evenhand results shows what it holds")
+        rows = judges.find(store.judges(counted=False), db, hint="evenhand results shows what it holds")
         found = [found for row in rows if (found := _reasons(store, row, options)) is not None]
     if as_json:
         print(to_json({"search": options.search, "judges": found} if options.search else {"judges": found}))
     elif not found:
-        console.out.print(_nothing(options.search), soft_wrap=True, markup=False)
+        console.out.print(_nothing(options.search), markup=False)
     for each in found if not as_json else ():
         _show(each, options.top)
     if found and not as_json and not options.search:
-        console.out.print(
-            f"[dim]the pairs of a phrase:[/] evenhand reasons --search PHRASE --db {db}", soft_wrap=True
-        )
+        console.out.print(f"[dim]the pairs of a phrase:[/] evenhand reasons --search PHRASE --db {db}")
 
 
 def _reasons(store: Records, row: JudgeRow, options: ReasonOptions) -> JudgeReasons | None:
@@ -115,9 +99,7 @@ def _show(found: JudgeReasons, top: int) -> None:
 
 def _show_summary(summary: ReasonSummary, title: str) -> None:
     counted = f"{console.count(summary.reasons, 'reason')} on {console.count(summary.pairs, 'pair')}"
-    console.out.print(
-        Text(console.visible(f"{title}, {summary.dimension}: {counted}"), style="bold"), soft_wrap=True
-    )
+    console.out.print(console.safe(f"{title}, {summary.dimension}: {counted}", "bold"))
     for heading, phrases in (
         ("what the losing side is blamed for", summary.blamed),
         ("what the winning side is praised for", summary.praised),
@@ -125,25 +107,22 @@ def _show_summary(summary: ReasonSummary, title: str) -> None:
         if phrases:
             console.out.print(phrase_table(heading, phrases))
     if not summary.blamed and not summary.praised:
-        console.out.print("no phrase is in the reasons of several pairs", soft_wrap=True)
+        console.out.print("no phrase is in the reasons of several pairs")
 
 
 def phrase_table(heading: str, phrases: tuple[ReasonPhrase, ...]) -> FittedTable:
     """Phrases with how many pairs say them, of whom, and one that does."""
-    table = FittedTable(None)
-    table.add_column(heading)
-    table.add_column("pairs", justify="right")
-    table.add_column("said of the other", justify="right")
+    table = console.plain_table(None, heading, numbers=("pairs", "said of the other"))
     table.add_column("of whom")
     table.add_column("for example")
     table.optional = ((3,), (2,))
     for each in phrases:
         table.add_row(
-            Text(console.visible(each.phrase)),
+            console.safe(each.phrase),
             f"{each.pairs:,}",
             f"{each.of_the_other:,}",
-            Text(console.visible(_models(each))),
-            Text(console.visible(f"{each.examples[0].id}: {each.examples[0].quote}")),
+            console.safe(_models(each)),
+            console.safe(f"{each.examples[0].id}: {each.examples[0].quote}"),
         )
     return table
 
@@ -157,10 +136,12 @@ def _models(phrase: ReasonPhrase) -> str:
 def _show_found(found: tuple[FoundReason, ...], title: str, top: int) -> None:
     pairs = len({each.key for each in found})
     said = f"{title}: {console.count(len(found), 'reason')} on {console.count(pairs, 'pair')}"
-    console.out.print(Text(console.visible(said), style="bold"), soft_wrap=True)
+    console.out.print(console.safe(said, "bold"))
     for each in found[:top]:
         shown = "1 shown first" if each.order == "forward" else "2 shown first"
-        console.out.print(f"\n{console.visible(each.id)}: {each.side} ({shown})", markup=False, soft_wrap=True)
-        console.out.print(f"  {console.visible(each.text)}", style="dim", markup=False, soft_wrap=True)
+        console.out.print(f"\n{console.visible(each.id)}: {each.side} ({shown})", markup=False)
+        console.out.print(f"  {console.visible(each.text)}", style="dim", markup=False)
     if len(found) > top:
-        console.out.print(f"\nand {len(found) - top:,} more: --top {len(found)}, or --json", style="dim")
+        console.out.print(
+            f"\nand {len(found) - top:,} more: --top {len(found)}, or --json", style="dim", soft_wrap=False
+        )

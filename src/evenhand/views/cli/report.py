@@ -7,15 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
 
-import typer
-
 from evenhand.core.errors import InputError
-from evenhand.results.judges import judges_named
-from evenhand.store import JudgeRow, Records
+from evenhand.store import Records
 from evenhand.views import console
 from evenhand.views.cli.app import app
 from evenhand.views.cli.opening import open_records
-from evenhand.views.cli.option_groups import flat_options
+from evenhand.views.cli.option_groups import flat_options, option
 from evenhand.views.cli.options import DEFAULT_DB, JsonOption, JudgeFilter, RecordsOption
 
 if TYPE_CHECKING:
@@ -32,36 +29,23 @@ def report(
     judges: JudgeFilter,
     db: RecordsOption = DEFAULT_DB,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Where to; - is standard output. Default: report.html."),
+        Path | None, option("--out -o FILE", "Where to; - is standard output. Default: report.html.")
     ] = None,
-    form: Annotated[
-        str, typer.Option("--format", metavar="html|md", help="Default: by the file's name, or html.")
-    ] = "",
+    form: Annotated[str, option("--format html|md", "Default: by the file's name, or html.")] = "",
     dimension: Annotated[
         str,
-        typer.Option(
-            "--dimension",
-            "-d",
-            metavar="NAME",
-            help="What examples and rankings go by. Default: the parts combined, else overall.",
+        option(
+            "--dimension -d NAME", "What examples and rankings go by. Default: the parts combined, else overall."
         ),
     ] = "",
     pairs: Annotated[
         int | None,
-        typer.Option(
-            "--pairs",
-            min=0,
-            metavar="N",
-            help="Show up to N pairs, drawn by the seed. Default: 500, in Markdown 0.",
-        ),
+        option("--pairs N", "Show up to N pairs, drawn by the seed. Default: 500, in Markdown 0.", min=0),
     ] = None,
-    examples: Annotated[int, typer.Option("--examples", min=0, metavar="N", help="Pairs of each kind.")] = 5,
-    seed: Annotated[int, typer.Option("--seed", help="Draws the pairs that are shown.")] = 0,
-    title: Annotated[str, typer.Option("--title", metavar="TEXT", help="The heading.")] = "",
-    date: Annotated[
-        str, typer.Option("--date", metavar="TEXT", help="A date to put in; none is put in by itself.")
-    ] = "",
+    examples: Annotated[int, option("--examples N", "Pairs of each kind.", min=0)] = 5,
+    seed: Annotated[int, option("--seed", "Draws the pairs that are shown.")] = 0,
+    title: Annotated[str, option("--title TEXT", "The heading.")] = "",
+    date: Annotated[str, option("--date TEXT", "A date to show. Default: none.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Write one file with everything: an HTML page that opens offline, or Markdown for a pull request.
@@ -74,14 +58,15 @@ def report(
     kind = _format(form, out)
     options = ReportOptions(dimension, examples, _PAIRS[kind] if pairs is None else pairs, seed, title, date)
     with open_records(db) as store:
-        found = compile_report(store, _rows(store, db, judges.spec, judges.protocol), options)
+        with_pairs = [row for row in store.judges() if row.pairs]
+        found = compile_report(store, judges.find(with_pairs, db), options)
         target = out or (None if as_json else Path(f"report.{kind}"))
         if target is not None:
             write_report(found, store, kind, target)
     if as_json:
         print(to_json(found))
     elif target is not None and str(target) != "-":
-        console.out.print(f"wrote {target}", markup=False, soft_wrap=True)
+        console.out.print(f"wrote {target}", markup=False)
 
 
 def _format(word: str, out: Path | None) -> str:
@@ -89,13 +74,6 @@ def _format(word: str, out: Path | None) -> str:
     if kind not in _PAIRS:
         raise InputError(f"--format {kind}", hint="one of html, md")
     return kind
-
-
-def _rows(store: Records, db: Path, spec: str, protocol: str) -> list[JudgeRow]:
-    rows = judges_named(store.judges(), spec, protocol)
-    if not any(row.pairs for row in rows):
-        raise InputError(f"{db} holds no verdicts of that kind")
-    return [row for row in rows if row.pairs]
 
 
 def write_report(found: Report, store: Records, kind: str, target: Path) -> None:

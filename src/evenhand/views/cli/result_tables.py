@@ -17,22 +17,15 @@ from evenhand.results.groups import Group
 from evenhand.results.human import HumanRate
 from evenhand.results.questions import caution, stands_out
 from evenhand.results.summary import DimensionSummary
-from evenhand.views.console import COLOURS, percent, plain_table, span, visible
+from evenhand.views.console import COLOURS, percent, plain_table, safe, span, visible
 from evenhand.views.tables import FittedTable
 
 
 def readings_table(dimensions: Mapping[str, DimensionSummary], one: str) -> Table:
     """The same verdicts read in other ways: by their lean, at equal length, with the invalid on either side."""
     table = _table(f"Other readings of the win rate of {one}", "dimension")
-    for name in (
-        "expected",
-        "95%\ninterval",
-        "at equal\nlength",
-        "95%\ninterval",
-        "odds if\nlonger",
-        "with the\ninvalid",
-    ):
-        table.add_column(name, justify="right", no_wrap=True)
+    table.add_numbers("expected", "95%\ninterval", "at equal\nlength", "95%\ninterval")
+    table.add_numbers("odds if\nlonger", "with the\ninvalid")
     for dimension, found in headline_first(dimensions):
         expected, length = found.expected, found.length_controlled
         table.add_row(
@@ -80,10 +73,9 @@ def groups_table(field: str, groups: Iterable[Group]) -> Table:
     """A line for each value of a field and each dimension."""
     table = _table(f"By {visible(field)}", visible(field), "dimension")
     table.optional = ((7,),)
-    for name in ("pairs", "in-\nvalid", "win rate\nof side 1", "95%\ninterval", "expected", "at equal\nlength"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table.add_numbers("pairs", "in-\nvalid", "win rate\nof side 1", "95%\ninterval", "expected", "at equal\nlength")
     for group in groups:
-        value = Text("(none)", style="dim") if group.value is None else Text(visible(group.value))
+        value = Text("(none)", style="dim") if group.value is None else safe(group.value)
         for dimension, found in headline_first(group.summary.dimensions):
             table.add_row(
                 value,
@@ -128,8 +120,7 @@ def differences_notes(rows: Sequence[Comparison]) -> Iterator[str]:
 def alpaca_table(dimensions: Mapping[str, AlpacaLength], one: str) -> Table:
     """AlpacaEval's length-controlled win rate, by its own formula."""
     table = _table(f"AlpacaEval's length-controlled win rate of {visible(one)}", "dimension")
-    for name in ("pairs", "win rate", "95%\ninterval", "length\ncoefficient"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table.add_numbers("pairs", "win rate", "95%\ninterval", "length\ncoefficient")
     for dimension, found in headline_first(dimensions):
         ends = None if found.low is None or found.high is None else (found.low, found.high)
         length = "–" if found.length is None else f"{found.length:+.2f}"
@@ -152,12 +143,11 @@ def alpaca_notes(dimensions: Mapping[str, AlpacaLength]) -> Iterator[str]:
 def differences_table(title: str, rows: Iterable[Comparison]) -> Table:
     """Paired differences: a line for each dimension and each other run."""
     table = _table(title, "dimension", "against")
-    for name in ("pairs", "win rate\nof side 1", "there", "difference", "95%\ninterval"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table.add_numbers("pairs", "win rate\nof side 1", "there", "difference", "95%\ninterval")
     for found in rows:
         table.add_row(
-            Text(visible(found.dimension)),
-            Text(visible(found.against)),
+            safe(found.dimension),
+            safe(found.against),
             f"{found.n:,}",
             percent(found.win_rate_1),
             percent(found.win_rate_1_other),
@@ -179,9 +169,8 @@ def points(difference: float | None) -> str:
 def human_table(title: str, dimensions: Mapping[str, HumanRate]) -> Table:
     """What people would say of all pairs, beside their labels alone and the judge alone."""
     table = _table(title, "dimension")
-    columns = ("labelled\npairs", "labels\nalone", "judge\nalone", "people,\nwith judge")
-    for name in (*columns, "narrower\nby", "trust in\njudge"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table.add_numbers("labelled\npairs", "labels\nalone", "judge\nalone", "people,\nwith judge")
+    table.add_numbers("narrower\nby", "trust in\njudge")
     for dimension, found in headline_first(dimensions):
         table.add_row(
             dimension,
@@ -216,8 +205,6 @@ def human_notes(dimensions: Mapping[str, HumanRate], width: float | None) -> Ite
 
 
 def _table(title: str, *first: str) -> FittedTable:
-    table = plain_table(escape(title))
+    table = plain_table(escape(title), *map(escape, first))
     table.keys = len(first)
-    for name in first:
-        table.add_column(escape(name))
     return table

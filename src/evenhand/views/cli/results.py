@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.markup import escape
 
 from evenhand.core.errors import InputError
@@ -16,10 +15,9 @@ from evenhand.core.protocol import Protocol
 from evenhand.core.verdict import found_on
 from evenhand.engines.made import was_asked_here
 from evenhand.results.comparison import Comparison, compare, values_of
-from evenhand.results.counting import DEFAULT, Counting, weighting_from
 from evenhand.results.groups import Group, group_by
 from evenhand.results.human import human_rates
-from evenhand.results.judges import choose_judges, judges_named
+from evenhand.results.judges import choose_judges
 from evenhand.results.length import alpaca_rates
 from evenhand.results.people import People
 from evenhand.results.plain import to_json
@@ -27,115 +25,89 @@ from evenhand.results.questions import correct_comparisons
 from evenhand.results.run import JudgeSummary, Readings, blocks_of_judge, judge_summary
 from evenhand.store import JudgeRow, Records
 from evenhand.views import console
+from evenhand.views.charts import check_plot_path, save_plot, win_rate_chart
 from evenhand.views.cli import result_tables as tables
 from evenhand.views.cli.app import app
 from evenhand.views.cli.opening import is_records, open_records, open_store
-from evenhand.views.cli.option_groups import flat_options
+from evenhand.views.cli.option_groups import flat_options, option
 from evenhand.views.cli.options import (
     DEFAULT_DB,
+    USUAL_COUNT,
+    CalibratedOption,
+    CountOptions,
     DbOption,
     JsonOption,
     JudgeFilter,
-    KeepRepeatsOption,
     RecordsOption,
     RenameOption,
-    WeighOption,
     renames_from,
 )
 from evenhand.views.cli.running import show_run
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ResultOptions:
-    """What besides the plain table was asked for."""
+    """What besides the plain table is asked for."""
 
-    by: str = ""
-    against: str = ""
-    between: str = ""
-    human: bool = False
-    width: float | None = None
-    rename: Mapping[str, str] | None = None
-    calibrated: bool = False
-    alpaca: bool = False
-    counting: Counting = DEFAULT
+    by: Annotated[str, option("--by FIELD", "For each value of a field of the pairs, or of model_1, model_2.")] = ""
+    against: Annotated[
+        str,
+        option(
+            "--against RUN",
+            "The paired difference to other verdicts on the same pairs: a model, a protocol or a fingerprint"
+            " in this database, or another database or folder of shards.",
+        ),
+    ] = ""
+    between: Annotated[str, option("--between DIMENSION,DIMENSION", "The paired difference of two dimensions.")] = (
+        ""
+    )
+    human: Annotated[bool, option("--human", "What people would say of all pairs, from their labels on some.")] = (
+        False
+    )
+    width: Annotated[
+        float | None,
+        option("--width", "With --human: how many labels an interval of this width takes.", min=0.001, max=1.0),
+    ] = None
+    rename: RenameOption = None
+    calibrated: CalibratedOption = False
+    alpaca: Annotated[
+        bool, option("--alpaca-length-control", "AlpacaEval's length-controlled win rate, by its own formula.")
+    ] = False
+    count: CountOptions = USUAL_COUNT
 
     def __bool__(self) -> bool:
         return bool(self.by or self.against or self.between or self.human or self.alpaca)
+
+    def check(self) -> None:
+        """Refuse what has no meaning together."""
+        if self.calibrated and self.human:
+            raise InputError(
+                "--calibrated and --human would use the same labels twice",
+                hint="--human corrects the judge by itself",
+            )
+        if self.width is not None and not self.human:
+            raise InputError("--width works only with --human", hint="give --human too")
 
 
 @app.command()
 @flat_options
 def results(
+    *,
     judges: JudgeFilter,
     db: RecordsOption = DEFAULT_DB,
-    by: Annotated[
-        str,
-        typer.Option(
-            "--by", metavar="FIELD", help="For each value of a field of the pairs, or of model_1, model_2."
-        ),
-    ] = "",
-    against: Annotated[
-        str,
-        typer.Option(
-            "--against",
-            metavar="RUN",
-            help="The paired difference to other verdicts on the same pairs: a model, a protocol or a fingerprint"
-            " in this database, or another database or folder of shards.",
-        ),
-    ] = "",
-    between: Annotated[
-        str,
-        typer.Option("--between", metavar="DIMENSION,DIMENSION", help="The paired difference of two dimensions."),
-    ] = "",
-    human: Annotated[
-        bool, typer.Option("--human", help="What people would say of all pairs, from their labels on some.")
-    ] = False,
-    width: Annotated[
-        float | None,
-        typer.Option(
-            "--width", min=0.001, max=1.0, help="With --human: how many labels an interval of this width takes."
-        ),
-    ] = None,
-    rename: RenameOption = None,
-    calibrated: Annotated[
-        bool, typer.Option("--calibrated", help="Apply what evenhand calibrate has fitted, where it has.")
-    ] = False,
-    alpaca: Annotated[
-        bool,
-        typer.Option(
-            "--alpaca-length-control", help="AlpacaEval's length-controlled win rate, by its own formula."
-        ),
-    ] = False,
-    weigh: WeighOption = "instructions",
-    keep_repeats: KeepRepeatsOption = False,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the win rates into an SVG or PNG file.")
-    ] = None,
+    options: ResultOptions,
+    plot: Annotated[Path | None, option("--plot FILE", "Draw the win rates into an SVG or PNG file.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print the table of a database again; or its verdicts in groups, beside other verdicts, or beside people's."""
-    counting = Counting(weighting_from(weigh), keep_repeats)
-    options = ResultOptions(by, against, between, human, width, renames_from(rename), calibrated, alpaca, counting)
-    if calibrated and human:
-        raise InputError(
-            "--calibrated and --human would use the same labels twice", hint="--human corrects the judge by itself"
-        )
-    if width is not None and not human:
-        raise InputError("--width says how narrow --human shall be", hint="give --human too")
+    options.check()
     if plot:
-        from evenhand.views.charts import check_plot_path
-
         check_plot_path(plot)
     with open_records(db) as store, ExitStack() as others:
-        rows = judges_named(store.judges(), judges.spec, judges.protocol)
-        if not rows:
-            raise InputError(f"{db} holds no verdicts of that kind")
-        if calibrated and not any(store.calibrations.of(row.id) for row in rows):
+        rows = judges.find(store.judges(counted=False), db)
+        if options.calibrated and not any(store.calibrations.of(row.id) for row in rows):
             raise InputError("none of these judges has been calibrated", hint="evenhand calibrate does that")
-        found = [
-            _read(judge_summary(store, row, calibrated=calibrated, counting=counting), store, row, options, others)
-            for row in rows
-        ]
+        found = [_read(store, row, options, others) for row in rows]
     if plot:
         draw_rates(plot, found)
     if as_json:
@@ -168,29 +140,26 @@ def reread(db: DbOption = DEFAULT_DB, as_json: JsonOption = False) -> None:
     if as_json:
         print(to_json({"verdicts": read, "changed": changed}))
     else:
-        console.out.print(f"{read:,} verdicts read again, {changed:,} of them came out otherwise")
+        console.out.print(f"{read:,} verdicts read again, {changed:,} of them changed")
 
 
 def _read(
-    found: JudgeSummary, store: Records, row: JudgeRow, options: ResultOptions, others: ExitStack
+    store: Records, row: JudgeRow, options: ResultOptions, others: ExitStack
 ) -> tuple[JudgeSummary, Readings]:
     """A judge with what was asked for besides."""
-    more = readings_of(store, row, options, others)
-    return found, replace(more, alpaca=alpaca_rates(found.summary)) if options.alpaca else more
-
-
-def readings_of(store: Records, row: JudgeRow, options: ResultOptions, others: ExitStack) -> Readings:
-    """What was asked for besides the plain table."""
+    counting, people = options.count.counting, People(store, rename=renames_from(options.rename))
+    found = judge_summary(store, row, calibrated=options.calibrated, counting=counting)
     groups: list[Group] = []
     if options.by:
         blocks = blocks_of_judge(store, row, calibrated=options.calibrated, metadata=True)
-        groups = group_by(blocks, found_on(row.dimensions), options.by, options.counting)
-    return Readings(
+        groups = group_by(blocks, found_on(row.dimensions), options.by, counting)
+    return found, Readings(
         options.by,
         groups,
         correct_comparisons(compare_judges(store, row, options, others)) if options.against else [],
         correct_comparisons([compare_dimensions(store, row, options)]) if options.between else [],
-        human_rates(store, row, People(store, rename=options.rename), options.width) if options.human else None,
+        human_rates(store, row, people, options.width) if options.human else None,
+        alpaca_rates(found.summary) if options.alpaca else None,
     )
 
 
@@ -199,7 +168,9 @@ def compare_judges(
 ) -> Iterator[Comparison]:
     """The paired differences between a judge and those that a name stands for, on the dimensions they share."""
     name, here = options.against, values_of(blocks_of_judge(store, row, calibrated=options.calibrated))
-    there = others.enter_context(open_records(Path(name))) if is_records(name) else store
+    there = open_records(Path(name)) if is_records(name) else store
+    if there is not store:
+        others.enter_context(there)
     rows = there.judges() if there is not store else [match for match, _ in choose_judges(store.judges(), name)]
     rows = [other for other in rows if there is not store or other.id != row.id]
     if not rows:
@@ -213,7 +184,7 @@ def compare_judges(
                 beside[dimension],
                 dimension,
                 f"{other.model} under {other.protocol}",
-                counting=options.counting,
+                counting=options.count.counting,
                 fingerprint=other.fingerprint,
                 db=name if there is not store else None,
             )
@@ -228,7 +199,7 @@ def compare_dimensions(store: Records, row: JudgeRow, options: ResultOptions) ->
         raise InputError(
             f"--between {options.between}", hint=f"two dimensions with a comma between them, of {', '.join(found)}"
         )
-    return compare(found[first], found[second], first, second, counting=options.counting)
+    return compare(found[first], found[second], first, second, counting=options.count.counting)
 
 
 def show_results(found: JudgeSummary) -> None:
@@ -245,7 +216,7 @@ def show_more(found: JudgeSummary, more: Readings, options: ResultOptions) -> No
     """The tables of what was asked for."""
     title = f"{found.title}: {console.count(found.summary.pairs, 'pair')}"
     console.out.print()
-    console.out.print(title, style="bold", markup=False, soft_wrap=True)
+    console.out.print(title, style="bold", markup=False)
     if more.by:
         console.out.print(tables.groups_table(more.by, more.groups))
         print_notes(tables.groups_notes(more.groups))
@@ -264,13 +235,11 @@ def show_more(found: JudgeSummary, more: Readings, options: ResultOptions) -> No
 def print_notes(notes: Iterable[str]) -> None:
     """Sentences below a table."""
     for note in notes:
-        console.out.print(escape(console.visible(note)), soft_wrap=True)
+        console.out.print(escape(console.visible(note)))
 
 
 def draw_rates(file: Path, found: Sequence[tuple[JudgeSummary, Readings]]) -> None:
     """The win rates as a picture: a line for each dimension of each judge, or for each group."""
-    from evenhand.views.charts import save_plot, win_rate_chart
-
     titles = judge_titles([judge for judge, _ in found])
     rates = []
     for (judge, more), title in zip(found, titles, strict=True):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from typing import Any
 
@@ -40,21 +39,19 @@ def open_judge(spec: str, hardware: Hardware | None = None, endpoint: EndpointSe
     """Open a judge; a model that has to be fetched is announced with its size first."""
     name = model_of(spec)
     if name.startswith("hf:") and catalog.find(name) is None:
-        console.err.print(f"{name} is not here yet: fetching it from Hugging Face", soft_wrap=True)
+        console.err.print(f"{name} is not here yet: fetching it from Hugging Face")
     if name in catalog.CATALOG and catalog.find(name) is None:
         model = catalog.CATALOG[name]
-        console.err.print(
-            f"{name} is not here yet: fetching {model.bytes / 1e6:,.0f} MB from {model.source}", soft_wrap=True
-        )
+        console.err.print(f"{name} is not here yet: fetching {model.bytes / 1e6:,.0f} MB from {model.source}")
     try:
-        with download() as progress:
+        with console.Download() as progress:
             return open_engine(
                 spec,
                 hardware,
                 endpoint=endpoint,
                 on_progress=progress,
                 on_load=lambda: console.err.print(f"loading {name} …", style="dim"),
-                on_notice=_note,
+                on_notice=console.note,
             )
     except (SpecError, ModelError) as fault:
         if not is_head(spec) and (meant := full_name(spec)):
@@ -69,11 +66,6 @@ def model_of(spec: str) -> str:
     from evenhand.engines.heads.head import find_head
 
     return find_head(spec.removeprefix(PREFIX)).opened_by
-
-
-def _note(text: str) -> None:
-    """What an engine has to say; some of it is a server's own words."""
-    console.err.print(f"note: {console.visible(text)}", style="yellow", markup=False, soft_wrap=True)
 
 
 def load_protocol(name: str | None, spec: str, fence: FenceKind | None = None) -> Protocol:
@@ -118,16 +110,6 @@ def _json_or_text(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-@contextmanager
-def download() -> Iterator[console.Download]:
-    """A bar for a model on its way here, taken off the screen at the end."""
-    progress = console.Download()
-    try:
-        yield progress
-    finally:
-        progress.stop()
 
 
 def collect_seldom() -> None:
@@ -208,36 +190,35 @@ def _take_all(
         watch.judged(judgment, judgments.totals.usage, counter.invalid)
         if enough and enough(judgment):
             judgments.stop()  # what is under way is paid for, and comes out
+    headway.end()
 
 
 def show_run(found: JudgeSummary, title: str = "") -> None:
     """The tables and notes of a run, or of what is kept of a judge."""
     summary = found.summary
     console.out.print()
-    console.out.print(console.answer_line(answer_of(summary)), soft_wrap=True)
+    console.out.print(console.answer_line(answer_of(summary)))
     heading = f"{title or found.title}: {console.count(summary.pairs, 'pair')}"
     console.out.print(console.summary_table(summary, heading))
     if names := console.roles_line(summary) or console.sides_line(summary):
-        console.out.print(names, soft_wrap=True, markup=False)
+        console.out.print(names, markup=False)
     known = console.agreement_table(summary)
     if known:
         console.out.print(known)
     for note in console.notes(summary):
-        console.out.print(note, soft_wrap=True)
+        console.out.print(note)
     if found.stopped_early is not None:
-        console.out.print(
-            console.early_stop_note(found.stopped_early, summary.sides[0]), soft_wrap=True, markup=False
-        )
+        console.out.print(console.early_stop_note(found.stopped_early, summary.sides[0]), markup=False)
     for note in found.made:
-        console.out.print(console.visible(note), soft_wrap=True, markup=False, highlight=False)
+        console.out.print(console.visible(note), markup=False, highlight=False)
     for dimension, noise in (found.noise or {}).items():
-        console.out.print(f"{console.visible(dimension)}: {noise.text}", soft_wrap=True, markup=False)
+        console.out.print(f"{console.visible(dimension)}: {noise.text}", markup=False)
     show_usage(found)
 
 
 def show_usage(found: JudgeSummary) -> None:
     """The tokens of a run, and what they cost where it is known."""
     asked = found.asked if isinstance(found, RunSummary) else None
-    console.out.print(console.usage_line(found.tokens, found.seconds, asked), style="dim", soft_wrap=True)
+    console.out.print(console.usage_line(found.tokens, found.seconds, asked), style="dim")
     if isinstance(found, RunSummary) and found.cost is not None:
         console.out.print(f"cost: {found.cost:.4f} {found.prices}", style="dim")

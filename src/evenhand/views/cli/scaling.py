@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from math import inf
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -25,10 +25,18 @@ from evenhand.engines.llama import Hardware
 from evenhand.engines.presets import find_address
 from evenhand.engines.repeated import Repeated
 from evenhand.engines.versions import versions_of
+from evenhand.io.pairs import Unmatched
 from evenhand.results.plain import plain, to_json
 from evenhand.results.run import RunSummary, judge_summary
 from evenhand.results.summary import Summary, summarise
+from evenhand.running.cluster import slices
+from evenhand.running.cluster.cluster import Cluster, address_of, connect, ray_data, share_cores
+from evenhand.running.cluster.coordinator import ClusterStanding, is_metered
+from evenhand.running.cluster.driver import ScaleOut, check_all
+from evenhand.running.cluster.slices import Slice, Work
+from evenhand.running.cluster.worker import Recipe
 from evenhand.running.pace import Limits, Pace
+from evenhand.store.shards import Place, RunNote, begin_shards, note_run, open_shards
 from evenhand.views import console
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app
 from evenhand.views.cli.groups import (
@@ -41,35 +49,10 @@ from evenhand.views.cli.groups import (
     settings_of,
 )
 from evenhand.views.cli.inputs import Input
-from evenhand.views.cli.option_groups import flat_options
-from evenhand.views.cli.options import ADVANCED, OUTPUT, JsonOption, LimitOption, OnOption, SeedOption
+from evenhand.views.cli.option_groups import ADVANCED, OUTPUT, flat_options, option
+from evenhand.views.cli.options import JsonOption, LimitOption, OnOption, SeedOption
 from evenhand.views.cli.running import show_run
 
-AddressOption = Annotated[
-    str,
-    typer.Option(
-        "--address",
-        metavar="HOST:PORT",
-        help="A running cluster, or auto for one that this machine belongs to. Default: RAY_ADDRESS, else Ray is"
-        " started on this machine for this run.",
-        rich_help_panel=ADVANCED,
-    ),
-]
-OutOption = Annotated[
-    str,
-    typer.Option(
-        "--out",
-        metavar="DIR",
-        help="The folder of shards, here or at an address such as s3://bucket/run.",
-        rich_help_panel=OUTPUT,
-    ),
-]
-WorkersOption = Annotated[
-    int | None,
-    typer.Option(
-        "--workers", min=1, help="So many judges at once. Default: one for each node.", rich_help_panel=ADVANCED
-    ),
-]
 ray_app = typer.Typer(
     name="ray",
     help="Judge on many machines with Ray; outcomes go into a folder of shards.",
@@ -107,9 +90,9 @@ class ClusterJob:
 class PairSource:
     """The pairs of a command, read once and found good; for each judge they are cut into tasks anew."""
 
-    cut: Callable[[int, int], Any]  # for so many workers, each with so many prompts at once
+    cut: Callable[[int, int], Work]  # for so many workers, each with so many prompts at once
     read: Callable[[], Iterator[Pair]]
-    unmatched: list[Any]
+    unmatched: list[Unmatched]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +110,7 @@ class ClusterRun:
     tasks: int
     attempts: int
     skipped: int
-    unmatched: list[Any]
+    unmatched: list[Unmatched]
 
 
 @ray_app.command("judge")
@@ -137,10 +120,22 @@ def judge_on_ray(
     reading: ReadingOptions,
     judge: JudgeOptions,
     limits: LimitOptions,
-    out: OutOption,
+    out: Annotated[
+        str, option("--out DIR", "The folder of shards, here or at an address such as s3://bucket/run.", OUTPUT)
+    ],
     engine: EngineOptions,
-    address: AddressOption = "",
-    workers: WorkersOption = None,
+    address: Annotated[
+        str,
+        option(
+            "--address HOST:PORT",
+            "A running cluster, or auto for one that this machine belongs to. Default: RAY_ADDRESS, else Ray is"
+            " started on this machine for this run.",
+            ADVANCED,
+        ),
+    ] = "",
+    workers: Annotated[
+        int | None, option("--workers", "So many judges at once. Default: one for each node.", ADVANCED, min=1)
+    ] = None,
     limit: LimitOption = None,
     on: OnOption = "",
     as_json: JsonOption = False,
@@ -164,8 +159,6 @@ def judge_on_ray(
 
 def _judge(job: ClusterJob, settings: JudgeSettings, *, as_json: bool) -> NoReturn:
     """Judge on a cluster with progress, show all that the folder holds, and end the command."""
-    from evenhand.store.shards import begin_shards
-
     with opened_cluster(job) as connect:
         given = find_input(job)
         setup = opened_judge(settings)
@@ -194,14 +187,12 @@ def show_folder(run: ClusterRun) -> None:
     """The last lines of a run: what was left out, and where the rest is."""
     if run.skipped:
         console.out.print(f"left out: {console.count(run.skipped, 'broken row')}", style="yellow")
-    console.out.print(f"[dim]kept in {run.out}; see it again:[/] evenhand results --db {run.out}", soft_wrap=True)
+    console.out.print(f"[dim]kept in {run.out}; see it again:[/] evenhand results --db {run.out}")
 
 
 @contextmanager
-def opened_cluster(job: ClusterJob) -> Iterator[Callable[[], Any]]:
+def opened_cluster(job: ClusterJob) -> Iterator[Callable[[], Cluster]]:
     """What connects to Ray, once judges are opened and the folder is found good; it is let go of in the end."""
-    from evenhand.running.cluster.cluster import Cluster, address_of, connect, ray_data
-
     ray_data(address_of(job.address))  # before a model is fetched
     held: list[Cluster] = []
 
@@ -223,41 +214,38 @@ def opened_judge(settings: JudgeSettings) -> Setup:
     return settings.setup(engine)
 
 
-def find_input(job: ClusterJob) -> Input | list[Any]:
+def find_input(job: ClusterJob) -> Input | list[Slice]:
     """Row groups of Parquet, which the workers read, or pairs that are read here; before a folder is begun."""
-    from evenhand.running.cluster.slices import find_parquet
-
-    groups = find_parquet(job.names, job.columns) if job.names else None
+    groups = slices.find_parquet(job.names, job.columns) if job.names else None
     return job.given() if groups is None else groups
 
 
-def find_pairs(job: ClusterJob, given: Input | list[Any], cluster: Any) -> PairSource:
+def find_pairs(job: ClusterJob, given: Input | list[Slice], cluster: Cluster) -> PairSource:
     """The same, all of it read once and found good."""
-    from evenhand.running.cluster.driver import check_all
-    from evenhand.running.cluster.slices import local_work, pairs_of, parquet_work, refuse_twins
-
     if isinstance(given, Input):
         given.print()
 
         def read() -> Iterator[Pair]:
             return islice(given.read(), job.limit)
 
-        def cut(workers: int, at_once: int) -> Any:
+        def cut(workers: int, at_once: int) -> Work:
             total = min(given.count, job.limit or given.count)
-            return local_work(read(), total, workers=workers, at_once=at_once, bad=given.bad)
+            return slices.local_work(read(), total, workers=workers, at_once=at_once, bad=given.bad)
 
         return PairSource(cut, read, list(given.unmatched))
     groups = given
     found = check_all(cluster, groups, skip_bad=job.skip_bad)
-    refuse_twins(groups, found)
+    slices.refuse_twins(groups, found)
 
-    def slices(workers: int, at_once: int) -> Any:
-        return parquet_work(groups, found, workers=workers, at_once=at_once, limit=job.limit)
+    def cut_groups(workers: int, at_once: int) -> Work:
+        return slices.parquet_work(groups, found, workers=workers, at_once=at_once, limit=job.limit)
 
-    work = slices(1, 1)
+    work = cut_groups(1, 1)
     Input(work.count, lambda: iter(()), list(work.bad), []).print()
     return PairSource(
-        slices, lambda: (pair for task in work.tasks for pair in pairs_of(task, skip_bad=job.skip_bad)), []
+        cut_groups,
+        lambda: (pair for task in work.tasks for pair in slices.pairs_of(task, skip_bad=job.skip_bad)),
+        [],
     )
 
 
@@ -267,21 +255,19 @@ class ClusterJudge:
 
     settings: JudgeSettings
     setup: Setup
-    place: Any
+    place: Place
 
     def run(
         self,
         job: ClusterJob,
-        cluster: Any,
+        cluster: Cluster,
         source: PairSource,
         *,
         name: str = "",
         used: tuple[int, float] = (0, 0.0),
         passed_over: Sequence[bytes] = (),
-    ) -> tuple[ClusterRun, Any]:
+    ) -> tuple[ClusterRun, ClusterStanding]:
         """Judge pairs with progress, but those that are passed over; how it went, and how the cluster stood."""
-        from evenhand.running.cluster import ScaleOut
-
         began, settings = time.time(), self.settings
         workers, cores = self._share(job, cluster)
         work = source.cut(workers, _at_once(self.setup, settings.limits, workers))
@@ -293,8 +279,7 @@ class ClusterJudge:
                 _watch(run, watch, work.count)
             finally:
                 _note(settings, self.setup, self.place, run.seen, workers, began)
-        outcome = run.outcome()
-        standing = outcome.standing
+        standing = run.outcome()
         return ClusterRun(
             asked=standing.progress.asked,
             tokens=standing.progress.usage,
@@ -304,7 +289,7 @@ class ClusterJudge:
             judging_seconds=round(standing.seconds, 3),
             out=job.out,
             workers=workers,
-            tasks=outcome.tasks,
+            tasks=len(work.tasks),
             attempts=standing.attempts,
             skipped=len(work.bad),
             unmatched=source.unmatched,
@@ -314,18 +299,13 @@ class ClusterJudge:
     def _embedded(self) -> bool:
         return find_address(self.settings.spec) is None
 
-    def _share(self, job: ClusterJob, cluster: Any) -> tuple[int, int]:
+    def _share(self, job: ClusterJob, cluster: Cluster) -> tuple[int, int]:
         """How many workers this judge has, and how many cores each of them."""
-        from evenhand.running.cluster.cluster import share_cores
-
         most, threads = self.settings.limits.concurrency, self.settings.hardware.threads
         count, cores = share_cores(cluster.cores, embedded=self._embedded, workers=job.workers, threads=threads)
         return min(count, most) if most and not self._embedded else count, cores
 
-    def _recipe(self, job: ClusterJob, cores: int) -> Any:
-        from evenhand.running.cluster import Recipe
-        from evenhand.running.cluster.coordinator import is_metered
-
+    def _recipe(self, job: ClusterJob, cores: int) -> Recipe:
         settings = self.settings
         hardware = replace(settings.hardware, threads=cores) if self._embedded else settings.hardware
         return Recipe(
@@ -342,17 +322,17 @@ class ClusterJudge:
         )
 
 
-def _heading(name: str, work: Any, workers: int, address: str) -> str:
+def _heading(name: str, work: Work, workers: int, address: str) -> str:
     where = "this machine" if address == "local" else f"Ray at {address}"
     what = f"{workers} worker{'s' * (workers > 1)}"
     said = f"{console.count(work.count, 'pair')} in {console.count(len(work.tasks), 'task')} for {what} on {where}"
     return f"{name}: {said}" if name else said
 
 
-def _note(asked: JudgeSettings, setup: Setup, place: Any, seen: Any, workers: int, began: float) -> None:
+def _note(
+    asked: JudgeSettings, setup: Setup, place: Place, seen: ClusterStanding, workers: int, began: float
+) -> None:
     """Keep when the run was and what it took, however it ended."""
-    from evenhand.store.shards import RunNote, note_run
-
     chosen = {"orders": asked.orders, "seed": asked.seed, "workers": workers}
     settings = {**chosen, **versions_of(setup.engine.identity)}
     done = seen.progress
@@ -364,7 +344,7 @@ def _at_once(setup: Setup, limits: Limits, workers: int) -> int:
     return max(1, min(share, setup.engine.concurrency))
 
 
-def _watch(run: Any, watch: console.Watch, total: int) -> None:
+def _watch(run: ScaleOut, watch: console.Watch, total: int) -> None:
     """Until it is done; Ctrl-C stops after what is under way, a second one at once."""
     try:
         _look_on(run, watch)
@@ -384,7 +364,7 @@ def _watch(run: Any, watch: console.Watch, total: int) -> None:
         watch.print(f"{standing.stopped}; {standing.progress.pairs:,} of {console.count(total, 'pair')} done")
 
 
-def _look_on(run: Any, watch: console.Watch) -> None:
+def _look_on(run: ScaleOut, watch: console.Watch) -> None:
     ended, lost, began = False, run.seen.lost, time.monotonic()
     while not ended:
         ended = run.wait(_POLL_SECONDS)
@@ -398,10 +378,8 @@ def _look_on(run: Any, watch: console.Watch) -> None:
             began = inf
 
 
-def _summary(place: Any, protocol: Protocol) -> Summary:
+def _summary(place: Place, protocol: Protocol) -> Summary:
     """All that the folder holds, from this run or another."""
-    from evenhand.store.shards import open_shards
-
     if not place.names("part-", ".parquet"):
         return summarise((), found_on(protocol.dimensions))
     with open_shards(place) as shards:

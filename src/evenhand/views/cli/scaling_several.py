@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import typer
-from rich.text import Text
 
 from evenhand.core.engine import Usage
 from evenhand.core.errors import EngineError, InputError
-from evenhand.core.jury import log_length
+from evenhand.core.jury import JurorOutcomes, log_length
 from evenhand.core.pair import Pair
 from evenhand.core.verdict import headline
 from evenhand.results.escalation import (
@@ -24,18 +23,18 @@ from evenhand.results.escalation import (
 from evenhand.results.jury import JuryCounter, JuryResult
 from evenhand.results.plain import plain, to_json
 from evenhand.results.run import RunSummary, judge_summary
+from evenhand.running.cluster.cluster import Cluster
 from evenhand.running.cluster.pooling import FOR_PEOPLE, decided_by, pool_folders
-from evenhand.running.cluster.slices import local_work
+from evenhand.running.cluster.slices import Work, local_work
 from evenhand.running.escalation import EscalationPool
-from evenhand.running.jury import Heard, JuryMembers, JuryPool, member_of
+from evenhand.running.jury import JuryMembers, JuryPool, member_of
 from evenhand.store import Store
 from evenhand.store.shards import Place, begin_shards, open_shards
 from evenhand.store.shards.members import MemberFolder, member_place, refuse_asked
 from evenhand.views import console
 from evenhand.views.cli.app import DONE, WITH_FAILURES
-from evenhand.views.cli.escalation_tables import show_levels
 from evenhand.views.cli.groups import EscalationSettings, JurySettings
-from evenhand.views.cli.jury_tables import show_jury
+from evenhand.views.cli.jury_tables import show_jury, show_levels
 from evenhand.views.cli.running import show_run
 from evenhand.views.cli.scaling import (
     ClusterJob,
@@ -59,7 +58,7 @@ class SeveralRuns:
     settings: JurySettings
     judges: list[ClusterJudge]
     members: JuryMembers
-    cluster: Any
+    cluster: Cluster
     source: PairSource
     runs: list[ClusterRun] = field(default_factory=list)
     used: tuple[int, float] = (0, 0.0)
@@ -140,11 +139,11 @@ def _pool(several: SeveralRuns, folder: Place, store: Store) -> JuryResult:
     pool = JuryPool(store, members, rule)
     counter = JuryCounter(members.names, rule, members.dimensions)
 
-    def complete(_: Pair, heard: Heard) -> bool:
-        silent = [name for name, said in zip(members.names, heard, strict=True) if said is None]
+    def complete(_: Pair, outcomes: JurorOutcomes) -> bool:
+        silent = [name for name, said in zip(members.names, outcomes, strict=True) if said is None]
         return not several.stopped or not set(silent) - set(several.failed)
 
-    _make(several, folder, pool, complete, lambda pair, heard: counter.add(pair, heard, log_length(pair)))
+    _make(several, folder, pool, complete, lambda pair, outcomes: counter.add(pair, outcomes, log_length(pair)))
     return counter.result(pool.setup.engine.identity["model"], several.failed)
 
 
@@ -161,10 +160,10 @@ def _escalate(several: SeveralRuns, folder: Place, store: Store) -> EscalationRe
         several.ask(number, _these(labelled.pairs), what=f", {console.count(len(labelled.pairs), 'labelled pair')}")
         if several.stopped:
             raise InputError(f"{several.stopped} before it was known what the levels may decide", hint=_MORE)
-    heard = zip(*(one.said(labelled.pairs) for one in several.folders()), strict=True)
-    plan = plan_escalation(members.names, labelled, list(heard), settings.agree)
+    outcomes = zip(*(one.said(labelled.pairs) for one in several.folders()), strict=True)
+    plan = plan_escalation(members.names, labelled, list(outcomes), settings.agree)
     for note in plan.notes:
-        console.err.print(console.visible(note), style="dim", markup=False, soft_wrap=True)
+        console.aside(note)
     pool = EscalationPool(store, members, plan.cascade, dimension, people=settings.people)
     decided: list[bytes] = []
     for number in range(len(members.names)):
@@ -172,7 +171,7 @@ def _escalate(several: SeveralRuns, folder: Place, store: Store) -> EscalationRe
         if several.stopped:
             break
         decided += decided_by(several.folders()[number], number, pool)
-    _make(several, folder, pool, lambda pair, heard: not several.stopped or pool.is_ready(pair, heard))
+    _make(several, folder, pool, lambda pair, outcomes: not several.stopped or pool.is_ready(pair, outcomes))
     with open_shards(folder) as shards:
         return escalation_result(shards, shards.judges()[0], [one.price for one in settings.each])
 
@@ -181,7 +180,7 @@ _MORE = "give more; what was answered is kept, and the same command goes on"
 
 
 def _these(pairs: Sequence[Pair]) -> PairSource:
-    def cut(workers: int, at_once: int) -> Any:
+    def cut(workers: int, at_once: int) -> Work:
         return local_work(pairs, len(pairs), workers=workers, at_once=at_once)
 
     return PairSource(cut, lambda: iter(pairs), [])
@@ -191,8 +190,8 @@ def _make(
     several: SeveralRuns,
     folder: Place,
     pool: JuryPool | EscalationPool,
-    taken: Callable[[Pair, Heard], bool],
-    watch: Callable[[Pair, Heard], None] = lambda _, __: None,
+    taken: Callable[[Pair, JurorOutcomes], bool],
+    watch: Callable[[Pair, JurorOutcomes], None] = lambda _, __: None,
 ) -> None:
     first = several.settings
     pool_folders(folder, pool, several.folders(), orders=first.orders, seed=first.seed, taken=taken, watch=watch)
@@ -219,7 +218,7 @@ def _show(run: ClusterRun, folder: Place, more: JuryResult | EscalationResult, a
         else:
             show_levels(more)
             for line in _waiting(more, folder):
-                console.out.print(Text(console.visible(line), style="yellow"), soft_wrap=True)
+                console.out.print(console.safe(line, "yellow"))
         show_folder(run)
     failed = found.summary.invalid > waiting or run.skipped or run.stopped
     raise typer.Exit(WITH_FAILURES if failed else DONE)

@@ -7,14 +7,13 @@ import webbrowser
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from evenhand.core.errors import InputError
 from evenhand.io.pairs import JoinOptions
 from evenhand.store import Store
 from evenhand.views import console
 from evenhand.views.cli.app import app
 from evenhand.views.cli.inputs import find_input
+from evenhand.views.cli.option_groups import option
 from evenhand.views.cli.options import DEFAULT_DB, DbOption
 
 PIP = "pip install 'evenhand[web]'"
@@ -25,31 +24,28 @@ def serve(
     db: DbOption = DEFAULT_DB,
     pairs: Annotated[
         list[str] | None,
-        typer.Option(
-            "--pairs",
-            metavar="FILE",
-            help="Enter the pairs of a file first, without asking any judge: people can label them at once."
+        option(
+            "--pairs FILE",
+            "Enter the pairs of a file first, without asking any judge: people can label them at once."
             " May be repeated.",
         ),
     ] = None,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes one that is free.")] = 8765,
+    port: Annotated[int, option("--port", "0 takes one that is free.", min=0, max=65535)] = 8765,
     listen: Annotated[
         str,
-        typer.Option(
-            "--listen",
-            metavar="ADDRESS",
-            help="The address to listen on. One that other machines can reach needs a password as well.",
+        option(
+            "--listen ADDRESS",
+            "The address to listen on. One that other machines can reach needs a password as well.",
         ),
     ] = "127.0.0.1",
     name: Annotated[
-        list[str] | None,
-        typer.Option("--name", metavar="HOST", help="A name by which others reach this machine. May be repeated."),
+        list[str] | None, option("--name HOST", "A name by which others reach this machine. May be repeated.")
     ] = None,
     password_file: Annotated[
-        Path | None, typer.Option("--password-file", metavar="FILE", help="The owner's password is its first line.")
+        Path | None, option("--password-file FILE", "The owner's password is its first line.")
     ] = None,
-    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print each link as a line of JSON.")] = False,
+    open_browser: Annotated[bool, option("--open", "Open the page in a browser.")] = False,
+    as_json: Annotated[bool, option("--json", "Print each link as a line of JSON.")] = False,
 ) -> None:
     """Look at verdicts and judge blind, in a browser: prints a link that works once, and serves until Ctrl-C."""
     if not db.is_file() and not pairs:
@@ -88,7 +84,7 @@ def _enter(db: Path, pairs: list[str]) -> dict[str, int]:
 
 
 def _print(text: str) -> None:
-    console.out.print(text, markup=False, soft_wrap=True)  # a link is one line, and [::1] is no markup
+    console.out.print(text, markup=False)  # a link is one line, and [::1] is no markup
 
 
 def _password(file: Path | None) -> str:

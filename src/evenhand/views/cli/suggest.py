@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -17,7 +16,6 @@ from evenhand.core.pair import Pair
 from evenhand.core.verdict import found_on
 from evenhand.core.votes import draws_on, votes_on
 from evenhand.io.files import Row, write_rows
-from evenhand.results.judges import judges_named
 from evenhand.results.people import People
 from evenhand.results.plain import to_json
 from evenhand.results.suggestions import OtherJudges, Suggestion, Suggestions, suggest
@@ -25,7 +23,8 @@ from evenhand.store import JudgeRow, Store
 from evenhand.views import console
 from evenhand.views.cli.app import app
 from evenhand.views.cli.deciding import dimension_from
-from evenhand.views.cli.options import DEFAULT_DB, DbOption, JsonOption, OnOption
+from evenhand.views.cli.option_groups import option
+from evenhand.views.cli.options import DEFAULT_DB, DbOption, JsonOption, JudgeFilter, OnOption
 
 _SHOWN = 60
 # A spreadsheet may change texts, and an apostrophe goes before what it would take for a formula. Under other names
@@ -37,22 +36,15 @@ _TO_FILL = {"dimension": "text", "label": "text"}
 @app.command("suggest")
 def suggest_pairs(
     db: DbOption = DEFAULT_DB,
-    spec: Annotated[str, typer.Option("--judge", "-j", metavar="MODEL", help="The judge to learn about.")] = "",
-    protocol: Annotated[
-        str, typer.Option("--protocol", "-p", metavar="NAME", help="The protocol to learn about.")
-    ] = "",
+    spec: Annotated[str, option("--judge -j MODEL", "The judge to learn about.")] = "",
+    protocol: Annotated[str, option("--protocol -p NAME", "The protocol to learn about.")] = "",
     on: OnOption = "",
-    number: Annotated[int, typer.Option("--number", "-n", min=1, help="How many pairs.")] = 20,
+    number: Annotated[int, option("--number -n", "How many pairs.", min=1)] = 20,
     by_chance: Annotated[
         float,
-        typer.Option(
-            "--random", min=0.0, max=1.0, help="The share drawn at random, so that labels speak for all pairs."
-        ),
+        option("--random", "The share drawn at random, so that labels speak for all pairs.", min=0.0, max=1.0),
     ] = 0.2,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="Write them there to be labelled: .jsonl or .csv."),
-    ] = None,
+    out: Annotated[Path | None, option("--out FILE", "Write them there to be labelled: .jsonl or .csv.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Name the pairs whose label by people would teach most about a judge.
@@ -67,10 +59,7 @@ def suggest_pairs(
         raise InputError(f"--out {out}", hint="let the name end on .jsonl or .csv")
     with Store(db, read_only=True) as store:
         judges = store.judges()
-        meant = judges_named(judges, spec, protocol)
-        if not meant:
-            raise InputError(f"{db} holds no verdicts of that kind", hint="evenhand results shows what it holds")
-        row = meant[-1]
+        row = JudgeFilter(spec, protocol).find(judges, db, hint="evenhand results shows what it holds")[-1]
         dimension = dimension_from(on, row.dimensions)
         others = [other for other in judges if other.id != row.id and dimension in found_on(other.dimensions)]
         found = look(store, row, others, dimension, number, by_chance)
@@ -92,13 +81,8 @@ def remember(db: Path, found: Suggestions) -> None:
             chosen = [(one.pair.key, replace(one.drawn, among=among.get(one.drawn.design))) for one in every]
             store.labels.suggest(chosen, found.dimension)
     except StoreError as fault:
-        console.err.print(
-            f"note: how these pairs were chosen is not kept ({fault.message}); import their labels with"
-            " --design suggested",
-            style="yellow",
-            markup=False,
-            soft_wrap=True,
-        )
+        lost = f"how these pairs were chosen is not kept ({fault.message})"
+        console.note(f"{lost}; import their labels with --design suggested")
 
 
 def look(
@@ -165,22 +149,18 @@ def show(found: Suggestions, row: JudgeRow, others: int, out: Path | None) -> No
         f"{console.count(found.considered, 'pair')} considered; {found.labelled:,} have labels of people,"
         f" {found.invalid:,} no verdict; {others} other {'judge' if others == 1 else 'judges'} in this database",
         style="dim",
-        soft_wrap=True,
     )
     if out:
-        console.out.print(
-            Text(f"written to {out}; fill in 1, 2 or tie, then: evenhand labels import {out}"), soft_wrap=True
-        )
+        console.out.print(Text(f"written to {out}; fill in 1, 2 or tie, then: evenhand labels import {out}"))
 
 
 def _table(pairs: tuple[Suggestion, ...], title: str) -> Table:
     table = console.plain_table(escape(title))
     table.keys, table.optional = 2, ((3, 4, 5, 6),)
-    table.add_column("id", overflow="fold")
+    table.add_column("id")
     table.add_column("chosen", no_wrap=True)
-    for name in ("worth", "uncertainty", "flip", "dispute", "place"):
-        table.add_column(name, justify="right")
-    table.add_column("instruction", overflow="ellipsis", no_wrap=True, max_width=_SHOWN)
+    table.add_numbers("worth", "uncertainty", "flip", "dispute", "place")
+    table.add_column("instruction", no_wrap=True, max_width=_SHOWN)
     for suggestion in pairs:
         parts = suggestion.parts
         known = [
@@ -189,5 +169,5 @@ def _table(pairs: tuple[Suggestion, ...], title: str) -> Table:
         ]
         words = " ".join(console.visible(suggestion.pair.instruction).split())
         why = "by chance" if suggestion.drawn.design == "random" else "to learn"
-        table.add_row(Text(console.visible(suggestion.pair.id)), why, *known, str(suggestion.place), Text(words))
+        table.add_row(console.safe(suggestion.pair.id), why, *known, str(suggestion.place), Text(words))
     return table

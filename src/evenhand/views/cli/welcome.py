@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
 from rich.table import Table
 
 from evenhand.views import console
 from evenhand.views.cli.app import app, load_all
+from evenhand.views.cli.option_groups import argument
 
 # What a newcomer needs, in the order in which it is needed: what it does, and a line to copy.
 FIRST = (
@@ -28,20 +28,19 @@ def show_welcome() -> None:
     for name, what, example in FIRST:
         table.add_row(name, what)
         table.add_row("", f"[dim]{example}[/]")
-    console.out.print("[bold]evenhand[/]: which of two responses is better? Both orders are asked.\n")
+    console.out.print("[bold]evenhand[/]: which of two responses is better?\n")
     console.out.print(table)
     console.out.print(
         "\nTwo models: evenhand old.jsonl new.jsonl"
         "\nA hosted judge: add --judge openai:gpt-4o-mini"
         "\nAll commands: evenhand --help. One of them: evenhand help judge",
         style="dim",
-        soft_wrap=True,
     )
 
 
 @app.command("help")
 def show_help(
-    command: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="Such as judge.")] = None,
+    command: Annotated[list[str] | None, argument("COMMAND", "Such as judge.")] = None,
 ) -> None:
     """Explain a command, or list all of them."""
     load_all()(args=[*(command or []), "--help"], prog_name="evenhand")

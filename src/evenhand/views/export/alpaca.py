@@ -15,16 +15,8 @@ from evenhand.core.judge import Judgment
 from evenhand.core.verdict import Outcome
 from evenhand.io.files import Row
 
-ANNOTATIONS = {
-    "instruction": "text",
-    "output_1": "text",
-    "generator_1": "text",
-    "output_2": "text",
-    "generator_2": "text",
-    "dataset": "text",
-    "annotator": "text",
-    "preference": "number",
-}
+_ABOUT = ("instruction", "output_1", "generator_1", "output_2", "generator_2", "dataset", "annotator")
+ANNOTATIONS = {**dict.fromkeys(_ABOUT, "text"), "preference": "number"}
 LEADERBOARD = {
     "model": "text",
     "win_rate": "number",

@@ -9,32 +9,34 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from evenhand import __version__
+from evenhand.core.columns import Block
 from evenhand.core.engine import Usage, measured_length
 from evenhand.core.errors import InputError
+from evenhand.core.pair import Pair, Side
 from evenhand.core.verdict import found_on, headline
+from evenhand.core.votes import Votes
 from evenhand.engines.made import members_of
+from evenhand.results.answer import AnswerSentence, answer_of, ranking_answer
+from evenhand.results.attack import AttackSummary
+from evenhand.results.bias import BiasSummary, biases_of
+from evenhand.results.card import Card, card_of
+from evenhand.results.evidence import Draws, decisions_by_number, draws_by_number, gather_from, votes_by_number
+from evenhand.results.examples import ExampleKind, ExamplePair, Examples, LowestRanks, chance
+from evenhand.results.made import made_notes
+from evenhand.results.noise import NoiseSummary, noise_of
 from evenhand.results.people import People
+from evenhand.results.ranking import Matches, RankingSummary
+from evenhand.results.reasons import ReasonSummary, reasons_on
+from evenhand.results.stored_attacks import stored_attacks
+from evenhand.results.summary import Counter, DimensionSummary, models_of
 from evenhand.running.prices import Price, price_of
 from evenhand.store import JudgeRow, Records, RunGroup
+from evenhand.store.records import PairReader
 
-if TYPE_CHECKING:  # with numpy and scipy, which --help needs not
-    from evenhand.core.columns import Block
-    from evenhand.core.votes import Votes
-    from evenhand.results.answer import AnswerSentence
-    from evenhand.results.attack import AttackSummary
-    from evenhand.results.bias import BiasSummary
-    from evenhand.results.card import Card
-    from evenhand.results.evidence import Draws
-    from evenhand.results.examples import ExampleKind, LowestRanks
-    from evenhand.results.noise import NoiseSummary
-    from evenhand.results.ranking import Matches, RankingSummary
-    from evenhand.results.reasons import ReasonSummary
-    from evenhand.results.summary import DimensionSummary
-    from evenhand.views.report.draws import ExampleLine
-
+EXCERPT = 160  # characters of an instruction
 _FEWEST_MODELS = 3  # two have a win rate; a ranking says nothing more of them
 _OF_THE_PAGE = {"json": False}
 
@@ -49,6 +51,20 @@ class ReportOptions:
     seed: int = 0
     title: str = ""
     date: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleLine:
+    """A pair of one kind, as a list shows it."""
+
+    id: str
+    verdict: str  # a side, or "invalid"
+    p: Mapping[Side, float] | None  # of both orders together, by side
+    people: Side | None
+    invalid_reason: str | None
+    number: int = field(metadata=_OF_THE_PAGE)
+    excerpt: str = field(metadata=_OF_THE_PAGE)
+    models: tuple[str, str] = field(metadata=_OF_THE_PAGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +136,6 @@ def compile_report(store: Records, rows: Sequence[JudgeRow], options: ReportOpti
     ...     compile_report(store, []).pairs
     0
     """
-    from evenhand.results.evidence import decisions_by_number, draws_by_number, votes_by_number
-    from evenhand.results.examples import LowestRanks
-
     options = options or ReportOptions()
     if options.dimension and not any(options.dimension in found_on(row.dimensions) for row in rows):
         known = dict.fromkeys(name for row in rows for name in found_on(row.dimensions))
@@ -168,9 +181,6 @@ class _Gathered:
 
     def add_block(self, block: Block) -> None:
         """Take the pairs of a block."""
-        from evenhand.results.examples import chance
-        from evenhand.results.summary import models_of
-
         self.models.update(name for pair in models_of(block) for name in pair if name)
         self.drawn.add(chance(self.options.seed, block.key), block.number)
         if self.votes:
@@ -178,18 +188,6 @@ class _Gathered:
 
 
 def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathered: _Gathered) -> JudgeReport:
-    from evenhand.results.answer import answer_of
-    from evenhand.results.bias import biases_of
-    from evenhand.results.examples import Examples
-    from evenhand.results.made import made_notes
-    from evenhand.results.noise import noise_of
-    from evenhand.results.ranking import Matches
-    from evenhand.results.ranking_answer import ranking_answer
-    from evenhand.results.reasons import reasons_on
-    from evenhand.results.stored_attacks import stored_attacks
-    from evenhand.results.summary import Counter
-    from evenhand.views.report.draws import example_lines
-
     on = deciding(row.dimensions, gathered.options.dimension)
     measured = measured_length(row.identity)
     counter, matches = Counter(found_on(row.dimensions), measured=measured), Matches(on)
@@ -248,9 +246,6 @@ def _watched(blocks: Iterable[Block], takers: Iterable[_Taker]) -> Iterator[Bloc
 
 def _cards(blocks: Iterator[Block], gathered: _Gathered, noise: Mapping[str, NoiseSummary]) -> Mapping[str, Card]:
     """The cards of the dimensions that people have labelled; all blocks are read in any case."""
-    from evenhand.results.card import card_of
-    from evenhand.results.evidence import gather_from
-
     if not gathered.votes:
         for _ in blocks:
             pass
@@ -295,3 +290,35 @@ def _rank(matches: Matches, models: int) -> tuple[RankingSummary | None, str]:
         return matches.ranking(), ""
     except InputError as fault:
         return None, fault.message
+
+
+def example_lines(examples: Examples, pairs: PairReader) -> Mapping[ExampleKind, tuple[ExampleLine, ...]]:
+    """The examples of each kind with their texts, of which one is read at a time."""
+    return {
+        kind: tuple(_line(pair, example) for example in few if (pair := pairs.pair(example.number)))
+        for kind, few in examples.found().items()
+    }
+
+
+def _line(pair: Pair, example: ExamplePair) -> ExampleLine:
+    outcome = example.outcome
+    return ExampleLine(
+        pair.id,
+        outcome.side or "invalid",
+        outcome.p,
+        example.known,
+        outcome.reason,
+        example.number,
+        excerpt_of(pair),
+        (pair.model_1, pair.model_2),
+    )
+
+
+def excerpt_of(pair: Pair) -> str:
+    """The beginning of an instruction in one line.
+
+    >>> excerpt_of(Pair("Say\\n hi.", "x", "y"))
+    'Say hi.'
+    """
+    text = " ".join(pair.instruction[: 4 * EXCERPT].split())
+    return text if len(text) <= EXCERPT else f"{text[: EXCERPT - 1]}…"

@@ -28,8 +28,7 @@ from evenhand.results.examples import KINDS
 from evenhand.results.pair_outcome import PairOutcome, pick_outcomes
 from evenhand.results.people import People
 from evenhand.store import Records
-from evenhand.views.report.contents import JudgeReport, Report, short_name
-from evenhand.views.report.draws import excerpt_of
+from evenhand.views.report.contents import JudgeReport, Report, excerpt_of, short_name
 from evenhand.views.web.markdown import Rendered, render
 from evenhand.views.web.outcome_view import OutcomeView, outcome_views
 from evenhand.views.web.overview import ModelsOverview

@@ -8,13 +8,13 @@ from typing import IO
 
 from evenhand.core.stats.clustered import Estimate
 from evenhand.core.stats.ranking import Standing
-from evenhand.core.stats.winrate import Difference, Rate
+from evenhand.core.stats.winrate import Rate
 from evenhand.results.examples import ExampleKind
 from evenhand.results.pair_outcome import pick_outcomes
+from evenhand.results.wording import count
 from evenhand.store import Records
-from evenhand.views.console import clock, percent
-from evenhand.views.report.contents import JudgeReport, Report
-from evenhand.views.report.draws import ExampleLine
+from evenhand.views.console import clock, percent, points
+from evenhand.views.report.contents import ExampleLine, JudgeReport, Report
 from evenhand.views.report.passages import code, fenced, table
 from evenhand.views.web.outcome_view import OutcomeView, outcome_views
 from evenhand.views.web.templating import write_date
@@ -60,17 +60,9 @@ def _paragraphs(report: Report, store: Records) -> Iterator[str]:
 
 
 def _lead(report: Report) -> str:
-    parts = [
-        _many(report.pairs, "pair"),
-        _many(len(report.judges), "judge"),
-        f"{report.labelled:,} labelled by people",
-    ]
+    judged = f"{count(report.pairs, 'pair')}, {count(len(report.judges), 'judge')}"
     when = f" Judged {write_date(report.started)} to {write_date(report.ended)} UTC."
-    return ", ".join(parts) + "." + (when if report.started is not None else "")
-
-
-def _many(n: int, what: str) -> str:
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+    return f"{judged}, {report.labelled:,} labelled by people." + (when if report.started is not None else "")
 
 
 def _rates(judge: JudgeReport) -> str:
@@ -141,18 +133,12 @@ def _attacks(judge: JudgeReport) -> Iterator[str]:
         return
     yield f"### Attacks\n\n{judge.attacks.text}"
     rows = [
-        [code(each.attack), f"{each.n:,}", _points(each.shift), _estimate(each.turned), _estimate(each.right_lost)]
+        [code(each.attack), f"{each.n:,}", shift, _estimate(each.turned), _estimate(each.right_lost)]
         for each in judge.attacks.attacks
+        for shift in [points(each.shift.value, each.shift.low, each.shift.high)]
     ]
     yield table(["attack", "n", "shift", "turned", "right lost"], rows, right=range(1, 5))
     yield "\n".join(f"- {note}" for note in judge.attacks.notes())
-
-
-def _points(e: Difference) -> str:
-    if e.value is None:
-        return "–"
-    interval = "" if e.low is None or e.high is None else f" ({100 * e.low:+.0f} to {100 * e.high:+.0f})"
-    return f"{100 * e.value:+.0f}{interval}"
 
 
 def _estimate(e: Estimate | Rate) -> str:
@@ -179,7 +165,7 @@ def _standing(model: Standing) -> Iterator[str]:
     yield "–" if model.strength is None else f"{model.strength:.2f}"
     yield _between(model.low, model.high)
     yield model.group
-    yield from (f"{count:.0f}" for count in (model.wins, model.ties, model.losses))
+    yield from (f"{games:.0f}" for games in (model.wins, model.ties, model.losses))
 
 
 def _between(low: float | None, high: float | None) -> str:
@@ -290,4 +276,4 @@ def _provenance(report: Report) -> Iterator[str]:
         for group in judge.runs:
             settings = json.dumps(dict(group.settings), ensure_ascii=False, sort_keys=True)
             when = f"{write_date(group.started)} to {write_date(group.ended)} UTC"
-            yield f"  - {_many(group.runs, 'run')}, {when}, {code(settings)}, {_many(group.asked, 'answer')}"
+            yield f"  - {count(group.runs, 'run')}, {when}, {code(settings)}, {count(group.asked, 'answer')}"

@@ -22,7 +22,7 @@ def read_view(query: Sequence[tuple[str, str]], judges: Sequence[JudgeRow]) -> V
     """The view that a query names; what it does not name is the newest judge, its headline, the uncertain first."""
     asked = {name: value for name, value in query if value}
     judge = _judge(asked.get("judge", ""), judges)
-    known = dimensions_of(judge)
+    known = found_on(judge.dimensions)
     dimension = asked.get("dimension", "") or headline(judge.dimensions)
     if dimension not in known:
         raise InputError(f"this judge was not asked about {dimension}", hint=f"it was about {', '.join(known)}")
@@ -44,11 +44,6 @@ def read_view(query: Sequence[tuple[str, str]], judges: Sequence[JudgeRow]) -> V
         ),
         sort=cast("Sort", _one_of("sort", asked.get("sort", "uncertain"), SORTS)),
     )
-
-
-def dimensions_of(judge: JudgeRow) -> tuple[str, ...]:
-    """The dimensions of a judge's outcomes: those that it was asked, and what its parts say together."""
-    return found_on(judge.dimensions)
 
 
 def write_view(view: View, **more: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -19,7 +20,7 @@ from evenhand.core.errors import EvenhandError, InputError
 from evenhand.store import Conflict
 from evenhand.views.web import agreeing, labelling, people_pages
 from evenhand.views.web import pair_pages as looking
-from evenhand.views.web.guard import Guard, Refusal, check_token, cookie, read_form
+from evenhand.views.web.guard import Guard, Refusal, cookie, read_form
 from evenhand.views.web.site import Site
 from evenhand.views.web.uploads import Upload, read_upload
 
@@ -50,7 +51,7 @@ def make_app(site: Site) -> ASGIApp:
             look("/pairs", looking.show_pairs),
             look("/pairs/all", looking.show_all_pairs),
             look("/pair/{number}", looking.show_pair),
-            look("/pair/{number}/text/{which}", _one_text),
+            look("/pair/{number}/text/{which}", looking.show_text),
             look("/find/{key}", looking.find_pair),
             look("/people", people_pages.show_people),
             look("/people/labels.{kind}", people_pages.take_labels),
@@ -65,7 +66,7 @@ def make_app(site: Site) -> ASGIApp:
             look("/a/{secret}", labelling.come_in),
             look("/annotate", labelling.show_task),
             look("/annotate/said", labelling.show_said),
-            look("/annotate/text/{place}/{which}", _one_task_text),
+            look("/annotate/text/{place}/{which}", labelling.show_task_text),
             change("/annotate/save", labelling.save),
             change("/annotate/skip", labelling.skip),
             change("/annotate/undo", labelling.undo),
@@ -76,9 +77,7 @@ def make_app(site: Site) -> ASGIApp:
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
         exception_handlers={
-            Refusal: _on_refusal(site),
-            EvenhandError: _on_error(site),
-            HTTPException: _on_http(site),
+            **dict.fromkeys((Refusal, EvenhandError, HTTPException), partial(_on_error, site)),
             ClientDisconnect: _on_leaving,
             Exception: _on_fault,
         },
@@ -142,25 +141,8 @@ def _let_in(site: Site, session: str | None) -> Response:
 
 
 def _leave(site: Site, request: Request, form: Mapping[str, list[str]]) -> Response:
-    session = site.owner(request)
-    check_token(session, dict(form))
-    site.door.leave(session)
+    site.door.leave(site.owner(request, form))
     raise Refusal(200, "You have left.", "the terminal shows a link that leads in again")
-
-
-# -- texts as they are -------------------------------------------------------------------------------
-
-
-def _one_text(site: Site, request: Request) -> Response:
-    if request.path_params["which"] not in ("instruction", "output_1", "output_2"):
-        raise Refusal(404, "There is no such text.")
-    return looking.show_text(site, request)
-
-
-def _one_task_text(site: Site, request: Request) -> Response:
-    if request.path_params["which"] not in ("instruction", "a", "b"):
-        raise Refusal(404, "There is no such text.")
-    return labelling.show_task_text(site, request)
 
 
 # -- errors ------------------------------------------------------------------------------------------
@@ -172,30 +154,17 @@ def _message_page(site: Site, request: Request, status: int, message: str, hint:
     return site.page("refused.html", request, {"message": message, "hint": hint, "status": status}, status=status)
 
 
-def _on_refusal(site: Site) -> Callable[[Request, Exception], Response]:
-    def handle(request: Request, error: Exception) -> Response:
-        assert isinstance(error, Refusal)
-        return _message_page(site, request, error.status, error.message, error.hint)
-
-    return handle
-
-
-def _on_error(site: Site) -> Callable[[Request, Exception], Response]:
-    def handle(request: Request, error: Exception) -> Response:
-        assert isinstance(error, EvenhandError)
-        status = 409 if isinstance(error, Conflict) else 400 if isinstance(error, InputError) else 500
-        return _message_page(site, request, status, error.message, error.hint)
-
-    return handle
-
-
-def _on_http(site: Site) -> Callable[[Request, Exception], Response]:
-    def handle(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
+def _on_error(site: Site, request: Request, error: Exception) -> Response:
+    """A request that is refused, an error of evenhand's own, or one of the server: what it says."""
+    if isinstance(error, HTTPException):
         words = {404: "There is no such page.", 405: "That cannot be done here."}
         return _message_page(site, request, error.status_code, words.get(error.status_code, error.detail), "")
-
-    return handle
+    assert isinstance(error, Refusal | EvenhandError)
+    if isinstance(error, Refusal):
+        status = error.status
+    else:
+        status = 409 if isinstance(error, Conflict) else 400 if isinstance(error, InputError) else 500
+    return _message_page(site, request, status, error.message, error.hint)
 
 
 def _on_leaving(request: Request, error: Exception) -> Response:

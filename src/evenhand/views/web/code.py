@@ -21,22 +21,10 @@ typeof union unsafe use using var void while with yield select insert update del
 by
 join on left inner outer limit values into set"""
 _HASH = {
-    "python",
-    "py",
-    "bash",
-    "sh",
-    "shell",
-    "ruby",
-    "rb",
-    "yaml",
-    "yml",
-    "toml",
-    "r",
-    "perl",
-    "make",
-    "dockerfile",
+    *("python", "py", "bash", "sh", "shell", "ruby", "rb", "yaml", "yml", "toml"),
+    *("r", "perl", "make", "dockerfile"),
 }
-_DASH = {"sql", "lua", "haskell", "hs"}
+_DASH = ("sql", "lua", "haskell", "hs")
 
 
 def highlight(code: str, language: str = "") -> Markup:

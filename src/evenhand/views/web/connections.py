@@ -140,4 +140,4 @@ class _QuietServer(uvicorn.Server):
             loop.default_exception_handler(context)
         elif not self._told:
             self._told = True
-            console.err.print(f"note: a connection failed: {context['exception']}", markup=False, soft_wrap=True)
+            console.err.print(f"note: a connection failed: {context['exception']}", markup=False)

@@ -12,7 +12,7 @@ import hmac
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from urllib.parse import parse_qsl
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+Form = Mapping[str, list[str]]
 MOST_BYTES = 64 * 1024  # of a form
 _MOST_FIELDS = 64
 _POLICY = (
@@ -194,7 +195,7 @@ async def read_form(request: Request) -> dict[str, list[str]]:
     return form
 
 
-def check_token(session: str, form: dict[str, list[str]]) -> None:
+def check_token(session: str, form: Form) -> None:
     """Refuse a form that does not carry its session's token."""
     given = form.get("token", [""])[0]
     if not hmac.compare_digest(given.encode(), form_token(session).encode()):

@@ -21,11 +21,10 @@ from evenhand.results.disagreement import disagreements, tally
 from evenhand.results.people import People
 from evenhand.store import AnnotationTask, Annotator, Store
 from evenhand.views.web.address import path_number, read_number
-from evenhand.views.web.guard import Refusal, check_token, cookie
+from evenhand.views.web.guard import Form, Refusal, cookie
 from evenhand.views.web.markdown import How, render
 from evenhand.views.web.site import Site
 
-Form = Mapping[str, list[str]]
 REASONS = (
     "cannot tell",
     "not my language",
@@ -129,6 +128,9 @@ def _how(request: Request) -> str:
 
 def show_task_text(site: Site, request: Request) -> Response:
     """One text of a pair on the annotator's list, whole and as it is."""
+    which = request.path_params["which"]
+    if which not in ("instruction", "a", "b"):
+        raise Refusal(404, "There is no such text.")
     with site.store() as store:
         who, _ = site.annotator(request, store)
         place = path_number(request.path_params["place"])
@@ -137,7 +139,7 @@ def show_task_text(site: Site, request: Request) -> Response:
             raise Refusal(404, "There is no such pair on this list.")
         pair = _pair_of(store, task)
     a, b = pair.shown(task.order)
-    return PlainTextResponse({"instruction": pair.instruction, "a": a, "b": b}[request.path_params["which"]])
+    return PlainTextResponse({"instruction": pair.instruction, "a": a, "b": b}[which])
 
 
 def show_said(site: Site, request: Request) -> Response:
@@ -154,8 +156,7 @@ def show_said(site: Site, request: Request) -> Response:
 def save(site: Site, request: Request, form: Form) -> Response:
     """Take a verdict; it is on the disk before this answers."""
     with site.store() as store:
-        who, session = site.annotator(request, store)
-        check_token(session, dict(form))
+        who, _ = site.annotator(request, store, form)
         label = field_of(form, "label")
         if label not in LABELS:
             raise InputError(f"the verdict is {label[:40]!r}", hint="A, B or tie")
@@ -174,8 +175,7 @@ def save(site: Site, request: Request, form: Form) -> Response:
 def skip(site: Site, request: Request, form: Form) -> Response:
     """Pass over a pair, with a reason."""
     with site.store() as store:
-        who, session = site.annotator(request, store)
-        check_token(session, dict(form))
+        who, _ = site.annotator(request, store, form)
         reason = field_of(form, "reason")
         if reason not in REASONS:
             raise InputError("a pair is passed over for a reason", hint=f"one of: {', '.join(REASONS)}")
@@ -188,8 +188,7 @@ def skip(site: Site, request: Request, form: Form) -> Response:
 def undo(site: Site, request: Request, form: Form) -> Response:
     """Take back what was said last."""
     with site.store() as store:
-        who, session = site.annotator(request, store)
-        check_token(session, dict(form))
+        who, _ = site.annotator(request, store, form)
         expected = (read_number("place", field_of(form, "place"), 0), field_of(form, "dimension"))
         if store.annotation.undo(who.name, expected) is None:
             raise InputError("there is nothing to take back")
@@ -199,8 +198,7 @@ def undo(site: Site, request: Request, form: Form) -> Response:
 def again(site: Site, request: Request, form: Form) -> Response:
     """Open a pair that is done."""
     with site.store() as store:
-        who, session = site.annotator(request, store)
-        check_token(session, dict(form))
+        who, _ = site.annotator(request, store, form)
         store.annotation.again(who.name, read_number("place", field_of(form, "place"), 0))
     return _answer(request, {"saved": True})
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from evenhand.core.engine import measured_length
 from evenhand.core.errors import InputError
 from evenhand.core.verdict import found_on, headline
-from evenhand.results.answer import AnswerSentence, answer_of
+from evenhand.results.answer import AnswerSentence, answer_of, ranking_answer
 from evenhand.results.bias import BiasSummary, biases_of
 from evenhand.results.made import made_notes
 from evenhand.results.noise import NoiseSummary, noise_of
 from evenhand.results.ranking import RankingSummary, matches_of
-from evenhand.results.ranking_answer import ranking_answer
 from evenhand.results.reasons import ReasonSummary, reasons_on
 from evenhand.results.summary import Summary, summarise
 from evenhand.store import JudgeRow, Records

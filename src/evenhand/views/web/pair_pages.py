@@ -17,21 +17,14 @@ from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import ORDERS, Order, Protocol
 from evenhand.core.reasons import Reason, ReasonReader, may_reason, questions_of, with_words
 from evenhand.core.suspicion import suspicions
+from evenhand.core.verdict import found_on
 from evenhand.engines.made import is_made, was_asked_here
 from evenhand.results.made import pair_line
 from evenhand.results.pair_outcome import outcomes_from
 from evenhand.results.people import People
 from evenhand.store import HumanLabel, JudgeRow, Store, View
 from evenhand.store.pages import ONLY, PAGE_SIZE, SORTS
-from evenhand.views.web.address import (
-    MOST_TEXT,
-    dimensions_of,
-    narrowed,
-    path_number,
-    read_number,
-    read_view,
-    write_view,
-)
+from evenhand.views.web.address import MOST_TEXT, narrowed, path_number, read_number, read_view, write_view
 from evenhand.views.web.agreeing import cards
 from evenhand.views.web.conversation import PIECE_LIMIT, ConversationView, conversation_view
 from evenhand.views.web.differences import mark_differences
@@ -119,7 +112,9 @@ def _compared(site: Site, request: Request, judges: list[JudgeOverview]) -> Comp
         lambda own: models_overview(own, row, view.dimension, summary),
         patience=site.patience / 3,
     )
-    return ComparedModels(view, [(judge, name) for judge in rows for name in dimensions_of(judge)], found.value)
+    return ComparedModels(
+        view, [(judge, name) for judge in rows for name in found_on(judge.dimensions)], found.value
+    )
 
 
 def show_pairs(site: Site, request: Request) -> Response:
@@ -133,17 +128,18 @@ def show_pairs(site: Site, request: Request) -> Response:
         count = store.pages.count(view)
         pages = max(1, -(-count // PAGE_SIZE))
         page = min(read_number("page", request.query_params.get("page", ""), 1, least=1), pages)
+        judge = _named(judges, view.judge)
         context = {
             "view": view,
             "judges": judges,
-            "judge": _named(judges, view.judge),
-            "dimensions": dimensions_of(_named(judges, view.judge)),
+            "judge": judge,
+            "dimensions": found_on(judge.dimensions),
             "rows": store.pages.rows(view, page),
             "count": count,
             "page": page,
             "pages": pages,
             "fields": store.pages.fields(),
-            "unfinished": store.unfinished(_named(judges, view.judge)),
+            "unfinished": store.unfinished(judge),
             "sorts": [(name, _SORT_WORDS[name]) for name in SORTS],
             "only": [(name, _ONLY_WORDS[name]) for name in ONLY],
             "sides": store.pages.sides(),
@@ -181,9 +177,8 @@ def _all_pairs(site: Site, request: Request, store: Store, session: str) -> Resp
 def show_pair(site: Site, request: Request) -> Response:
     """One pair: texts, verdicts, people, the conversation."""
     session = site.owner(request)
-    number = _number(request)
     with site.store() as store:
-        pair = _pair(store, number)
+        number, pair = _pair(store, request)
         judges = store.judges(counted=False)
         bare = not judges or "all" in request.query_params  # from the list that knows of no judge
         view = read_view(request.query_params.multi_items(), judges) if judges else View(0, "")
@@ -204,10 +199,13 @@ def show_pair(site: Site, request: Request) -> Response:
 
 def show_text(site: Site, request: Request) -> Response:
     """One text of a pair, whole and as it is."""
+    which = request.path_params["which"]
+    if which not in ("instruction", "output_1", "output_2"):
+        raise Refusal(404, "There is no such text.")
     site.owner(request)
     with site.store() as store:
-        pair = _pair(store, _number(request))
-    return PlainTextResponse(getattr(pair, request.path_params["which"]))
+        _, pair = _pair(store, request)
+    return PlainTextResponse(getattr(pair, which))
 
 
 def find_pair(site: Site, request: Request) -> Response:
@@ -220,18 +218,13 @@ def find_pair(site: Site, request: Request) -> Response:
     return RedirectResponse(f"/pair/{number}", 303)
 
 
-def _number(request: Request) -> int:
+def _pair(store: Store, request: Request) -> tuple[int, Pair]:
+    """The pair that the address names, with its number."""
     number = path_number(request.path_params["number"])
-    if number is None:
+    pair = None if number is None else store.pages.pair(number)
+    if number is None or pair is None:
         raise Refusal(404, "There is no such pair.")
-    return number
-
-
-def _pair(store: Store, number: int) -> Pair:
-    pair = store.pages.pair(number)
-    if pair is None:
-        raise Refusal(404, "There is no such pair.")
-    return pair
+    return number, pair
 
 
 def _named(judges: list[JudgeRow], number: int) -> JudgeRow:

@@ -25,8 +25,8 @@ from evenhand.results.suggestions import OtherJudges, suggest
 from evenhand.store import Annotator, Store
 from evenhand.views.export import LABELS, TEXTS, exported_labels
 from evenhand.views.web.address import read_number
-from evenhand.views.web.guard import Refusal, check_token, cookie
-from evenhand.views.web.labelling import KEEP_DAYS, Form, field_of, put_disagreements
+from evenhand.views.web.guard import Form, Refusal, cookie
+from evenhand.views.web.labelling import KEEP_DAYS, field_of, put_disagreements
 from evenhand.views.web.site import Site
 from evenhand.views.web.uploads import MOST_UPLOAD, Upload, take_pairs
 
@@ -87,8 +87,7 @@ def _people_page(
 
 def invite(site: Site, request: Request, form: Form) -> Response:
     """Enter an annotator and put pairs before them."""
-    session = site.owner(request)
-    check_token(session, dict(form))
+    session = site.owner(request, form)
     name = field_of(form, "name").strip()
     with site.store() as store:
         choices = _choices(store)
@@ -126,8 +125,7 @@ def _guidelines(form: Form) -> Rubric:
 
 def adjudicate(site: Site, request: Request, form: Form) -> Response:
     """Enter an adjudicator, and put before them what people differ on."""
-    session = site.owner(request)
-    check_token(session, dict(form))
+    session = site.owner(request, form)
     name = field_of(form, "name").strip()
     with site.store() as store:
         seed = read_number("seed", field_of(form, "seed"), secrets.randbelow(1_000_000))
@@ -147,8 +145,7 @@ def _common_rubric(store: Store) -> Rubric:
 
 def renew(site: Site, request: Request, form: Form) -> Response:
     """A new link for an annotator, or their chair in this browser; the old link leads nowhere from now on."""
-    session = site.owner(request)
-    check_token(session, dict(form))
+    session = site.owner(request, form)
     with site.store() as store:
         who = _annotator(store, field_of(form, "name"))
         secret = store.annotation.renew(who.name)
@@ -157,7 +154,7 @@ def renew(site: Site, request: Request, form: Form) -> Response:
 
 def rename(site: Site, request: Request, form: Form) -> Response:
     """Another name for an annotator; their link stays."""
-    check_token(site.owner(request), dict(form))
+    site.owner(request, form)
     with site.store() as store:
         store.annotation.rename(_annotator(store, field_of(form, "name")).name, field_of(form, "new").strip())
     return RedirectResponse("/people", 303)
@@ -165,7 +162,7 @@ def rename(site: Site, request: Request, form: Form) -> Response:
 
 def remove(site: Site, request: Request, form: Form) -> Response:
     """End an annotator's link and list; their labels stay, unless the form says otherwise."""
-    check_token(site.owner(request), dict(form))
+    site.owner(request, form)
     with site.store() as store:
         who = _annotator(store, field_of(form, "name"))
         store.annotation.remove(who.name, labels=bool(field_of(form, "labels")))
@@ -174,8 +171,7 @@ def remove(site: Site, request: Request, form: Form) -> Response:
 
 def bring_pairs(site: Site, request: Request, upload: Upload) -> Response:
     """Take in a file of pairs, without asking any judge about them."""
-    session = site.owner(request)
-    check_token(session, dict(upload.fields))
+    session = site.owner(request, upload.fields)
     with site.store() as store:
         given, new, notes = take_pairs(store, upload)
         pairs = "pair" if given == 1 else "pairs"
@@ -200,8 +196,7 @@ def take_labels(site: Site, request: Request) -> Response:
 
 def give_more(site: Site, request: Request, form: Form) -> Response:
     """More pairs for an annotator."""
-    session = site.owner(request)
-    check_token(session, dict(form))
+    site.owner(request, form)
     with site.store() as store:
         who = _annotator(store, field_of(form, "name"))
         if who.decides:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from evenhand.core.errors import InputError
 from evenhand.views.web.app import make_app
 from evenhand.views.web.connections import BACKLOG, make_server
 from evenhand.views.web.guard import Door, own_hosts
-from evenhand.views.web.site import Site
+from evenhand.views.web.site import Site, is_local
 
 _SHORTEST_PASSWORD = 8
 
@@ -28,10 +27,7 @@ class ServerAddress:
     @property
     def is_local(self) -> bool:
         """Whether only this machine can reach it."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return is_local(self.host)
 
 
 def serve(

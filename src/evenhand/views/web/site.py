@@ -21,7 +21,7 @@ from evenhand import __version__
 from evenhand.core.errors import EvenhandError
 from evenhand.store import Annotator, Store
 from evenhand.store.words import WordIndex
-from evenhand.views.web.guard import Door, Refusal, form_token
+from evenhand.views.web.guard import Door, Form, Refusal, check_token, form_token
 from evenhand.views.web.templating import make_environment
 
 _IDLE_SECONDS = 0.5
@@ -50,6 +50,18 @@ def _done(value: Any) -> Future[Any]:
     made: Future[Any] = Future()
     made.set_result(value)
     return made
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine can reach an address.
+
+    >>> is_local("127.0.0.1"), is_local("localhost"), is_local("0.0.0.0")
+    (True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 @dataclass
@@ -88,11 +100,7 @@ class Site:
     @property
     def is_local(self) -> bool:
         """Whether links to this server work on this machine alone."""
-        host = urlsplit(self.base).hostname or ""
-        try:
-            return ipaddress.ip_address(host).is_loopback
-        except ValueError:
-            return host == "localhost"
+        return is_local(urlsplit(self.base).hostname or "")
 
     # -- the database ----------------------------------------------------------------------------
 
@@ -178,8 +186,8 @@ class Site:
 
     # -- who asks --------------------------------------------------------------------------------
 
-    def owner(self, request: Request) -> str:
-        """The owner's session, or a refusal."""
+    def owner(self, request: Request, form: Form | None = None) -> str:
+        """The owner's session, or a refusal; a form must carry the session's token."""
         session = request.cookies.get(self.owner_cookie, "")
         if not self.door.knows(session):
             raise Refusal(
@@ -187,18 +195,22 @@ class Site:
                 "This page is for the owner.",
                 "open the link that `evenhand serve` printed last; it works once",
             )
+        if form is not None:
+            check_token(session, form)
         return session
 
     def is_owner(self, request: Request) -> bool:
         """Whether the owner asks."""
         return self.door.knows(request.cookies.get(self.owner_cookie, ""))
 
-    def annotator(self, request: Request, store: Store) -> tuple[Annotator, str]:
-        """Who labels, and their session; or a refusal."""
+    def annotator(self, request: Request, store: Store, form: Form | None = None) -> tuple[Annotator, str]:
+        """Who labels, and their session; or a refusal. A form must carry the session's token."""
         secret = request.cookies.get(self.annotator_cookie, "")
         who = store.annotation.who(secret) if secret else None
         if who is None:
             raise Refusal(403, "This page needs an annotator's link.", "ask whoever invited you for a new one")
+        if form is not None:
+            check_token(secret, form)
         return who, secret
 
     # -- pages -----------------------------------------------------------------------------------
