@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 
 from evenhand import EngineError, Pair, Protocol
+from evenhand.core.protocol import COMPARED
 from evenhand.engines.llama_client import LlamaClient
 
 PAIR = Pair("Name a colour.", "Red.", "Blue.")
@@ -74,3 +75,44 @@ def test_a_refusal_of_all_turns_is_an_error() -> None:
 
     with pytest.raises(EngineError):
         asyncio.run(ask())
+
+
+async def labelled(pieces: list[str]) -> tuple[str, list[int], int]:
+    """What a server that writes a label in these pieces answers, the room of each request, and tokens computed."""
+    rooms: list[int] = []
+
+    async def complete(request: web.Request) -> web.Response:
+        rooms.append((await request.json())["n_predict"])
+        written = pieces[: rooms[-1]]
+        places = [{"token": piece, "top_logprobs": [{"token": piece, "logprob": -0.1}]} for piece in written]
+        reply = {"content": "".join(written), "completion_probabilities": places, "timings": {"prompt_n": 9}}
+        return web.json_response(reply)
+
+    app = server_without_system([])
+    app.router.add_post("/completion", complete)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    client = LlamaClient(f"http://127.0.0.1:{runner.addresses[0][1]}", "key")
+    client._answer_tokens[COMPARED] = 1  # its tokenizer has each label in one piece
+    try:
+        answer = await client.answer(Protocol.load("holistic").prompt(PAIR, "forward"), context=100_000)
+        return answer.text, rooms, answer.usage.computed
+    finally:
+        await client.close()
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize("pieces", [["tie"], ["A"]])
+def test_a_label_in_one_piece_is_asked_for_once(pieces: list[str]) -> None:
+    assert asyncio.run(labelled(pieces)) == (pieces[0], [1], 9)
+
+
+@pytest.mark.parametrize("pieces", [["t", "ie"], ["t", "i", "e"]])
+def test_a_label_that_was_cut_off_is_asked_for_with_more_room(pieces: list[str]) -> None:
+    assert asyncio.run(labelled(pieces)) == ("tie", [1, 3], 18)
+
+
+@pytest.mark.parametrize("text", ["", "x"])
+def test_what_no_room_could_complete_is_not_asked_for_again(text: str) -> None:
+    assert asyncio.run(labelled([text])) == (text, [1], 9)

@@ -12,6 +12,7 @@ import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from evenhand.core.engine import Answer, Sampling, State, Token, Usage
@@ -72,6 +73,15 @@ class LlamaClient:
         body = _request(ids, room, grammar(prompt.verdicts, prompt.words))
         if self._slots:  # each conversation of a protocol keeps what it has computed in a place of its own
             body["id_slot"] = prompt.conversation % self._slots
+        first = await self._asked(body)
+        if _whole(first.text, prompt):
+            return first
+        # A label that the tokenizer has in one piece was written in several, and cut off behind the first.
+        body["n_predict"] = max(map(len, prompt.words)) * prompt.verdicts + prompt.verdicts - 1
+        again = await self._asked(body)
+        return replace(again, usage=Usage.total([first.usage, again.usage]))
+
+    async def _asked(self, body: dict[str, Any]) -> Answer:
         reply = await self._post("/completion", body)
         with sound(self._http.who):
             return _answer(reply)
@@ -284,6 +294,13 @@ def grammar(verdicts: int, words: Sequence[str] = COMPARED) -> str:
     labels = " | ".join(f'"{word}"' for word in words)
     answer = ' "," '.join(["label"] * verdicts)
     return f"root ::= {answer}\nlabel ::= {labels}"
+
+
+def _whole(text: str, prompt: Prompt) -> bool:
+    """Whether an answer has all its labels, or is none that more room could complete."""
+    labels = text.split(",")
+    unfinished = len(labels) < prompt.verdicts or labels[-1] not in prompt.words
+    return not text or not unfinished or not any(word.startswith(labels[-1]) for word in prompt.words)
 
 
 def _request(ids: list[int], limit: int, held_to: str) -> dict[str, Any]:
