@@ -6,8 +6,9 @@
     python benchmarks/heads.py STATES DATA --made made.jsonl --save head.json       fits CHOSEN, and writes its file
 
 STATES is the folder of benchmarks/states.py, DATA that of the labelled pairs. Pairs whose responses have no states
-yet are left out, and every figure says how many pairs it is of. With --npz, responses without a state of ours take
-the one of another build of llama.cpp: its layer 22 brought through the model's final norm (cosine .9997 with ours).
+yet are left out, and every figure says how many pairs it is of. With --npz, which may be given several times,
+responses without a state of ours take the one of another build of llama.cpp (cosine .9997 with ours): a file as
+`evenhand vectors --export` writes it, or one with `layer22`, which is brought through the model's final norm.
 A set that took part in training is cross-validated over whole instructions, the others are judged by a head fitted
 to all of the training sets. LLMBar's natural pairs and Auto-J are never trained on.
 """
@@ -109,21 +110,30 @@ def final_norm(path: Path) -> Array:
         return np.frombuffer(data, np.float32, width, layout.data + entry.offset).astype(float)
 
 
+def of_other_builds(files: Sequence[Path], model: Path) -> dict[str, Array]:
+    """States of other builds, by the first 20 digits of their keys."""
+    found: dict[str, Array] = {}
+    for file in files:
+        stored = np.load(file)
+        if "vector" in stored:
+            ready = stored["vector"].astype(float)
+        else:
+            raw = stored["layer22"].astype(float)
+            ready = raw / np.sqrt((raw**2).mean(axis=1, keepdims=True) + 1e-6) * final_norm(model)
+        found |= {str(key)[:20]: row for key, row in zip(stored["key"], ready, strict=True)}
+    return found
+
+
 def load_states(
-    pairs: Sequence[Pair], kept: FileVectors, npz: Path | None, model: Path
-) -> tuple[TrainingTable, int]:
-    """The states that there are, and how many of them are those of the other build."""
+    pairs: Sequence[Pair], kept: FileVectors, files: Sequence[Path], model: Path
+) -> tuple[TrainingTable, set[str]]:
+    """The states that there are, and the keys of those that another build has read."""
     keys = list({content_key(p.instruction, text): None for p in pairs for text in (p.output_1, p.output_2)})
     own = {key: vector.astype(float) for key, vector in kept.get(keys).items()}
-    other: dict[str, Array] = {}
-    if npz is not None:
-        stored, norm = np.load(npz), final_norm(model)
-        raw = stored["layer22"].astype(float)
-        ready = raw / np.sqrt((raw**2).mean(axis=1, keepdims=True) + 1e-6) * norm
-        by_key = {str(key): row for key, row in zip(stored["key"], ready, strict=True)}
-        other = {key: by_key[key[:20]] for key in keys if key not in own and key[:20] in by_key}
+    theirs = of_other_builds(files, model)
+    other = {key: theirs[key[:20]] for key in keys if key not in own and key[:20] in theirs}
     found = {**own, **other}
-    return TrainingTable(np.array(list(found.values())), {key: row for row, key in enumerate(found)}), len(other)
+    return TrainingTable(np.array(list(found.values())), {key: row for row, key in enumerate(found)}), set(other)
 
 
 def known(pairs: Sequence[Pair], table: TrainingTable) -> list[Pair]:
@@ -134,7 +144,14 @@ def known(pairs: Sequence[Pair], table: TrainingTable) -> list[Pair]:
 class Bench:
     """All sets with their states, as components."""
 
-    def __init__(self, sets: Mapping[str, list[Pair]], table: TrainingTable, components: int) -> None:
+    def __init__(
+        self,
+        sets: Mapping[str, list[Pair]],
+        table: TrainingTable,
+        components: int,
+        borrowed: set[str] | None = None,
+    ) -> None:
+        self.borrowed = borrowed or set()
         self.sets = {name: known(pairs, table) for name, pairs in sets.items()}
         self.raw = table
         self.axes = Components.of(table.states, components)
@@ -307,7 +324,7 @@ def save(bench: Bench, engine: LlamaEngine, wanted: argparse.Namespace) -> None:
         identity["sha256"],
         wanted.blocks,
         weights,
-        trained_on=tuple(_trained_on(source, wanted) for source in sources),
+        trained_on=tuple(_trained_on(source, bench.borrowed) for source in sources),
         held_out=tuple(figures),
         longest=int(np.quantile(lengths, 0.95)),
         date=datetime.date.today().isoformat(),
@@ -320,9 +337,10 @@ def save(bench: Bench, engine: LlamaEngine, wanted: argparse.Namespace) -> None:
         )
 
 
-def _trained_on(source: TrainingSource, wanted: argparse.Namespace) -> TrainedOn:
+def _trained_on(source: TrainingSource, borrowed_keys: set[str]) -> TrainedOn:
     """What the file says of a set; borrowed states are named as such."""
-    borrowed = wanted.npz and source.name in ("pandalm", "adversarial")
+    texts = ((p.instruction, text) for p in source.pairs for text in (p.output_1, p.output_2))
+    borrowed = any(content_key(*each) in borrowed_keys for each in texts)
     found = source.trained_on
     return replace(found, name=f"{found.name} (states of another build of llama.cpp)") if borrowed else found
 
@@ -333,7 +351,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("states", type=Path)
     parser.add_argument("data", type=Path)
     parser.add_argument("--made", type=Path)
-    parser.add_argument("--npz", type=Path)
+    parser.add_argument("--npz", type=Path, action="append", default=[])
     parser.add_argument("--sample", type=Path, default=Path("src/evenhand/io/sample.jsonl"))
     parser.add_argument("--model", default="qwen2.5-coder-1.5b")
     parser.add_argument("--blocks", type=int, default=23)
@@ -352,8 +370,8 @@ def open_bench(wanted: argparse.Namespace) -> tuple[Bench, LlamaEngine]:
     sets = load_sets(wanted.data, wanted.sample, wanted.made)
     every = [pair for pairs in sets.values() for pair in pairs]
     table, borrowed = load_states(every, kept, wanted.npz, model.path)
-    print(f"{len(table.rows):,} responses with states, {borrowed:,} of them by another build")
-    return Bench(sets, table, wanted.components), engine
+    print(f"{len(table.rows):,} responses with states, {len(borrowed):,} of them by another build")
+    return Bench(sets, table, wanted.components, borrowed), engine
 
 
 def main() -> None:
