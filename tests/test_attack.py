@@ -423,6 +423,44 @@ def test_two_files_with_the_same_ids_are_told_apart(engine: ScriptedEngine, db: 
     assert (judge["attacks"]["pairs"], judge["attacks"]["attacks"][0]["n"]) == (6, 6)
 
 
+@pytest.fixture
+def jurors(monkeypatch: pytest.MonkeyPatch) -> dict[str, ScriptedEngine]:
+    """Judges by their names: one of them does as it is told."""
+    scripts: dict[str, Script] = {"meek": obeys_orders, "firm": knows, "stern": knows}
+    made = {name: ScriptedEngine(script, name=name) for name, script in scripts.items()}
+    monkeypatch.setattr("evenhand.views.cli.groups.open_judge", lambda spec, *_: made[spec])
+    return made
+
+
+def test_a_jury_is_attacked_as_one_judge(jurors: dict[str, ScriptedEngine], db: Path) -> None:
+    def turned(judge: str, *more: str) -> tuple[dict[str, Any], float]:
+        common = ("--protocol", "overall", "--db", db, "--pairs", "5", "--attack", "order-ignore", "--json")
+        found = facts(evenhand("attack", "--judge", judge, *common, *more))
+        [effect] = found["attacks"]
+        return found, effect["turned"]["value"]
+
+    assert turned("meek")[1] == 1.0
+    found, share = turned("meek,firm,stern", "--pool", "majority")
+    assert (share, found["right"]["value"], found["pairs"]) == (0.0, 1.0, 5)
+    assert found["asked"] == 2 * 20  # the meek one had been asked before: two judges, ten pairs, both orders
+    assert {name: each.asked for name, each in jurors.items()} == dict.fromkeys(jurors, 20)
+    judges = json.loads(evenhand("card", "--db", db, "--json").stdout)["judges"]
+    by_judge = {each["judge"]: each["attacks"]["attacks"][0]["turned"]["value"] for each in judges}
+    assert sorted(by_judge.values()) == [0.0, 0.0, 0.0, 1.0]
+    assert by_judge[found["judge"]] == 0.0
+
+
+def test_what_an_attack_on_a_jury_takes_is_said_judge_by_judge(jurors: dict[str, ScriptedEngine], db: Path) -> None:
+    which = ("--pairs", "2", "--attack", "order-ignore")
+    done = evenhand("attack", "--judge", "meek,firm", "--protocol", "overall", "--db", db, *which)
+    assert re.search(r"meek:\s+8 requests.*firm:\s+8 requests", done.stderr, re.DOTALL)
+
+
+def test_levels_are_not_attacked_as_a_whole(jurors: dict[str, ScriptedEngine], db: Path) -> None:
+    done = evenhand("attack", "--escalate", "meek,firm", "--agree", "0.8", "--db", db, code=2)
+    assert "levels are not attacked as a whole" in done.stderr
+
+
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(engine: ScriptedEngine, tmp_path: Path) -> None:
     some = ("--limit", "4", "--attack", "verdicts", "--json")
     whole = facts(attack(tmp_path / "whole.db", *some))

@@ -31,13 +31,22 @@ from evenhand.views.charts import check_plot_path
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app
 from evenhand.views.cli.attack_tables import draw_attacks, print_attacks, print_list
 from evenhand.views.cli.deciding import dimension_from
-from evenhand.views.cli.groups import EngineOptions, JudgeOptions, JudgeSettings, LimitOptions
+from evenhand.views.cli.groups import (
+    AnySettings,
+    EngineOptions,
+    EscalationSettings,
+    JudgeOptions,
+    JudgeSettings,
+    LimitOptions,
+    settings_of,
+)
 from evenhand.views.cli.inputs import ColumnsOption, PairsArgument, SkipBadOption, columns_from, find_input
 from evenhand.views.cli.judging import show_plan
 from evenhand.views.cli.opening import bring_up_to_date
 from evenhand.views.cli.option_groups import ADVANCED, INPUT, LIMITS, OUTPUT, flat_options, option
 from evenhand.views.cli.options import DryRunOption, JsonOption, OnOption
 from evenhand.views.cli.running import run_with_progress
+from evenhand.views.jury import AnyJudge
 
 # A database of its own: pairs that were attacked should not be in the results of those that were not.
 ATTACK_DB = Path("evenhand-attack.db")
@@ -154,7 +163,9 @@ def attack(
     if output.plot:  # fail before a long run, not after it
         check_plot_path(output.plot)
     attacks = what.attacks(seed)
-    settings = JudgeSettings.of(judge, engine, limits, seed)
+    settings = settings_of(judge, engine, limits, seed)
+    if isinstance(settings, EscalationSettings):
+        raise InputError("levels are not attacked as a whole", hint="attack each judge of them: --judge NAME")
     tally = AttackTally(dimension_from(on, settings.protocol.dimensions), attacks)
     pairs = what.read()
     clear = [pair for pair in pairs if losing_side(pair)]
@@ -184,14 +195,15 @@ def _announce(what: AttackOptions, cases: Sequence[AttackCase], attacks: Sequenc
 
 
 def _run(
-    settings: JudgeSettings, tally: AttackTally, cases: list[AttackCase], db: Path, left_out: int
+    settings: AnySettings, tally: AttackTally, cases: list[AttackCase], db: Path, left_out: int
 ) -> AttackSummary:
     with settings.judge(db) as judge:
-        probe = _foretell(settings, judge, [case.pair for case in cases])
+        probe = _foretell_all(settings, judge, [case.pair for case in cases])
         run = run_with_progress(judge, tally.watch(cases), len(cases), enough=tally)
-    found = tally.summary(run, seed=settings.seed, left_out=left_out)
-    tokens, asked, seconds = found.tokens + probe.usage, found.asked + probe.asked, found.seconds + probe.seconds
-    cost = settings.price.of(tokens) if settings.price else None
+        found = tally.summary(run, seed=settings.seed, left_out=left_out)
+        tokens = found.tokens + probe.usage
+        cost = judge.cost_of(tokens)
+    asked, seconds = found.asked + probe.asked, found.seconds + probe.seconds
     return replace(found, tokens=tokens, asked=asked, seconds=seconds, cost=cost)
 
 
@@ -205,6 +217,22 @@ class _Probe:
     usage: Usage = NOTHING
     asked: int = 0
     seconds: float = 0.0
+
+    def __add__(self, other: _Probe) -> _Probe:
+        return _Probe(self.usage + other.usage, self.asked + other.asked, self.seconds + other.seconds)
+
+
+def _foretell_all(settings: AnySettings, judge: AnyJudge, pairs: Sequence[Pair]) -> _Probe:
+    """Say what a run will take; of a jury, judge by judge."""
+    if isinstance(settings, JudgeSettings):
+        assert isinstance(judge, Judge)
+        return _foretell(settings, judge, pairs)
+    assert not isinstance(judge, Judge)
+    probe = _Probe()
+    for one, juror in zip(settings.each, judge.judges, strict=True):
+        console.aside(f"{one.spec}:")
+        probe += _foretell(one, juror, pairs)
+    return probe
 
 
 def _foretell(settings: JudgeSettings, judge: Judge, pairs: Sequence[Pair]) -> _Probe:
@@ -248,7 +276,7 @@ def _takes(settings: JudgeSettings, planned: Plan, seconds: float | None, cost: 
 
 
 def _beside(
-    settings: JudgeSettings, found: AttackSummary, cases: Sequence[AttackCase], db: Path
+    settings: AnySettings, found: AttackSummary, cases: Sequence[AttackCase], db: Path
 ) -> dict[str, AttackSummary]:
     """The same judge with other fences on the same pairs, as far as that is kept."""
     keys, names = {case.pair.key for case in cases}, set(_other_fences(settings))
@@ -258,10 +286,10 @@ def _beside(
     return {name: other for name, other in others.items() if other is not None}
 
 
-def _other_fences(settings: JudgeSettings) -> Iterator[str]:
-    for kind in FENCES:
-        if kind != settings.protocol.fence and not is_head(settings.spec):
-            yield settings.protocol.fenced(kind).name
+def _other_fences(settings: AnySettings) -> Iterator[str]:
+    if isinstance(settings, JudgeSettings) and not is_head(settings.spec):
+        others = [kind for kind in FENCES if kind != settings.protocol.fence]
+        yield from [settings.protocol.fenced(kind).name for kind in others]
 
 
 def _show(found: AttackSummary, output: AttackOutput, beside: dict[str, AttackSummary]) -> None:
