@@ -31,6 +31,9 @@ from evenhand.core.stats.escalation import (
     log_odds_of,
 )
 from evenhand.core.verdict import log_odds
+from evenhand.results.escalation import find_labelled
+from evenhand.running.escalation import _PeoplesVotes
+from evenhand.store import HumanLabel
 from evenhand.views.jury import Escalation
 from panel_server import Panel, row, serving
 
@@ -304,6 +307,22 @@ def test_what_people_say_is_taken_in_and_moves_no_threshold(tmp_path: Path, pane
     with Store(db) as store:
         assert sum(judge.model.startswith("escalation") for judge in store.judges()) == 1
         assert judgeable(store) == 200
+
+
+def test_an_adjudicator_decides_a_pair_for_the_floors_and_for_people() -> None:
+    contested, outvoted = Pair("Say.", "x", "y", id="p0"), Pair("Say more.", "x", "y", id="p1")
+    said = [
+        *(HumanLabel(contested.key, "overall", who, side) for who, side in (("ann", "1"), ("ben", "2"))),
+        *(HumanLabel(outvoted.key, "overall", who, "1") for who in ("ann", "ben")),
+        HumanLabel(contested.key, "overall", "cleo", "tie", role="adjudicator"),
+        HumanLabel(outvoted.key, "overall", "cleo", "2", role="adjudicator"),
+    ]
+    with Store(":memory:") as store:
+        store.labels.add(said)
+        found = find_labelled(store, [contested, outvoted], "overall")
+        assert (found.pairs, found.sides) == ([contested, outvoted], ["tie", "2"])
+        votes = _PeoplesVotes(store)
+        assert [votes.label(pair, "overall") for pair in (contested, outvoted)] == ["tie", "2"]
 
 
 def judgeable(store: Store) -> int:

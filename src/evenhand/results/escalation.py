@@ -19,7 +19,7 @@ from evenhand.core.outcome import cluster_number
 from evenhand.core.pair import Pair, Side, short_hash
 from evenhand.core.stats.clustered import Array
 from evenhand.core.stats.escalation import CONFIDENCE, Cascade, best_promise, choose_cascade, fewest_labels
-from evenhand.core.votes import Drawn, draws_on, label_of
+from evenhand.core.votes import Drawn, draws_on, final_label
 from evenhand.results.label_use import LabelUse, label_use
 from evenhand.results.people import People
 from evenhand.results.wording import listed
@@ -186,7 +186,7 @@ def _labelled(store: Store, pairs: Iterable[Pair], dimension: str) -> LabelledPa
     while some := list(islice(waiting, _AT_ONCE)):
         for pair, number in zip(some, store.made.numbers(some), strict=True):
             votes = people.votes(pair)
-            side = label_of(votes, dimension)
+            side = final_label(votes, people.decisions(pair), dimension)
             if side is not None:
                 drawn[len(numbers)] = draws_on(people.draws(pair, votes), dimension)
                 kept.append((len(numbers), pair))

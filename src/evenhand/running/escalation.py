@@ -131,10 +131,14 @@ class _PeoplesVotes:
         self._store = store
 
     def label(self, pair: Pair, dimension: str) -> Side | None:
-        from evenhand.core.votes import gather_votes, label_of
+        from evenhand.core.votes import by_dimension, final_label, gather_votes
 
-        kept = [(label.dimension, label.annotator, label.side) for label in self._store.labels.of(pair.key)]
-        return label_of(gather_votes(pair, kept, {})[0], dimension)
+        kept = self._store.labels.of(pair.key)
+        votes, decisions = (
+            [(label.dimension, label.annotator, label.side) for label in kept if label.role == role]
+            for role in ("annotator", "adjudicator")
+        )
+        return final_label(gather_votes(pair, votes, {})[0], by_dimension(decisions, {}), dimension)
 
 
 def _people_say(dimension: str, order: Order, side: Side | None) -> Verdict:
