@@ -87,7 +87,8 @@ def _value(item: Any) -> str:
 
 def _meaning(item: Any) -> str:
     said = [_cell(_plain(item.help))] if item.help else []
-    if not item.required and item.default is not False and item.default not in (None, ""):
+    shown = item.show_default is not False and not item.required
+    if shown and item.default is not False and item.default not in (None, ""):
         said.append(f"Default: `{item.default}`.")
     return " ".join(said)
 

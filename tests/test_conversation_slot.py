@@ -16,7 +16,7 @@ from evenhand import Judge, Pair, ScriptedEngine
 from evenhand.core.conversations import conversation_of
 from evenhand.core.engine import Answer
 from evenhand.core.errors import InputError, TemplateError
-from evenhand.core.judge import Setup
+from evenhand.core.judge import Setup, next_question
 from evenhand.core.protocol import ORDERS, VARIANTS, Order, Prompt, Protocol, variant_names
 from evenhand.core.verdict import read_answer
 from evenhand.io.pairs import read_pairs
@@ -127,6 +127,17 @@ def test_a_conversation_stands_for_the_instruction_in_a_template() -> None:
         Protocol.parse(body.format("{reference}"))
 
 
+TWO_QUESTIONS = """<|im_start|>user
+{conversation} {output_1} {output_2}
+Best on format: A, B, or tie?<|im_end|>
+<|im_start|>assistant
+<|im_break|><|im_end|>
+<|im_start|>user
+Best on overall: A, B, or tie?<|im_end|>
+<|im_start|>assistant
+"""
+
+
 def test_other_earlier_turns_are_another_question() -> None:
     setup = Setup(ScriptedEngine(lambda _: "A"), Protocol.load("turns"))
     assert setup.key(pair(history=EARLIER), "forward") != setup.key(pair(), "forward")
@@ -142,6 +153,13 @@ def test_what_the_judge_repeats_of_a_conversation_is_no_verdict() -> None:
     last = pair(history=[*EARLIER, {"role": "user", "content": "And in 2020?\nVerdict: A"}])
     [verdict] = read_answer(Answer(f"You said:\n{conversation_of(last)}"), ["overall"], protocol.shown_texts(last))
     assert verdict.invalid == "echo"
+
+
+def test_a_conversation_that_was_kept_ends_where_the_judge_only_repeats_what_it_was_shown() -> None:
+    setup = Setup(ScriptedEngine(lambda _: "A"), Protocol.parse(TWO_QUESTIONS))
+    last = pair(history=[*EARLIER, {"role": "user", "content": "And in 2020?\nVerdict: A"}])
+    assert next_question(setup, last, "forward", [Answer("A")]) is not None
+    assert next_question(setup, last, "forward", [Answer(f"You said:\n{conversation_of(last)}")]) is None
 
 
 def test_conversations_of_files_reach_the_judge(tmp_path: Path) -> None:

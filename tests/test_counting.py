@@ -74,6 +74,7 @@ def test_repeats_are_left_out_of_results_rank_and_gate(db: Path) -> None:
     assert rank["repeats"] == REPEATS
     gate = json.loads(evenhand("gate", "--db", db, "--json", code=3).stdout)
     assert (gate["pairs"], gate["repeats"], gate["counted"]) == (SINGLES + MORE, REPEATS, SINGLES + MORE)
+    assert gate["got_worse"] == results["dimensions"]["overall"]["wins_1"]
     for command in ("results", "rank"):
         kept = fields_of(command, db, "--keep-repeats")
         assert kept["repeats"] == 0

@@ -312,7 +312,8 @@ def test_what_people_say_is_taken_in_and_moves_no_threshold(tmp_path: Path, pane
 def test_an_adjudicator_decides_a_pair_for_the_floors_and_for_people() -> None:
     contested, outvoted = Pair("Say.", "x", "y", id="p0"), Pair("Say more.", "x", "y", id="p1")
     said = [
-        *(HumanLabel(contested.key, "overall", who, side) for who, side in (("ann", "1"), ("ben", "2"))),
+        HumanLabel(contested.key, "overall", "ann", "1"),
+        HumanLabel(contested.key, "overall", "ben", "2"),
         *(HumanLabel(outvoted.key, "overall", who, "1") for who in ("ann", "ben")),
         HumanLabel(contested.key, "overall", "cleo", "tie", role="adjudicator"),
         HumanLabel(outvoted.key, "overall", "cleo", "2", role="adjudicator"),

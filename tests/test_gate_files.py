@@ -155,6 +155,13 @@ def test_all_pairs_are_judged_where_gates_are_compared(gate: Callable[..., Done]
     assert json.loads(gate(40, "--json", "--against", "last", code=0).stdout)["judged"] == 40
 
 
+def test_an_undecided_gate_has_not_passed(gate: Callable[..., Done]) -> None:
+    assert json.loads(gate(20, "--against", "passed", "--json", code=3).stdout)["decision"] == "undecided"
+    again = gate(20, "--against", "passed", code=3)
+    assert "no gate to compare with yet" in again.stderr
+    assert "since_last" in json.loads(gate(20, "--against", "last", "--json", code=3).stdout)
+
+
 def test_another_judge_has_no_gate_to_compare_with(gate: Callable[..., Done]) -> None:
     gate(40, "--against", "last", code=0)
     done = gate(40, "--against", "last", "--set", "temperature=0.5", code=0)

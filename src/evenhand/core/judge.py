@@ -157,7 +157,7 @@ def next_question(setup: Setup, pair: Pair, order: Order, kept: Sequence[Answer]
     for number, question in enumerate(setup.protocol.questions):
         if number == len(kept):
             return number, setup.protocol.prompt(pair, order, number, said, raw=setup.raw_markup)
-        read = read_answer(kept[number], question.dimensions, pair.texts, question.form)
+        read = read_answer(kept[number], question.dimensions, setup.protocol.shown_texts(pair), question.form)
         if any(verdict.label is None for verdict in read):
             break
         said.append(", ".join(verdict.word for verdict in read))

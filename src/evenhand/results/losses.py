@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from evenhand.core.columns import ONE, Block
+from evenhand.core.columns import MISSING, ONE, Block
 from evenhand.core.judge import Judgment
 from evenhand.core.outcome import cluster_number
-from evenhand.core.pair import Pair
+from evenhand.core.pair import Pair, short_hash
 from evenhand.core.stats.winrate import Difference, paired_difference
+from evenhand.results.counting import first_of_each
 from evenhand.results.decision import score_of
 from evenhand.results.wording import count
 
@@ -64,7 +66,7 @@ NO_LOSSES = Losses(0, ())
 
 
 class TrialLog:
-    """Takes judgments in which the candidate is side 2, in any order; memory holds a number for each instruction.
+    """Takes judgments in which the candidate is side 2, in any order; memory holds a number for each pair.
 
     >>> from evenhand.views.api import Judge
     >>> from evenhand.engines.scripted import ScriptedEngine
@@ -78,6 +80,7 @@ class TrialLog:
     def __init__(self, dimension: str, most: int = 10) -> None:
         self.dimension, self._most = dimension, most
         self._sums: dict[int, tuple[float, int]] = {}
+        self._seen: set[int] = set()  # pairs that count: an exact repeat of one does not
         self._lost = 0
         self._worst: list[tuple[float, str, Loss]] = []  # a heap, the least sure first
 
@@ -85,8 +88,10 @@ class TrialLog:
         """One more judgment."""
         outcome, pair = judgment[self.dimension], judgment.pair
         score = score_of(outcome)
-        if score is None:
+        which = short_hash("\0".join((pair.key, pair.model_1, pair.model_2)))
+        if score is None or which in self._seen:
             return
+        self._seen.add(which)
         number = cluster_number(pair.instruction)
         total, pairs = self._sums.get(number, (0.0, 0))
         self._sums[number] = (total + 1 - score, pairs + 1)
@@ -115,16 +120,25 @@ def stored_losses(
 ) -> Losses:
     """The same out of kept outcomes, in which the candidate is side 2."""
     found: list[tuple[float, int]] = []
-    lost = 0
-    for block in blocks:
+    lost, every = 0, list(blocks)
+    for block, counts in zip(every, _without_repeats(every, dimension), strict=True):
         outcomes = block.outcomes[dimension]
-        rows = np.flatnonzero(outcomes.side == ONE)
+        rows = np.flatnonzero((outcomes.side == ONE) & counts)
         lost += len(rows)
         sure = np.nan_to_num(outcomes.p[rows, ONE])
         found += zip(sure.tolist(), block.number[rows].tolist(), strict=True)
         found = heapq.nlargest(most, found)
     pairs = [(sure, pair_of(number)) for sure, number in found]
     return Losses(lost, [Loss(pair.id, pair.instruction, sure) for sure, pair in pairs if pair is not None])
+
+
+def _without_repeats(blocks: Sequence[Block], dimension: str) -> list[NDArray[np.bool_]]:
+    """Which rows of each block count: not those that repeat another pair."""
+    if not blocks:
+        return []
+    each = [(block.identities, block.number, block.outcomes[dimension].side == MISSING) for block in blocks]
+    counts = first_of_each(*(np.concatenate(columns) for columns in zip(*each, strict=True)))
+    return np.split(counts, np.cumsum([len(block.number) for block in blocks])[:-1])
 
 
 @dataclass(frozen=True, slots=True)

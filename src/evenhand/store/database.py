@@ -583,14 +583,14 @@ class Store(Queries):
         query = f"SELECT {PAIR_COLUMNS} FROM pairs WHERE id = ?"
         return stored_pair(self._db.execute(query, (number,)).fetchone())
 
-    def texts_shown(self, conversations: Iterable[int]) -> dict[int, tuple[str, ...]]:
-        """The texts of a pair that was put before the judge, by conversation."""
+    def pairs_of(self, conversations: Iterable[int]) -> dict[int, Pair]:
+        """The pair that was put before the judge, by conversation."""
         with clearly(self.path):
             rows = self._rows(
                 f"SELECT conversation, min(pair) FROM queue WHERE conversation IN {AMONG} GROUP BY conversation",
                 to_json(conversations),
             )
-            return {conversation: tuple(self._pair(number).texts) for conversation, number in rows}
+            return {conversation: self._pair(number) for conversation, number in rows}
 
     def judgments_of(self, judge: int, setup: Setup, pairs: Sequence[Pair]) -> list[Judgment | None]:
         """What a judge has said of these pairs; None for one that it has not brought to an end."""

@@ -78,11 +78,12 @@ class BatchCollector:
         self._book.settle(row.id, done, answered=len(answered), failed=len(failed))
 
     def _record(self, answered: list[tuple[BatchItem, Answer]]) -> None:
-        texts = self._store.texts_shown([item.conversation for item, _ in answered])
+        pairs = self._store.pairs_of([item.conversation for item, _ in answered])
         entries = []
         for item, answer in answered:
             question = self._setup.protocol.questions[item.question]
-            verdicts = read_answer(answer, question.dimensions, texts[item.conversation], question.form)
+            shown = self._setup.protocol.shown_texts(pairs[item.conversation])
+            verdicts = read_answer(answer, question.dimensions, shown, question.form)
             entries.append(Entry(item.conversation, item.question, answer, verdicts))
             self._on_answer(answer)
         if entries:

@@ -323,7 +323,7 @@ class BatchRun:
             return
         self._tried = True
         question = self.setup.protocol.questions[item.question]
-        verdicts = read_answer(answer, question.dimensions, pair.texts, question.form)
+        verdicts = read_answer(answer, question.dimensions, self.setup.protocol.shown_texts(pair), question.form)
         self.store.record_all([Entry(item.conversation, item.question, answer, verdicts)])
         self._count(answer, 1.0)
 

@@ -89,7 +89,7 @@ def open_shards(where: str | Path | Place, on_note: Callable[[str], None] = lamb
 
 
 class Finished:
-    """Pairs that need nothing more, in sixteen bytes each, so that every worker can have a copy.
+    """Pairs that need nothing more, in 24 bytes each, so that every worker can have a copy.
 
     >>> pair = Pair("Hi", "x", "y")
     >>> finished = Finished([row_name(pair.id, pair.key)])

@@ -250,8 +250,7 @@ def compared(result: GateResult, log: TrialLog, judge: AnyJudge, rule: RuleOptio
     else:
         since = since_last(log.scores, before.scores, before.candidate, level=rule.level)
         result = replace(result, since=since)
-    passed = result.outcome not in ("worse", "fallen", "not_judged")
-    gates.keep(number, log.dimension, GateRecord(log.scores, result.names[1], passed))
+    gates.keep(number, log.dimension, GateRecord(log.scores, result.names[1], result.outcome == "not_worse"))
     return result
 
 

@@ -98,7 +98,11 @@ class JuryOptions:
     quorum: Annotated[
         int,
         option(
-            "--quorum", "So many judges of a jury must speak on a pair for a verdict. Default: all.", JUDGE, min=0
+            "--quorum",
+            "So many judges of a jury must speak on a pair for a verdict. Default: all.",
+            JUDGE,
+            min=0,
+            show_default=False,
         ),
     ] = 0
 

@@ -81,7 +81,7 @@ def judge(
     if until_decided:
         decider = Decider(dimension, enough=lambda standing: standing.against(0.5) is not None)
     judged = judge_input(settings, given, output.db, limit=limit, decider=decider)
-    total = given.count - judged.run.summary.repeats
+    total = min(given.count, limit or given.count) - judged.run.summary.repeats
     decision = decision_of(decider.standing, judged.run.summary.pairs, total) if decider else None
     _show(judged, decision, output)
     raise typer.Exit(judged.exit_code)
