@@ -19,9 +19,15 @@ from evenhand.core.engine import Answer
 from evenhand.core.protocol import ORDERS, Order, Prompt, Protocol, form_names
 from evenhand.core.reasons import ReasonReader, in_sides, may_reason
 from evenhand.core.stats.contrast import log_odds_z
-from evenhand.core.verdict import Verdict, read_answer
+from evenhand.core.verdict import Verdict, headline, read_answer
 from evenhand.results.clauses import clauses, phrases
-from evenhand.results.reasons import FoundReason, ReasonSummary, search_reasons, summarise_reasons
+from evenhand.results.reasons import (
+    FoundReason,
+    ReasonSummary,
+    asked_headline,
+    search_reasons,
+    summarise_reasons,
+)
 from evenhand.running.importing import import_verdicts
 from evenhand.store import JudgeRow, Store
 from evenhand.store.shards import open_shards
@@ -347,6 +353,24 @@ def test_a_search_finds_the_words_in_their_other_forms(db: Path) -> None:
     )
 
 
+def test_a_search_keeps_to_reasons_against_one_model(db: Path) -> None:
+    with Store(db, read_only=True) as store:
+        row = store.judges()[0]
+        found = {loser: list(search_reasons(store, row, "misses the unit", loser=loser)) for loser in ("new", "1")}
+    assert found["new"] == found["1"]
+    assert {reason.id for reason in found["new"]} == {"p0", "p12"}
+    assert {reason.side for reason in found["new"]} == {"2"}
+
+
+def test_where_the_headline_was_not_asked_overall_is_looked_at_before_other_parts() -> None:
+    def row(*dimensions: str) -> JudgeRow:
+        return JudgeRow(1, "", "", {}, "", "", dimensions, False, 0)
+
+    assert headline(["format", "tone", "overall", "length"]) == "combined"
+    assert asked_headline(row("format", "tone", "overall", "length")) == "overall"
+    assert asked_headline(row("format", "tone")) == "tone"
+
+
 def test_both_orders_say_the_same_in_words_of_sides(db: Path) -> None:
     with Store(db, read_only=True) as store:
         found = list(search_reasons(store, store.judges()[0]))
@@ -387,6 +411,16 @@ def test_the_command_shows_phrases_and_searches(db: Path) -> None:
     assert "12 reasons on 6 pairs" in found
     assert "and 11 more" in found
     assert "no reason says 'nonsense'" in run("reasons", "--db", db, "--search", "nonsense")
+
+
+def test_where_nothing_is_found_the_command_says_what_it_looked_for(db: Path) -> None:
+    assert "no judge gave a reason against 'nobody'" in run("reasons", "--db", db, "--loser", "nobody")
+    combined = run("reasons", "--db", db, "--dimension", "combined")
+    assert "no judge gave a reason on 'combined': it is made of the others" in combined
+    assert "--protocol explained" not in combined
+    searched = run("reasons", "--db", db, "--search", "misses the unit", "--loser", "nobody")
+    assert "no reason says 'misses the unit' against 'nobody'" in searched
+    assert "4 reasons on 2 pairs" in run("reasons", "--db", db, "--search", "misses the unit", "--loser", "new")
 
 
 def test_without_reasons_the_command_says_how_to_get_some(tmp_path: Path) -> None:

@@ -513,6 +513,7 @@ def test_what_cannot_be_meant_is_refused(pairs_file: Path, tmp_path: Path, words
     ("words", "meant"),
     [
         (["--ray", "head:6379", "--out", "d"], "--address head:6379 --out d"),
+        (["--ray", "cluster:6379", "--out", "d"], "--address cluster:6379 --out d"),
         (["--ray", "--out=d", "--workers", "2"], "--out=d --workers 2"),
         (["--ray=auto"], "--address auto --out DIR"),
         (["--workers", "2"], "--workers 2 --out DIR"),

@@ -111,7 +111,7 @@ class ReasonCounter:
         """One more judgment; an exact repeat of an earlier pair is passed over."""
         pair = judgment.pair
         identity = (pair.key, pair.model_1, pair.model_2)
-        found = [reason for reason in self._reader.reasons(judgment) if self._is_wanted(reason, pair)]
+        found = [r for r in self._reader.reasons(judgment) if is_wanted(r, pair, self.dimension, self._loser)]
         if not found or identity in self._seen:
             return
         self._seen.add(identity)
@@ -122,13 +122,6 @@ class ReasonCounter:
             self._note(stems, is_winner, phrase, place)
         if sum(map(len, self._counts)) > _MOST_PHRASES:
             self._prune()
-
-    def _is_wanted(self, reason: Reason, pair: Pair) -> bool:
-        if reason.dimension != self.dimension:
-            return False
-        return not self._loser or (
-            reason.side != "tie" and self._loser in (_OTHER[reason.side], model_of(pair, _OTHER[reason.side]))
-        )
 
     def _note(self, stems: tuple[str, ...], is_winner: bool, phrase: Phrase, place: ReasonPlace) -> None:
         counts = self._counts[is_winner]
@@ -200,6 +193,20 @@ def _said(reasons: Iterable[Reason], pair: Pair) -> dict[tuple[tuple[str, ...], 
     return found
 
 
+def is_wanted(reason: Reason, pair: Pair, dimension: str = "", loser: str = "") -> bool:
+    """Whether a reason is on a dimension, and against a model or a side; empty is any.
+
+    >>> pair, reason = Pair("Hi", "x", "y", model_2="new"), Reason("overall", "forward", "1", "It rambles.")
+    >>> is_wanted(reason, pair, loser="new"), is_wanted(reason, pair, loser="1"), is_wanted(reason, pair, "format")
+    (True, False, False)
+    """
+    if dimension not in ("", reason.dimension):
+        return False
+    if not loser:
+        return True
+    return reason.side != "tie" and loser in (_OTHER[reason.side], model_of(pair, _OTHER[reason.side]))
+
+
 def model_of(pair: Pair, side: Side) -> str:
     """The model of a side, or the side itself where it has no name.
 
@@ -256,23 +263,28 @@ def reasons_on(store: Records, judge: JudgeRow, dimension: str) -> ReasonSummary
 
 
 def asked_headline(judge: JudgeRow) -> str:
-    """The dimension to look at: the headline, of what was asked; "combined" is asked of nobody.
+    """The dimension to look at: the headline if it was asked, else overall, else the last; "combined" is never asked.
 
-    >>> asked_headline(JudgeRow(1, "", "", {}, "", "", ("format", "overall"), False, 0))
+    >>> asked_headline(JudgeRow(1, "", "", {}, "", "", ("format", "overall", "tone"), False, 0))
     'overall'
     """
-    found = headline(judge.dimensions)
-    return found if found in judge.dimensions else judge.dimensions[-1]
+    asked = judge.dimensions
+    return next((name for name in (headline(asked), "overall") if name in asked), asked[-1])
 
 
-def search_reasons(store: Records, judge: JudgeRow, text: str = "", dimension: str = "") -> Iterator[FoundReason]:
-    """Every reason of a judge that says a text: as it is written, or in other forms of the same words."""
+def search_reasons(
+    store: Records, judge: JudgeRow, text: str = "", dimension: str = "", *, loser: str = ""
+) -> Iterator[FoundReason]:
+    """Every reason of a judge that says a text: as it is written, or in other forms of the same words.
+
+    `loser` keeps reasons against one side alone: a model's name, or 1 or 2.
+    """
     reader, wanted = ReasonReader.of(judge), _WantedText(text)
     for judgment in store.judgments(judge, words=True):
         pair = judgment.pair
         about = (pair.id, pair.key, pair.model_1, pair.model_2)
         for reason in reader.reasons(judgment):
-            if dimension in ("", reason.dimension) and wanted.is_in(reason.text):
+            if is_wanted(reason, pair, dimension, loser) and wanted.is_in(reason.text):
                 yield FoundReason(*about, reason.dimension, reason.order, reason.side, reason.text)
 
 

@@ -82,7 +82,7 @@ def root(
 
 # What `judge` took before Ray had a command of its own.
 _OF_RAY = ("--ray", "--out", "--workers")
-_ADDRESS = re.compile(r"auto|local|(ray://)?[^/\\s]+:\d+")
+_ADDRESS = re.compile(r"auto|local|(ray://)?[^/\s]+:\d+")
 
 
 def ray_command(words: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from evenhand.core.pair import COMBINED
 from evenhand.results.plain import to_json
 from evenhand.results.reasons import (
     LEAST,
@@ -31,7 +32,9 @@ class ReasonOptions:
     """Which reasons are meant, and how many phrases are shown."""
 
     search: Annotated[str, option("--search -s TEXT", "List the reasons that say this, with their pairs.")] = ""
-    dimension: Annotated[str, option("--dimension -d NAME", "Default: the parts combined, else overall.")] = ""
+    dimension: Annotated[
+        str, option("--dimension -d NAME", "Default: overall, else the last that was asked; all, with --search.")
+    ] = ""
     loser: Annotated[str, option("--loser MODEL|1|2", "Only reasons against this model or side.")] = ""
     top: Annotated[int, option("--top", "How many phrases or reasons to show.", min=1)] = TOP
     least: Annotated[int, option("--least", "Leave out what fewer pairs say.", min=1)] = LEAST
@@ -62,7 +65,7 @@ def reasons(
     if as_json:
         print(to_json({"search": options.search, "judges": found} if options.search else {"judges": found}))
     elif not found:
-        console.out.print(_nothing(options.search), markup=False)
+        console.out.print(_nothing(options), markup=False)
     for each in found if not as_json else ():
         _show(each, options.top)
     if found and not as_json and not options.search:
@@ -75,7 +78,7 @@ def _reasons(store: Records, row: JudgeRow, options: ReasonOptions) -> JudgeReas
         return None
     about = (row.model, row.protocol, row.fingerprint)
     if options.search:
-        hits = tuple(search_reasons(store, row, options.search, options.dimension))
+        hits = tuple(search_reasons(store, row, options.search, options.dimension, loser=options.loser))
         return JudgeReasons(*about, hits) if hits else None
     found = summarise_reasons(
         store, row, options.dimension, loser=options.loser, top=options.top, least=options.least
@@ -83,10 +86,15 @@ def _reasons(store: Records, row: JudgeRow, options: ReasonOptions) -> JudgeReas
     return JudgeReasons(*about, found) if found.reasons else None
 
 
-def _nothing(search: str) -> str:
-    if search:
-        return f"no reason says {console.visible(search)!r}"
-    return "no judge gave a reason here; --protocol explained asks for one"
+def _nothing(options: ReasonOptions) -> str:
+    """What was looked for, where nothing was found."""
+    if not (options.search or options.dimension or options.loser):
+        return "no judge gave a reason here; --protocol explained asks for one"
+    said = f"no reason says {console.visible(options.search)!r}" if options.search else "no judge gave a reason"
+    on = f" on {console.visible(options.dimension)!r}" if options.dimension else ""
+    against = f" against {console.visible(options.loser)!r}" if options.loser else ""
+    why = ": it is made of the others, and no judge is asked for it" if options.dimension == COMBINED else ""
+    return f"{said}{against}{on}{why}"
 
 
 def _show(found: JudgeReasons, top: int) -> None:
