@@ -481,4 +481,18 @@ def test_arena_judges_or_writes(four: list[Path], tmp_path: Path, judge: str) ->
 
 
 def test_pairs_are_not_written_as_csv(four: list[Path], tmp_path: Path) -> None:
-    assert "not written as CSV" in evenhand("arena", *four, "--out", tmp_path / "pairs.csv", code=2).stderr
+    for name in ("pairs.csv", "pairs.CSV", "pairs.csv.gz"):
+        assert "not written as CSV" in evenhand("arena", *four, "--out", tmp_path / name, code=2).stderr
+    evenhand("arena", *four, "--out", tmp_path / "pairs.csv.jsonl")
+    assert len(list(read_pairs(tmp_path / "pairs.csv.jsonl"))) == 18
+
+
+def test_parquet_keeps_what_else_the_rows_say(write: Write, tmp_path: Path) -> None:
+    rows = [{**row, "topic": "sums", "level": 2, "labels_of": {"a": 1}} for row in PLAIN]
+    files = [write(f"{name}.jsonl", [{**row, "output": f"{name}{row['output']}"} for row in rows]) for name in "ab"]
+    for name in ("p.jsonl", "p.parquet"):
+        evenhand("arena", *files, "--out", tmp_path / name)
+    plain, columns = (list(read_pairs(tmp_path / name)) for name in ("p.jsonl", "p.parquet"))
+    assert plain[0].metadata == {"topic": "sums", "level": 2, "labels_of": {"a": 1}}
+    assert [pair.metadata for pair in columns] == [{**pair.metadata, "labels_of": '{"a":1}'} for pair in plain]
+    assert [pair.texts for pair in columns] == [pair.texts for pair in plain]

@@ -22,7 +22,7 @@ from evenhand.engines.catalog import ModelFile
 from evenhand.engines.endpoint import EndpointEngine, EndpointSettings
 from evenhand.engines.llama import LlamaEngine
 from evenhand.engines.scripted import ScriptedEngine
-from evenhand.io.files import write_rows
+from evenhand.io.files import find_tables, read_rows, write_rows
 from evenhand.io.pairs import join_outputs
 from evenhand.running.generation import (
     Instruction,
@@ -385,6 +385,31 @@ def test_conversations_that_were_written_can_be_judged(tmp_path: Path, suffix: s
     first, second = join_outputs(tmp_path / f"new{suffix}", tmp_path / f"old{suffix}")
     assert (first.instruction, first.output_1) == ("[System]\nBe kind.\n\n[User]\nHi", "new Hi")
     assert second.texts == ("Name a prime number.", "new Name a prime number.", "old Name a prime number.")
+
+
+def test_parquet_keeps_every_field_of_a_row(tmp_path: Path) -> None:
+    about = {"id": "a", "topic": "sums", "level": 2, "hard": True, "share": 0.5, "tags": ["x"], "number": 2**60 + 1}
+    questions = [Instruction("1 + 1?", about), Instruction("2 + 2?", {"id": "b", "share": 1, "reference": "4"})]
+    with Store(":memory:") as store:
+        asyncio.run(generate(task(), questions, store))
+        write_rows(
+            tmp_path / "a.parquet",
+            output_rows(task(), questions, store),
+            output_columns(questions=questions),
+        )
+    [(_, first), (_, second)] = read_rows(find_tables(tmp_path / "a.parquet")[0])
+    assert isinstance(first, dict)
+    assert isinstance(second, dict)
+    assert {name: first[name] for name in about} == {**about, "tags": '["x"]'}
+    assert (second["topic"], second["share"], second["reference"]) == (None, 1, "4")
+
+
+@pytest.mark.parametrize("name", ["a.CSV", "a.csv.gz"])
+def test_outputs_are_not_written_as_csv(tmp_path: Path, name: str) -> None:
+    (tmp_path / "q.txt").write_text("Hi\n")
+    words = ("generate", tmp_path / "q.txt", "--model", "nonsense", "--out")
+    assert "not written as CSV" in evenhand(*words, tmp_path / name, code=2).stderr
+    assert "CSV" not in evenhand(*words, tmp_path / "a.csv.jsonl", code=2).stderr
 
 
 def test_a_system_message_of_a_row_stands_behind_that_of_the_task() -> None:

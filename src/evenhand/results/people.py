@@ -41,6 +41,7 @@ from evenhand.core.votes import (
     side_of,
 )
 from evenhand.io.files import Row
+from evenhand.io.files.finding import kind_of
 from evenhand.io.files.writing import unharmed
 from evenhand.io.pairs import read_rows
 from evenhand.io.pairs.recognition import Context, recognise, rename_columns
@@ -312,7 +313,7 @@ def _file_votes(
     path: str | Path, annotator: str, bad: list[PairError] | None, columns: Mapping[str, str] | None = None
 ) -> Iterator[NamedVote]:
     """The votes of a file; a bad row is raised, or put into `bad` if there is such a list."""
-    context = Context(suffix=".csv" if ".csv" in Path(path).suffixes else "")
+    context = Context(suffix=kind_of(path)[0])
     for blame, row in read_rows(path, "labels"):
         try:
             if isinstance(row, ValueError):

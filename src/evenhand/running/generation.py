@@ -22,6 +22,7 @@ from evenhand.core.pair import digest
 from evenhand.core.protocol import Prompt
 from evenhand.io import files
 from evenhand.io.files import Row, Table, find_tables
+from evenhand.io.files.writing import find_columns
 from evenhand.io.pairs.instructions import EXPECTED, read_asked
 from evenhand.io.pairs.recognition import check_columns, rename_columns
 from evenhand.running.pace import Limits, Pace
@@ -192,10 +193,15 @@ async def _one(task: Task, question: Instruction, store: Store, pace: Pace, prog
     progress.cut += cut
 
 
-def output_columns(conversations: bool = False) -> dict[str, str]:
-    """The columns of a file of outputs, where it has to have some."""
+def output_columns(conversations: bool = False, questions: Iterable[Instruction] = ()) -> dict[str, str]:
+    """The columns of a file of outputs, where it has to have some, with what `questions` bring along.
+
+    >>> list(output_columns(questions=[Instruction("Hi", {"topic": "talk"})]))
+    ['id', 'instruction', 'output', 'generator', 'finish', 'error', 'settings', 'topic']
+    """
     texts = {"messages": "messages"} if conversations else {"instruction": "text", "output": "text"}
-    return {"id": "text", **texts, **dict.fromkeys(("generator", "finish", "error", "settings"), "text")}
+    own = {"id": "text", **texts, **dict.fromkeys(("generator", "finish", "error", "settings"), "text")}
+    return {**own, **find_columns(each.about for each in questions), **own}
 
 
 def are_conversations(questions: Iterable[Instruction]) -> bool:

@@ -85,10 +85,20 @@ def find_tables(name: str | Path, what: str = "rows") -> list[Table]:
     return [table for each in found for table in find_tables(each, what)]
 
 
-def _table(path: Path) -> Table:
-    suffixes = [suffix.lower() for suffix in path.suffixes[-2:]]
+def kind_of(path: str | Path) -> tuple[str, str]:
+    """What a name says of its file: the kind and the packing, each empty where it says none.
+
+    >>> kind_of("a.csv.jsonl"), kind_of("a.CSV.gz"), kind_of("a.ndjson"), kind_of("a")
+    (('.jsonl', ''), ('.csv', '.gz'), ('.jsonl', ''), ('', ''))
+    """
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes[-2:]]
     packing = suffixes.pop() if suffixes and suffixes[-1] in PACKINGS else ""
-    kind = _ALIKE.get(suffixes[-1], suffixes[-1]) if suffixes else ""
+    kind = suffixes[-1] if suffixes else ""
+    return _ALIKE.get(kind, kind), packing
+
+
+def _table(path: Path) -> Table:
+    kind, packing = kind_of(path)
     if kind not in SUFFIXES:
         raise InputError(f"{path}: unknown kind of file '{kind or packing}'", hint=f"use {', '.join(SUFFIXES)}")
     if packing and kind in (".parquet", ".arrow", ".eval"):

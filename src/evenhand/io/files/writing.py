@@ -18,6 +18,7 @@ import orjson
 
 from evenhand.core.errors import InputError
 from evenhand.io.files.arrow import pyarrow
+from evenhand.io.files.finding import kind_of
 
 WRITES = (".jsonl", ".json", ".csv", ".parquet")
 # A spreadsheet takes a cell that begins so for a formula.
@@ -54,6 +55,37 @@ def write_rows(path: str | Path, rows: Iterable[Mapping[str, Any]], columns: Col
     return next(taken)
 
 
+def find_columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Every field that some row has, and the narrowest type that holds all its values; a mixture is text.
+
+    >>> find_columns([{"topic": "sums", "level": 2}, {"level": 2.5, "tags": ["a"]}])
+    {'topic': 'text', 'level': 'number', 'tags': 'text'}
+    """
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        for name, value in row.items():
+            kinds = found.setdefault(name, set())
+            if value is not None:
+                kinds.add(_kind_of_value(value))
+    return {name: _narrowest(kinds) for name, kinds in found.items()}
+
+
+def _kind_of_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "truth"
+    if isinstance(value, int):
+        return "integer" if abs(value) <= 2**53 else "long" if abs(value) < 2**63 else "text"
+    return "number" if isinstance(value, float) else "text"
+
+
+def _narrowest(kinds: set[str]) -> str:
+    """One type for values of several; a long integer would be rounded among numbers."""
+    if not kinds:
+        return "text"
+    fits = (("truth", {"truth"}), ("integer", {"integer", "long"}), ("number", {"integer", "number"}))
+    return next((kind for kind, holds in fits if kinds <= holds), "text")
+
+
 def harmless(value: Any) -> Any:
     """A cell that no spreadsheet takes for a formula: an apostrophe goes before its first character.
 
@@ -85,9 +117,7 @@ def check_writes(path: str | Path) -> None:
 
 
 def _kind(file: Path) -> tuple[str, str]:
-    suffixes = [suffix.lower() for suffix in file.suffixes[-2:]]
-    packing = suffixes.pop() if suffixes and suffixes[-1] in (".gz", ".zst") else ""
-    kind = suffixes[-1] if suffixes else ""
+    kind, packing = kind_of(file)
     if kind not in WRITES or (packing and kind == ".parquet"):
         raise InputError(f"cannot write {file}", hint=f"let the name end on {', '.join(WRITES)}")
     return kind, packing

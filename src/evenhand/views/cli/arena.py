@@ -13,6 +13,8 @@ from evenhand.core.errors import InputError
 from evenhand.core.pair import Pair
 from evenhand.core.verdict import headline
 from evenhand.io.files import Row, write_rows
+from evenhand.io.files.finding import kind_of
+from evenhand.io.files.writing import find_columns
 from evenhand.io.pairs import Arena
 from evenhand.results.answer import ranking_answer
 from evenhand.results.plain import to_json
@@ -132,10 +134,12 @@ def _show_ranking(judged: JudgedInput, ranking: JudgeRanking | None, db: Path) -
 
 def write_pairs(out: Path, pairs: Arena) -> int:
     """Write a file of pairs that `evenhand judge` reads."""
-    if ".csv" in out.suffixes:
+    if kind_of(out)[0] == ".csv":
         # A cell that a spreadsheet would take for a formula is changed in a CSV; a pair must stay what it is.
         raise InputError(f"pairs are not written as CSV: {out}", hint="use .jsonl, .json or .parquet")
     columns = dict.fromkeys(("id", "instruction", "output_1", "output_2", "model_1", "model_2"), "text")
+    if kind_of(out)[0] == ".parquet":  # whose columns are told before its rows
+        columns = {**columns, **find_columns(map(_row, pairs)), **columns}
     return write_rows(out, map(_row, pairs), columns)
 
 

@@ -13,6 +13,7 @@ from evenhand.core.protocol import Protocol
 from evenhand.core.verdict import found_on, headline
 from evenhand.core.votes import final_label
 from evenhand.io.files import WRITES, Row, write_rows
+from evenhand.io.files.finding import kind_of
 from evenhand.io.files.writing import check_writes
 from evenhand.results.people import People
 from evenhand.results.plain import to_json
@@ -133,7 +134,7 @@ def stored_rows(store: Records, options: ExportOptions) -> Made:
             forms.ANNOTATIONS,
         ),
         "leaderboard": lambda: leaderboard(
-            forms.leaderboard_rows(judged, dimension, hard=hard), csv=".csv" in options.out.suffixes
+            forms.leaderboard_rows(judged, dimension, hard=hard), csv=kind_of(options.out)[0] == ".csv"
         ),
     }
     return makers[options.form]()

@@ -18,6 +18,7 @@ from rich.progress import Progress as Bar
 from evenhand.core.engine import Sampling, Usage, Writing
 from evenhand.core.errors import InputError
 from evenhand.io.files import write_rows
+from evenhand.io.files.finding import kind_of
 from evenhand.io.files.writing import check_writes
 from evenhand.results.plain import to_json
 from evenhand.running.generation import (
@@ -122,7 +123,7 @@ def generate(
         progress, stopped = run(task, given, store, limits.limits, total, price)
         talks = are_conversations(given())
         found = output_rows(task, given(), store, writing.name, conversations=talks)
-        rows = write_rows(out, found, output_columns(conversations=talks))
+        rows = write_rows(out, found, output_columns(talks, given()))
     made = MadeOutputs(
         writing.name or task.writing.identity["model"],
         task.writing.identity,
@@ -214,7 +215,7 @@ def _read_system(path: Path) -> str:
 
 
 def _check_out(out: Path) -> None:
-    if ".csv" in out.suffixes:
+    if kind_of(out)[0] == ".csv":
         # A cell that a spreadsheet would take for a formula is changed in a CSV; an output must stay what it is.
         raise InputError(f"outputs are not written as CSV: {out}", hint="use .jsonl, .json or .parquet")
     check_writes(out)
