@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from evenhand.core.errors import InputError, PairError
+from evenhand.core.protocol import ORDERS
 from evenhand.io.pairs.verdicts import NO_TEXT, ReadOptions, read_verdicts
 from evenhand.running.importing import VerdictImport, import_verdicts
 from evenhand.store import Store
@@ -270,6 +271,10 @@ def test_rows_of_your_own(tmp_path: Path, row: dict[str, Any], side: str | None)
         ({"model_1": "x", "model_2": "y", "verdict": "good"}, "label 'good' is none of"),
         ({"instruction": "Hi", "output_1": "x", "output_2": "y"}, "without the verdict of a judge"),
         ({"colour": "red"}, "no field 'verdict'"),
+        (
+            {"model_1": "x", "model_2": "y", "verdict": "A", "order": "backward"},
+            "field 'order' is 'backward', neither forward nor swapped",
+        ),
         ({"instruction": "Hi", "output_1": "x", "output_2": "y", "preference": 3}, "not from 1 to 2"),
     ],
 )
@@ -329,6 +334,24 @@ def test_a_pair_that_stands_twice_is_counted_and_said(tmp_path: Path) -> None:
         done = imported(store, tmp_path, [*ALPACA, {**ALPACA[0], "preference": 1.0}])
         assert done.repeated == 1
         assert sides(store)[0] == "2", "the first verdict counts"
+
+
+@pytest.mark.parametrize("word", ["swapped", "Swapped", " SWAPPED "])
+def test_an_order_is_known_however_it_is_spelt(tmp_path: Path, word: str) -> None:
+    row = {"model_1": "x", "model_2": "y", "verdict": "A"}
+    rows = [{**row, "order": word}, {**row, "order": "Forward"}, {**row, "order": ""}, row]
+    orders = [list(found.orders) for found in read_verdicts(written(tmp_path, rows))]
+    assert orders == [["swapped"], ["forward"], ["forward"], ["forward"]]
+
+
+def test_pairs_are_counted_once_where_each_order_has_a_row(tmp_path: Path) -> None:
+    texts = {"output_1": "x", "output_2": "y"}
+    rows = [{**texts, "instruction": name, "verdict": "error", "order": order} for name in "ab" for order in ORDERS]
+    with Store(":memory:") as store:
+        [judge] = imported(store, tmp_path, rows).judges
+        again = imported(store, tmp_path, rows).judges[0]
+    assert (judge.pairs, judge.new, judge.invalid, sorted(judge.orders)) == (2, 4, 2, ["forward", "swapped"])
+    assert (again.pairs, again.new) == (2, 0)
 
 
 def test_every_command_that_counts_works_on_an_imported_judge(tmp_path: Path) -> None:

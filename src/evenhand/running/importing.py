@@ -202,12 +202,16 @@ class _Writing:
 
     def _counted(self, judge: ImportedJudge, found: ForeignVerdict) -> tuple[Pair, Mapping[Order, Verdict]]:
         pair, said, has_texts = resolve(self._store, found)
-        judge.pairs += 1
-        judge.invalid += any(verdict.label is None for verdict in said.values())
+        judge.pairs += self._is_new(judge, pair, "pair")  # each order may have a row of its own
+        if any(verdict.label is None for verdict in said.values()):
+            judge.invalid += self._is_new(judge, pair, "invalid")
         judge.orders |= set(said)
         self._done.without_texts += not has_texts
         self._done.repeated += self._repeats(judge, pair, said)
         return pair, said
+
+    def _is_new(self, judge: ImportedJudge, pair: Pair, what: str) -> bool:
+        return self._seen.add(short_hash(f"{judge.number} {what} {pair.key} {pair.id}"))
 
     def _repeats(self, judge: ImportedJudge, pair: Pair, said: Iterable[Order]) -> bool:
         new = [self._seen.add(short_hash(f"{judge.number} {judge.setup.key(pair, order)}")) for order in said]

@@ -212,10 +212,17 @@ def _plain(row: Row, context: Context) -> Row:
         order: SaidVerdict(_side(row[order], found), None, _words(row[order])) for order in orders if order in row
     }
     if not said:
-        order: Order = "swapped" if row.get("order") == "swapped" else "forward"
-        said = {order: _one_verdict(row, found)}
+        said = {_order(row.get("order")): _one_verdict(row, found)}
     about = {name: row[name] for name in ("id", "judge", "protocol", "dimension") if row.get(name) is not None}
     return {**found, **about, "said": said}
+
+
+def _order(value: Any) -> Order:
+    """The order that a row names; forward where it names none."""
+    word = str("" if value is None else value).strip().lower()
+    if word not in ("", "forward", "swapped"):
+        raise RowFault(f"field 'order' is {value!r}, neither forward nor swapped", hint=SKIP)
+    return "swapped" if word == "swapped" else "forward"
 
 
 def _texts_of(row: Row, context: Context) -> Row:
