@@ -40,7 +40,7 @@ from evenhand.running.cluster.slices import (
     refuse_twins,
     task_rows,
 )
-from evenhand.running.cluster.worker import Bench, Recipe
+from evenhand.running.cluster.worker import Bench, Notebook, Recipe
 from evenhand.running.pace import Limits
 from evenhand.running.prices import Price
 from evenhand.running.runner import Run
@@ -349,6 +349,22 @@ def test_a_worker_gives_the_verdicts_and_keys_of_the_local_runner(tmp_path: Path
     assert {order[3] for row in mine.values() for order in row.values()} == {None, "refused"}
     assert len(mine["p3"]["forward"][1]) == 2, "what was answered before the failure is kept"
     assert [stage.rows()[pair.id].pair for pair in pairs] == pairs
+
+
+def test_pairs_with_the_same_texts_count_their_tokens_once() -> None:
+    pairs = [*pairs_made(3), *(Pair(*pair.texts, id=f"again {pair.id}") for pair in pairs_made(2))]
+    setup = Setup(Counted(), PROTOCOL)
+
+    async def work(book: Notebook) -> tuple[list[ShardRow], Usage]:
+        run = Run(setup, pairs, book)
+        return [book.row(judgment) async for judgment in run], run.totals.usage
+
+    with Notebook(setup, {}) as book:
+        rows, spent = asyncio.run(work(book))
+    usage = {row.pair.id: row.usage for row in rows}
+    assert Usage.total(usage.values()) == spent
+    assert [usage[f"p{n}"] == Usage() or usage[f"again p{n}"] == Usage() for n in range(2)] == [True, True]
+    assert all(len(record.answers) == 4 for row in rows for record in row.orders.values())
 
 
 def test_what_is_there_is_not_judged_again_and_failures_are_with_what_they_had(tmp_path: Path) -> None:

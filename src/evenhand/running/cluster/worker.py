@@ -235,6 +235,7 @@ class Notebook(Store):
         self._said: dict[int, dict[int, Answer]] = {}
         self._failed: dict[int, Failure] = {}
         self._judged: set[str] = set()
+        self._counted: dict[tuple[int, int], str] = {}  # the pair whose row counts a conversation's answers
 
     def enter(self, judge: int, questions: int, jobs: Iterable[tuple[Pair, Mapping[Order, str]]]) -> list[Job]:
         """Put pairs in the queue; answers that an earlier run got before it was stopped are theirs."""
@@ -277,18 +278,23 @@ class Notebook(Store):
         job, keys = self._jobs[judgment.pair.id]
         dimensions = self._setup.protocol.dimensions
         orders = {
-            order: self._record_of(
-                job.conversations[order], key, {name: judgment[name].orders[order] for name in dimensions}
-            )
+            order: self._record_of(job, order, key, {name: judgment[name].orders[order] for name in dimensions})
             for order, key in keys.items()
         }
         return ShardRow(judgment.pair, orders)
 
     def _record_of(
-        self, conversation: int, key: str, verdicts: Mapping[str, Verdict], why: Failure | None = None
+        self, job: Job, order: Order, key: str, verdicts: Mapping[str, Verdict], why: Failure | None = None
     ) -> OrderRecord:
+        """One order of a pair. Pairs that show the same texts share a conversation: the first row counts its tokens.
+
+        A row that came before some of the answers, since one failed, does not count for those.
+        """
+        conversation = job.conversations[order]
         answers = [answer for _, answer in sorted(self._said.get(conversation, {}).items())]
-        return OrderRecord(key, verdicts, answers, self._failed.get(conversation) or why)
+        counts_it = self._counted.setdefault((conversation, len(answers)), job.pair.id)
+        failure = self._failed.get(conversation) or why
+        return OrderRecord(key, verdicts, answers, failure, shared=counts_it != job.pair.id)
 
     def broken_off(self, error: EvenhandError) -> list[ShardRow]:
         """Pairs that were under way when the run was stopped and have answers: those are paid for."""
@@ -310,6 +316,6 @@ class Notebook(Store):
             reason = "not_asked" if ended else getattr(error, "reason", "stopped")
             verdicts = {**read, **{v.dimension: v for v in invalid(missing, reason)}}
             why = None if ended else Failure(len(answers), reason, str(error))
-            orders[order] = self._record_of(number, key, verdicts, why)
+            orders[order] = self._record_of(job, order, key, verdicts, why)
         failed = any(number in self._failed for number in job.conversations.values())
         return ShardRow(job.pair, orders, ended=failed or all(record.failure is None for record in orders.values()))
