@@ -362,7 +362,7 @@ def test_pairs_with_the_same_texts_count_their_tokens_once() -> None:
     with Notebook(setup, {}) as book:
         rows, spent = asyncio.run(work(book))
     usage = {row.pair.id: row.usage for row in rows}
-    assert Usage.total(usage.values()) == spent
+    assert Usage.total([*usage.values()]) == spent
     assert [usage[f"p{n}"] == Usage() or usage[f"again p{n}"] == Usage() for n in range(2)] == [True, True]
     assert all(len(record.answers) == 4 for row in rows for record in row.orders.values())
 

@@ -220,6 +220,15 @@ def test_nothing_left_to_label(db: Path) -> None:
     assert "no pair is left to label" in evenhand("suggest", "--db", db, "--random", "0").stdout
 
 
+@pytest.mark.parametrize(("number", "by_chance"), [(2, 0), (3, 1), (4, 1), (5, 1), (7, 1), (8, 2)])
+def test_one_in_five_is_drawn_by_chance_to_the_nearest(number: int, by_chance: int) -> None:
+    with Judge(ScriptedEngine(wavering), "overall") as judge:
+        judged = list(judge.judge(PAIRS))
+    found = suggest(judged, lambda pair: False, number=number, random_share=0.2)
+    assert len(found.pairs) == number
+    assert sum(one.drawn.design == "random" for one in found.pairs) == by_chance
+
+
 def test_a_page_may_ask_for_all_pairs_in_their_order() -> None:
     """The function alone, as a view uses it: judgments in, suggestions out."""
     with Judge(ScriptedEngine(wavering), "overall") as judge:

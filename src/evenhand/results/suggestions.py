@@ -109,8 +109,9 @@ def suggest(
     """The pairs whose label would teach most; memory holds no more of them than are asked for.
 
     `labelled` says whether people have spoken of a pair, `others` what other judges say of it. Of the `number`, a
-    `random_share` is drawn at random from all pairs that chance has not taken before; `chosen_before` says of a
-    labelled pair that it was labelled only because it was suggested, so that chance may still take it.
+    `random_share`, to the nearest pair, is drawn at random from all pairs that chance has not taken before;
+    `chosen_before` says of a labelled pair that it was labelled only because it was suggested, so that chance may
+    still take it.
 
     >>> from evenhand.views.api import Judge
     >>> from evenhand.engines.scripted import ScriptedEngine
@@ -120,7 +121,7 @@ def suggest(
     >>> [(s.pair.instruction, s.worth) for s in suggest(judged, lambda pair: False).pairs]
     [('Which colour?', 1.0), ('Hello', 0.0)]
     """
-    by_chance = int(number * random_share)
+    by_chance = round(number * random_share)
     chosen, lottery = _ChosenPairs(number), _Lottery(by_chance, seed)
     considered = known = invalid = 0
     for judgment in judgments:

@@ -286,7 +286,7 @@ class Notebook(Store):
     def _record_of(
         self, job: Job, order: Order, key: str, verdicts: Mapping[str, Verdict], why: Failure | None = None
     ) -> OrderRecord:
-        """One order of a pair. Pairs that show the same texts share a conversation: the first row counts its tokens.
+        """One order of a pair. Pairs with the same texts share a conversation, and the first row counts its tokens.
 
         A row that came before some of the answers, since one failed, does not count for those.
         """
