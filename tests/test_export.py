@@ -317,6 +317,14 @@ def test_the_leaderboard_of_an_arena_has_every_model_and_whom_it_met(judged: lis
         (["dpo", "--out", "a.jsonl", "-d", "format"], "the judge was not asked on 'format'"),
         (["dpo", "--out", "a.jsonl", "-d", "combined"], "the judge was not asked on 'combined'"),
         (["dpo", "--out", "nowhere/a.jsonl"], "there is no folder nowhere"),
+        (["judgments", "--out", "a.jsonl", "--margin", "0.9"], "--margin is for dpo and kto"),
+        (["verdicts", "--out", "a.jsonl", "-d", "nonsense"], "--dimension is for dpo, kto, alpaca-eval and leader"),
+        (["judgments", "--out", "a.jsonl", "--hard"], "--hard is for alpaca-eval and leaderboard"),
+        (["dpo", "--out", "a.jsonl", "--keep-ties"], "--keep-ties is for kto"),
+        (["leaderboard", "--out", "a.jsonl", "--chat"], "--chat is for dpo and kto"),
+        (["alpaca-eval", "--out", "a.jsonl", "--texts"], "--texts is for judgments and verdicts"),
+        (["kto", "--out", "a.jsonl", "--rename", "a=b"], "--rename is for judge"),
+        (["judge", "--out", "a.jsonl", "--judge", "script"], "--judge is for judgments, verdicts, dpo"),
     ],
 )
 def test_what_cannot_be_exported_is_refused(db: Path, words: list[str], said: str) -> None:

@@ -52,8 +52,13 @@ class ExportOptions:
             "Only under this protocol; for the form judge, the one whose conversation is written.",
         ),
     ] = ""
-    dimension: Annotated[str, option("--dimension -d", "Default: the parts combined, else overall.")] = ""
-    margin: Annotated[float, option("--margin", "Leave out winners that are less far ahead.", min=0, max=1)] = 0.0
+    dimension: Annotated[
+        str,
+        option("--dimension -d", "dpo, kto, alpaca-eval, leaderboard: default the parts combined, else overall."),
+    ] = ""
+    margin: Annotated[
+        float, option("--margin", "dpo, kto: leave out winners that are less far ahead.", min=0, max=1)
+    ] = 0.0
     keep_ties: Annotated[
         bool, option("--keep-ties", "kto: both responses of a tie are good. Else ties are left out.")
     ] = False
@@ -65,7 +70,28 @@ class ExportOptions:
     rename: RenameOption = None
     as_json: JsonOption = False
 
+    def check(self) -> None:
+        """Refuse a form that there is not, and options that mean nothing to the one that is written."""
+        if self.form not in FORMS:
+            raise InputError(f"there is no form '{self.form}'", hint=f"one of {', '.join(FORMS)}")
+        for name, (flag, takers) in _ONLY.items():
+            if getattr(self, name) and self.form not in takers:
+                *others, last = takers
+                named = f"{', '.join(others)} and {last}" if others else last
+                raise InputError(f"{flag} is for {named}", hint=f"leave it out for {self.form}")
 
+
+# Options that not every form takes, and those that do.
+_ONLY: dict[str, tuple[str, tuple[str, ...]]] = {
+    "spec": ("--judge", tuple(form for form in FORMS if form != "judge")),
+    "dimension": ("--dimension", ("dpo", "kto", "alpaca-eval", "leaderboard")),
+    "margin": ("--margin", ("dpo", "kto")),
+    "keep_ties": ("--keep-ties", ("kto",)),
+    "chat": ("--chat", ("dpo", "kto")),
+    "texts": ("--texts", ("judgments", "verdicts")),
+    "hard": ("--hard", ("alpaca-eval", "leaderboard")),
+    "rename": ("--rename", ("judge",)),
+}
 Made = tuple[Iterable[Mapping[str, Any]], dict[str, str]]
 
 
@@ -74,8 +100,7 @@ Made = tuple[Iterable[Mapping[str, Any]], dict[str, str]]
 def export(options: ExportOptions) -> None:
     """Write verdicts, preferences to train on, or AlpacaEval's files out of a database."""
     form, out, names = options.form, options.out, renames_from(options.rename)
-    if form not in FORMS:
-        raise InputError(f"there is no form '{form}'", hint=f"one of {', '.join(FORMS)}")
+    options.check()
     check_writes(out)
     with open_records(options.db) as store:
         judged = form != "judge"
