@@ -38,6 +38,7 @@ from evenhand.store import HumanLabel, Store
 from evenhand.views.report import ReportOptions, compile_report
 from evenhand.views.report.page import TEXT_LIMIT, write_page
 from evenhand.views.report.passages import LONGEST, code, fenced, table
+from evenhand.views.report.summary import write_markdown
 from evenhand.views.web.text import cut, visible
 from web_server import CANARY, HOSTILE, asks_yes_or_no, fill, hostile_pairs, plain_pairs
 
@@ -325,6 +326,25 @@ def test_hostile_text_stays_in_code(bad: Path, tmp_path: Path) -> None:
     outside = re.sub(r"^(`{3,})text\n.*?\n\1$", "", text, flags=re.MULTILINE | re.DOTALL)
     for block in re.findall(r"(?:^\|.*\|$\n?)+", outside, re.MULTILINE):
         assert len({line.count("|") for line in block.splitlines()}) == 1
+
+
+def test_notes_that_name_a_judge_stay_in_code(db: Path) -> None:
+    evil = f"Level 1, [x](https://evil.test) {CALLS} <img src=x>: decided 1 of 2 pairs."
+    with Store(db) as store:
+        made = compile_report(store, store.judges(), ReportOptions(pairs=0))
+        to = io.StringIO()
+        write_markdown(replace(made, judges=(replace(made.judges[0], notes=(evil,)),)), store, to)
+    found = list(tokens(to.getvalue()))
+    assert evil in [t.content for t in found if t.type == "code_inline"]
+    assert not {t.type for t in found} & {"html_inline", "link_open", "image"}
+    assert "evil.test" not in "".join(t.content for t in found if t.type == "text")
+
+
+@pytest.mark.parametrize("name", ["r.md", "r.html"])
+def test_json_says_how_many_pairs_the_file_shows(db: Path, tmp_path: Path, name: str) -> None:
+    told = json.loads(evenhand("report", "--db", db, "-o", tmp_path / name, "--pairs", "2", "--json").stdout)
+    text = (tmp_path / name).read_text("utf-8")
+    assert told["pairs_shown"] == (text.count("\n### ") if name == "r.md" else text.count('<details class="pair"'))
 
 
 @given(st.text())

@@ -263,7 +263,7 @@ def reasons_on(store: Records, judge: JudgeRow, dimension: str) -> ReasonSummary
 
 
 def asked_headline(judge: JudgeRow) -> str:
-    """The dimension to look at: the headline if it was asked, else overall, else the last; "combined" is never asked.
+    """The dimension to look at: the headline if it was asked ("combined" never is), else overall, else the last.
 
     >>> asked_headline(JudgeRow(1, "", "", {}, "", "", ("format", "overall", "tone"), False, 0))
     'overall'

@@ -56,7 +56,8 @@ def report(
     from evenhand.views.report import ReportOptions, compile_report
 
     kind = _format(form, out)
-    options = ReportOptions(dimension, examples, _PAIRS[kind] if pairs is None else pairs, seed, title, date)
+    shown = _PAIRS[kind] if pairs is None else pairs
+    options = ReportOptions(dimension, examples, shown, seed, title, date, example_texts=kind == "html")
     with open_records(db) as store:
         with_pairs = [row for row in store.judges() if row.pairs]
         found = compile_report(store, judges.find(with_pairs, db), options)

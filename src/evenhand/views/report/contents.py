@@ -51,6 +51,7 @@ class ReportOptions:
     seed: int = 0
     title: str = ""
     date: str = ""
+    example_texts: bool = True  # examples are shown whole, as the page does; Markdown only lists them
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +119,16 @@ class Report:
     pairs: int
     labelled: int
     models: tuple[str, ...]
-    pairs_shown: int
+    pairs_shown: int  # with their texts
     seed: int
     started: float | None  # when the first run began
     ended: float | None  # when the last run ended
     judges: tuple[JudgeReport, ...]
     options: ReportOptions = field(metadata=_OF_THE_PAGE)
     drawn: tuple[int, ...] = field(metadata=_OF_THE_PAGE)  # the numbers of the pairs that the seed drew
-    chosen: tuple[int, ...] = field(metadata=_OF_THE_PAGE)  # these and the examples
+    chosen: tuple[int, ...] = field(
+        metadata=_OF_THE_PAGE
+    )  # of the pairs that are shown: these, and the examples where they are shown whole
 
 
 def compile_report(store: Records, rows: Sequence[JudgeRow], options: ReportOptions | None = None) -> Report:
@@ -148,7 +151,8 @@ def compile_report(store: Records, rows: Sequence[JudgeRow], options: ReportOpti
     gathered = _Gathered(votes, draws, decisions, LowestRanks(options.pairs), options)
     judges = tuple(_judge_report(store, row, rows, gathered) for row in reversed(rows))
     drawn = tuple(sorted(gathered.drawn.numbers))
-    shown = {line.number for judge in judges for few in judge.examples.values() for line in few}
+    lines = [line for judge in judges for few in judge.examples.values() for line in few]
+    chosen = {*drawn, *(line.number for line in lines if options.example_texts)}
     groups = [group for judge in judges for group in judge.runs]
     return Report(
         __version__,
@@ -156,14 +160,14 @@ def compile_report(store: Records, rows: Sequence[JudgeRow], options: ReportOpti
         store.archive.pairs_judged([row.id for row in rows]) if rows else 0,
         len(gathered.labelled),
         tuple(sorted(gathered.models)),
-        len({*drawn, *shown}),
+        len(chosen),
         options.seed,
         min((group.started for group in groups), default=None),
         max((group.ended for group in groups if group.ended is not None), default=None),
         judges,
         options,
         drawn,
-        tuple(sorted({*drawn, *shown})),
+        tuple(sorted(chosen)),
     )
 
 

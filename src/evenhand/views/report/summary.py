@@ -20,6 +20,7 @@ from evenhand.views.web.outcome_view import OutcomeView, outcome_views
 from evenhand.views.web.templating import write_date
 
 _TEMPLATE_LIMIT = 20_000
+_NOTE_LIMIT = 1_000
 _TEXT_LIMIT = 2_000  # characters of one text; GitHub takes 65,536 in all
 KINDS: dict[ExampleKind, str] = {
     "inconsistent": "orders contradict",
@@ -45,7 +46,7 @@ def _paragraphs(report: Report, store: Records) -> Iterator[str]:
         if judge.several:
             yield from _models(judge)
         yield _rates(judge)
-        yield from judge.notes
+        yield from (code(note, _NOTE_LIMIT) for note in judge.notes)  # they name judges and dimensions
         yield from _invalid(judge)
         yield from _people(judge)
         yield from _attacks(judge)
@@ -131,14 +132,14 @@ def _attacks(judge: JudgeReport) -> Iterator[str]:
     """How the judge stands against attacks, where attacked pairs are kept."""
     if judge.attacks is None:
         return
-    yield f"### Attacks\n\n{judge.attacks.text}"
+    yield f"### Attacks\n\n{code(judge.attacks.text, _NOTE_LIMIT)}"
     rows = [
         [code(each.attack), f"{each.n:,}", shift, _estimate(each.turned), _estimate(each.right_lost)]
         for each in judge.attacks.attacks
         for shift in [points(each.shift.value, each.shift.low, each.shift.high)]
     ]
     yield table(["attack", "n", "shift", "turned", "right lost"], rows, right=range(1, 5))
-    yield "\n".join(f"- {note}" for note in judge.attacks.notes())
+    yield "\n".join(f"- {code(note, _NOTE_LIMIT)}" for note in judge.attacks.notes())
 
 
 def _estimate(e: Estimate | Rate) -> str:
