@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,9 +12,12 @@ from command import evenhand
 from evenhand import Judge, Pair, ScriptedEngine
 from evenhand.core.pair import Side
 from evenhand.core.protocol import Prompt
+from evenhand.io.files.writing import OWN_COLUMNS
 from evenhand.io.pairs import Arena, read_pairs
 from evenhand.results.people import import_labels
+from evenhand.running.generation import read_instructions
 from evenhand.store import Store
+from evenhand.views.export import ANNOTATIONS, DPO, KTO
 
 LABELS: dict[str, Side] = {"overall": "1", "format": "tie"}
 PAIRS = [
@@ -147,6 +151,67 @@ def test_annotations_of_alpaca_eval_come_back(db: Path, tmp_path: Path, form: st
         import_labels(store, file)
         votes = [v for pair in PAIRS for v in store.labels.of(pair.key) if v.annotator == "evenhand script overall"]
     assert [vote.side for vote in votes] == list(SIDES.values())
+
+
+@pytest.fixture(scope="module")
+def lists(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Texts and names that a spreadsheet would take for formulas, or that begin with an apostrophe."""
+    path = tmp_path_factory.mktemp("db") / "lists.db"
+    with Judge(
+        ScriptedEngine(lambda _: {"A": 0.6, "B": 0.3, "tie": 0.1}), "overall", orders="forward", db=path
+    ) as judge:
+        list(judge.judge(LISTS))
+    return path
+
+
+LISTS = [Pair("=1+1?", "- good", "'bad'", "@p", "+new", "-old"), Pair("plain", "''", "\n\n", "q", "+new", "-old")]
+
+
+def of_pair(pair: Pair) -> tuple[str, ...]:
+    return (*pair.texts, pair.model_1, pair.model_2)
+
+
+@pytest.mark.parametrize("form", [".csv", ".CSV", ".csv.gz"])
+def test_a_csv_of_our_own_comes_back_without_the_apostrophes(lists: Path, tmp_path: Path, form: str) -> None:
+    given = [of_pair(pair) for pair in LISTS]
+    assert [of_pair(pair) for pair in read_pairs(export(lists, "dpo", tmp_path / f"dpo{form}"))] == given
+    turned = read_pairs(export(lists, "alpaca-eval", tmp_path / f"alpaca{form}"))
+    assert [of_pair(pair.turned()) for pair in turned] == given
+    met = {of_pair(pair) for pair in Arena([export(lists, "kto", tmp_path / f"kto{form}")])}
+    assert met == set(given)
+    asked = read_instructions(tmp_path / f"dpo{form}")
+    assert [question.instruction for question in asked] == [pair.instruction for pair in LISTS]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": "'q", "chosen": "'- good", "rejected": "'bad'"},
+        {"prompt": "'q", "chosen": "'- good", "rejected": "'bad'", "chosen_model": "'m", "rejected_model": "n"},
+        {
+            "instruction": "'q",
+            "output_1": "'- good",
+            "generator_1": "m",
+            "output_2": "'bad'",
+            "generator_2": "n",
+            "dataset": "",
+            "annotator": "gpt-4",
+            "preference": "1.0",
+        },
+    ],
+)
+def test_a_csv_of_others_keeps_its_apostrophes(tmp_path: Path, row: dict[str, str]) -> None:
+    with (tmp_path / "a.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(row))
+        writer.writeheader()
+        writer.writerow(row)
+    [pair] = read_pairs(tmp_path / "a.csv")
+    assert pair.texts == ("'q", "'- good", "'bad'")
+
+
+def test_columns_by_which_a_csv_is_known_are_those_that_are_written() -> None:
+    forms = {"dpo": DPO, "kto": KTO, "alpaca-eval": ANNOTATIONS}
+    assert {form: tuple(columns) for form, columns in forms.items()} == OWN_COLUMNS
 
 
 @pytest.mark.parametrize(("form", "found"), [("leaderboard", "found model, win_rate"), ("judge", "not pairs")])

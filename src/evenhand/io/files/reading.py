@@ -16,6 +16,7 @@ from evenhand.io.files.arrow import read_arrow, read_parquet
 from evenhand.io.files.finding import Table
 from evenhand.io.files.inner import archive_rows, inner_rows, outer_of
 from evenhand.io.files.packing import open_bytes
+from evenhand.io.files.writing import as_before, own_columns
 
 __all__ = ["MOST_LINE", "Row", "outer_of", "parse", "parse_object", "read_rows"]
 Row = dict[str, Any]
@@ -146,10 +147,11 @@ def _csv(table: Table) -> Rows:
         with open_bytes(table) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(_texts(file), strict=True)
             header = next(reader, [])
+            own = own_columns(header)
             begin = reader.line_num + 1
             for cells in reader:
                 if cells:
-                    yield begin, _csv_row(header, cells)
+                    yield begin, _csv_row(header, cells, own)
                 begin = reader.line_num + 1
     except UnicodeDecodeError:
         raise _not_utf8(table) from None
@@ -164,11 +166,12 @@ def _texts(file: TextIO) -> Iterator[str]:
         yield line
 
 
-def _csv_row(header: list[str], cells: list[str]) -> Row | RowFault:
+def _csv_row(header: list[str], cells: list[str], own: tuple[str, ...]) -> Row | RowFault:
     if len(cells) != len(header):
         more = "more" if len(cells) > len(header) else "fewer"
         return RowFault(f"{more} cells than the header has fields", hint="quote cells that hold commas")
-    return dict(zip(header, cells, strict=True))
+    row = dict(zip(header, cells, strict=True))
+    return as_before(row, own) if own else row
 
 
 def _not_utf8(table: Table) -> PairError:

@@ -9,7 +9,7 @@ import io
 import itertools
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,6 +23,15 @@ from evenhand.io.files.finding import kind_of
 WRITES = (".jsonl", ".json", ".csv", ".parquet")
 # A spreadsheet takes a cell that begins so for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+# The forms of views/export that no others write: all their columns, or who the annotator is, give them away.
+OWN_COLUMNS = {
+    "dpo": ("prompt", "chosen", "rejected", "margin", "pair", "chosen_model", "rejected_model"),
+    "kto": ("prompt", "completion", "label", "margin", "pair", "model"),
+    "alpaca-eval": (
+        *("instruction", "output_1", "generator_1", "output_2", "generator_2", "dataset", "annotator"),
+        "preference",
+    ),
+}
 _BATCH = 1024
 Columns = Mapping[str, str]  # name -> type: text, number, integer, truth, messages
 
@@ -106,6 +115,29 @@ def unharmed(value: Any) -> Any:
     ['=1+1', "'quoted'", 'plain', 3]
     """
     return value[1:] if isinstance(value, str) and value.startswith("'") else value
+
+
+def own_columns(header: Iterable[str]) -> tuple[str, ...]:
+    """The columns of a CSV whose cells `harmless` has seen, where evenhand wrote it; none of a file of others.
+
+    Files of `export judgments`, `verdicts` and `labels export` are put right where these are read.
+
+    >>> own_columns(["prompt", "chosen", "rejected"])
+    ()
+    """
+    names = set(header)
+    return next((own for own in OWN_COLUMNS.values() if names.issuperset(own)), ())
+
+
+def as_before(row: dict[str, Any], own: Sequence[str]) -> dict[str, Any]:
+    """A row of a CSV as it was before it was written; `own` are the columns that evenhand wrote.
+
+    >>> as_before({"prompt": "'=1", "notes": "'mine"}, ["prompt"])
+    {'prompt': '=1', 'notes': "'mine"}
+    """
+    if "annotator" in own and not row["annotator"].startswith("evenhand "):
+        return row  # AlpacaEval's own columns, written by somebody else
+    return {**row, **{name: unharmed(row[name]) for name in own}}
 
 
 def check_writes(path: str | Path) -> None:
