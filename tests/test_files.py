@@ -118,13 +118,52 @@ def test_an_id_that_stands_in_two_files_is_named_with_both(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     "content",
-    [JSONL, gzip.compress(JSONL), zst(JSONL), json.dumps(ROWS).encode()],
-    ids=["jsonl", "gz", "zst", "json"],
+    [
+        JSONL,
+        b"\n\n" + JSONL,
+        gzip.compress(JSONL),
+        zst(JSONL),
+        json.dumps(ROWS).encode(),
+        json.dumps(ROWS, indent=2).encode("utf-8-sig"),
+        b"\n  " + json.dumps(ROWS).encode(),
+        gzip.compress(json.dumps(ROWS).encode()),
+        zst(json.dumps(ROWS, indent=1).encode("utf-8-sig")),
+        json.dumps({"examples": ROWS}, indent=2).encode(),
+        gzip.compress(json.dumps({"models": ["m"], "examples": ROWS}, indent=2).encode("utf-8-sig")),
+        b'{"examples": [\n' + b",\n".join(JSONL.splitlines()) + b"\n]}",
+    ],
+    ids=[
+        *("jsonl", "blank lines", "gz", "zst", "json", "list with a mark", "blanks before a list", "list in gz"),
+        *("list with a mark in zst", "object", "object in gz", "object with a row a line"),
+    ],
 )
 def test_standard_input_says_itself_what_it_is(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finding, "_SPILLED", {})
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
     assert asked("-") == ["q0", "q1", "q2"]
+    finding._SPILLED["-"].unlink()
+
+
+def test_a_first_row_that_is_broken_does_not_make_all_of_standard_input_one_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(finding, "_SPILLED", {})
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'{"instruction": "q\n' + JSONL)))
+    assert [pair.instruction for pair in read_pairs("-", skip_bad=True)] == ["q0", "q1", "q2"]
+    finding._SPILLED["-"].unlink()
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [(gzip.compress(JSONL)[:-20], "breaks off"), (gzip.compress(b"PAR1 and more"), "cannot be read out of .gz")],
+)
+def test_packed_standard_input_that_cannot_be_read_is_said_so(
+    content: bytes, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finding, "_SPILLED", {})
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    with pytest.raises((InputError, PairError), match=f"standard input: .*{fault}"):
+        asked("-")
     finding._SPILLED["-"].unlink()
 
 

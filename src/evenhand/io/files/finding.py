@@ -20,7 +20,8 @@ PACKINGS = (".gz", ".zst")
 _ALIKE = {".ndjson": ".jsonl"}
 _UNITS = {".json": "item", ".parquet": "row", ".arrow": "row", ".eval": "sample"}
 # What the first bytes of standard input say, where there is no name to go by.
-_GZIP, _ZSTD, _PARQUET = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
+_GZIP, _ZSTD, _PARQUET, _MARK = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1", b"\xef\xbb\xbf"
+_MOST_FIRST = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +102,16 @@ def _table(path: Path) -> Table:
     kind, packing = kind_of(path)
     if kind not in SUFFIXES:
         raise InputError(f"{path}: unknown kind of file '{kind or packing}'", hint=f"use {', '.join(SUFFIXES)}")
+    _refuse_packed(str(path), kind, packing)
+    return Table(path, str(path), kind, packing)
+
+
+def _refuse_packed(name: str, kind: str, packing: str) -> None:
     if packing and kind in (".parquet", ".arrow", ".eval"):
         raise InputError(
-            f"{path}: a {kind} file cannot be read out of {packing}",
+            f"{name}: a {kind} file cannot be read out of {packing}",
             hint="unpack it; Parquet is packed by itself",
         )
-    return Table(path, str(path), kind, packing)
 
 
 def _folder(folder: Path, what: str) -> list[Table]:
@@ -173,11 +178,35 @@ def _stream(path: Path) -> Table:
 
 def _sniffed(path: Path, name: str) -> Table:
     """A file without a name that would tell its kind."""
-    with path.open("rb") as file:
-        head = file.read(64)
+    from evenhand.io.files.packing import open_bytes  # which knows Table
+
+    with path.open("rb") as raw:
+        head = raw.read(4)
     packing = ".gz" if head.startswith(_GZIP) else ".zst" if head.startswith(_ZSTD) else ""
-    kind = ".parquet" if head.startswith(_PARQUET) else ".json" if head.lstrip().startswith(b"[") else ".jsonl"
+    with open_bytes(Table(path, name, ".jsonl", packing)) as file:
+        first = _first_line(file)
+    kind = ".parquet" if first.startswith(_PARQUET) else ".json" if _is_whole(first) else ".jsonl"
+    _refuse_packed(name, kind, packing)
     return Table(path, name, kind, packing)
+
+
+def _first_line(file: BinaryIO) -> bytes:
+    """The first line with something on it, or as much of it as a row may have."""
+    lines = iter(lambda: file.readline(_MOST_FIRST), b"")
+    return next((line for each in lines if (line := each.removeprefix(_MARK).strip())), b"")
+
+
+def _is_whole(first: bytes) -> bool:
+    """Whether a file is one piece of JSON: a list, or an object that goes on in the next line."""
+    if first.startswith(b"["):
+        return True
+    if not first.startswith(b"{") or not first.endswith((b"{", b"[", b",", b":")):
+        return False
+    try:
+        orjson.loads(first)
+    except orjson.JSONDecodeError:
+        return True
+    return False
 
 
 def _spill(name: str, stream: BinaryIO) -> Path:
