@@ -506,6 +506,24 @@ def test_a_cancelled_batch_stops_the_run_and_the_next_one_goes_on(
     check_whole(server, db)
 
 
+@pytest.mark.parametrize(
+    ("state", "said"), [("planned", "it was not sent"), ("submitting", "the service may have it")]
+)
+@pytest.mark.parametrize("named", [True, False])
+def test_a_batch_that_is_not_at_the_service_yet_is_said_not_to_be_cancelled(
+    start: Start, pairs: Path, db: Path, state: str, said: str, named: bool
+) -> None:
+    server = start()
+    batch(server, "openai", pairs, db, "--detach")
+    with closing(sqlite3.connect(db)) as connection, connection:
+        connection.execute("UPDATE batches SET state = ?, remote = ''", (state,))
+    [(token,)] = rows(db, "SELECT token FROM batches")
+    done = evenhand("batches", "cancel", *([token] if named else []), "--db", db, code=3)
+    assert f"not cancelled: {token}" in done.stdout
+    assert said in " ".join(done.stdout.split())
+    assert rows(db, "SELECT state FROM batches") == [(state,)]
+
+
 def test_the_list_of_batches(start: Start, pairs: Path, db: Path) -> None:
     server = start()
     batch(server, "openai", pairs, db, "--limit", "3")

@@ -17,7 +17,7 @@ from evenhand.results.plain import to_json
 from evenhand.store import BatchRow, JudgeRow, Store
 from evenhand.store.batches import UNSETTLED
 from evenhand.views import console
-from evenhand.views.cli.app import app
+from evenhand.views.cli.app import WITH_FAILURES, app
 from evenhand.views.cli.opening import open_store
 from evenhand.views.cli.option_groups import argument, option
 from evenhand.views.cli.options import DEFAULT_DB, DbOption, JsonOption
@@ -28,6 +28,13 @@ app.add_typer(batches_app, name="batches")
 NameArgument = Annotated[
     str, argument("[ID]", "One batch, by its name at the service. Default: all that are under way.")
 ]
+
+# Why a batch that has no name at the service cannot be cancelled there, and what can be done.
+_NOT_THERE = {
+    "planned": "it was not sent: judge --batch sends it, batches forget gives it up",
+    "submitting": "it is being sent, or was when a run broke off, and the service may have it: judge --batch finds"
+    " out, then it can be cancelled; batches forget gives it up here alone",
+}
 
 
 @batches_app.callback()
@@ -56,10 +63,15 @@ def batches_cancel(
     """Cancel batches at the service; what is computed by then is paid, and judge --batch takes it in."""
     with open_store(db) as store:
         judges = {judge.id: judge for judge in store.judges(counted=False)}
-        for row in _chosen(store, name):
-            if row.state == "open":
-                asyncio.run(_cancel(judges[row.judge], row, key_env))
-                console.out.print(f"cancelled: {row.remote}; judge --batch takes in what was computed")
+        chosen = _chosen(store, name)
+    for row in chosen:
+        if row.state == "open":
+            asyncio.run(_cancel(judges[row.judge], row, key_env))
+            console.out.print(f"cancelled: {row.remote}; judge --batch takes in what was computed")
+        else:
+            console.out.print(f"not cancelled: {row.token}; {_NOT_THERE[row.state]}", style="yellow", markup=False)
+    if any(row.state != "open" for row in chosen):
+        raise typer.Exit(WITH_FAILURES)
 
 
 @batches_app.command("forget")
