@@ -29,7 +29,7 @@ from evenhand.core.judge import Setup
 from evenhand.core.protocol import Prompt
 from evenhand.running.cluster.cluster import connect, share_cores
 from evenhand.running.cluster.coordinator import ATTEMPTS, ClusterProgress, Coordinator, Fault
-from evenhand.running.cluster.driver import begun_in
+from evenhand.running.cluster.driver import begun_in, check_all
 from evenhand.running.cluster.slices import (
     Work,
     check,
@@ -48,6 +48,9 @@ from evenhand.store import Store
 from evenhand.store.shards import Place, ShardRow, begin_shards, keys_in, open_shards
 
 PROTOCOL = Protocol.load("chained")
+WITH_REFERENCE = (
+    "<|im_start|>user\n{instruction} {reference} {output_1} {output_2}\nWhich is best, A, B, or tie?<|im_end|>"
+)
 
 
 _TEXTS = pa.schema([(name, pa.string()) for name in ("instruction", "output_1", "output_2")])
@@ -136,6 +139,31 @@ def test_what_a_check_found_travels(tmp_path: Path) -> None:
     found = check(groups[0], skip_bad=True)
     again = pickle.loads(pickle.dumps(found))
     assert [(type(bad), str(bad)) for bad in again.bad] == [(PairError, str(found.bad[0]))]
+
+
+def test_a_pair_that_does_not_fill_a_slot_is_refused_beforehand(tmp_path: Path) -> None:
+    pairs = [Pair("Hi", "x", f"y{n}", f"p{n}", metadata={"reference": "" if n == 2 else "7"}) for n in range(4)]
+    write_parquet(tmp_path / "pairs.parquet", pairs, group=2)
+    groups = find_parquet([str(tmp_path)])
+    assert groups is not None
+    nobody: Any = None  # so few rows are checked here
+    for skip_bad in (False, True):
+        with pytest.raises(PairError, match=r"pairs\.parquet: row 3: .*\{reference\}"):
+            check_all(nobody, groups, skip_bad=skip_bad, protocols=[Protocol.parse(WITH_REFERENCE)])
+    assert sum(found.count for found in check_all(nobody, groups, skip_bad=False, protocols=[PROTOCOL])) == 4
+    unfilled = check(groups[1], skip_bad=False, protocols=[Protocol.parse(WITH_REFERENCE)]).unfilled
+    assert str(pickle.loads(pickle.dumps(unfilled))) == str(unfilled)
+
+
+def test_the_command_refuses_an_empty_slot_before_a_folder_is_begun(tmp_path: Path) -> None:
+    rows = [{"instruction": "Hi", "output_1": "x", "output_2": "y", "reference": "7"}]
+    rows.append({"instruction": "Ho", "output_1": "x", "output_2": "y"})
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "mine.txt").write_text(WITH_REFERENCE)
+    words = ("--protocol", tmp_path / "mine.txt", "--judge", "http://127.0.0.1:9/v1#m", "--out", tmp_path / "d")
+    done = evenhand("ray", "judge", tmp_path / "pairs.jsonl", *words, code=2)
+    assert "{reference}" in done.stderr
+    assert not (tmp_path / "d").exists()
 
 
 def test_an_id_that_stands_twice_is_refused_with_both_places(tmp_path: Path) -> None:

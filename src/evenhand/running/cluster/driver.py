@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import pickle
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from evenhand.core.engine import Answer
 from evenhand.core.errors import EngineError, EvenhandError, PairError
+from evenhand.core.protocol import Protocol
 from evenhand.running.cluster.cluster import Cluster
 from evenhand.running.cluster.coordinator import ClusterStanding, Coordinator
 from evenhand.running.cluster.slices import Checked, Slice, Work, check
@@ -24,18 +25,26 @@ from evenhand.store.shards.schema import rows_of
 _FEW_ROWS = 20_000
 
 
-def check_all(cluster: Cluster, groups: Sequence[Slice], *, skip_bad: bool) -> list[Checked]:
-    """Every row read once before anything is judged; the first fault is raised, unless such rows are skipped."""
+def check_all(
+    cluster: Cluster, groups: Sequence[Slice], *, skip_bad: bool, protocols: Sequence[Protocol] = ()
+) -> list[Checked]:
+    """Every row read once before anything is judged; the first fault is raised, unless such rows are skipped.
+
+    A pair that does not fill a slot of the protocols is refused in any case.
+    """
+    look = partial(check, skip_bad=skip_bad, protocols=[protocol for protocol in protocols if protocol.more])
     if sum(group.rows for group in groups) < _FEW_ROWS:
-        found = [check(group, skip_bad=skip_bad) for group in groups]
+        found = [look(group) for group in groups]
     else:
         items = [{"number": number, "slice": pickle.dumps(group)} for number, group in enumerate(groups)]
         data = cluster.ray.data.from_items(items, override_num_blocks=len(items))
-        done = data.map_batches(partial(_check_batch, skip_bad=skip_bad), batch_size=1, batch_format="pyarrow")
+        done = data.map_batches(partial(_check_batch, look=look), batch_size=1, batch_format="pyarrow")
         rows = [
             row for batch in done.iter_batches(batch_size=None, batch_format="pyarrow") for row in batch.to_pylist()
         ]
         found = [pickle.loads(row["found"]) for row in sorted(rows, key=lambda row: row["number"])]
+    if fault := next((each.unfilled for each in found if each.unfilled), None):
+        raise fault
     fault = next((fault for each in found for fault in each.bad), None)
     if fault and not skip_bad:
         raise fault
@@ -45,9 +54,9 @@ def check_all(cluster: Cluster, groups: Sequence[Slice], *, skip_bad: bool) -> l
     return found
 
 
-def _check_batch(batch: Any, *, skip_bad: bool) -> Any:
+def _check_batch(batch: Any, *, look: Callable[[Slice], Checked]) -> Any:
     rows = batch.to_pylist()
-    found = [pickle.dumps(check(pickle.loads(row["slice"]), skip_bad=skip_bad)) for row in rows]
+    found = [pickle.dumps(look(pickle.loads(row["slice"]))) for row in rows]
     return {"number": [row["number"] for row in rows], "found": found}
 
 

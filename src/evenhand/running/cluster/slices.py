@@ -22,6 +22,7 @@ import orjson
 from evenhand.core.errors import InputError, PairError
 from evenhand.core.faults import RowFault, message_and_hint
 from evenhand.core.pair import Pair, short_hash
+from evenhand.core.protocol import Protocol
 from evenhand.io.files import Table, find_tables
 from evenhand.io.files.arrow import check_columns, faults_of, listed, pyarrow
 from evenhand.io.pairs import pair_from
@@ -98,11 +99,15 @@ class Slice:
 
 @dataclass(frozen=True)
 class Checked:
-    """What a check found in a slice: good pairs, short hashes of their ids, and faults of the others."""
+    """What a check found in a slice: good pairs, short hashes of their ids, and faults of the others.
+
+    A good pair that does not fill a slot of a judge's protocol is no broken row: none of them is passed over.
+    """
 
     count: int
     hashes: bytes
     bad: tuple[PairError, ...]
+    unfilled: PairError | None = None  # the first such pair
 
 
 @dataclass(frozen=True)
@@ -197,17 +202,29 @@ def _groups(fs: Any, path: str, name: str) -> list[Slice]:
 # -- checking ----------------------------------------------------------------------------------------------------
 
 
-def check(group: Slice, *, skip_bad: bool) -> Checked:
-    """Read all of it once; without `skip_bad` up to the first fault."""
+def check(group: Slice, *, skip_bad: bool, protocols: Sequence[Protocol] = ()) -> Checked:
+    """Read all of it once; without `skip_bad` up to the first fault, and never past a slot that stays empty."""
     hashes, bad = array("Q"), []
-    for _, found in group.read():
+    unfilled: PairError | None = None
+    for number, found in group.read():
         if isinstance(found, Pair):
             hashes.append(short_hash(found.id))
-            continue
-        bad.append(found)
-        if not skip_bad:
+            unfilled = _unfilled(group.table, number, found, protocols)
+        else:
+            bad.append(found)
+        if unfilled is not None or (bad and not skip_bad):
             break
-    return Checked(len(hashes), hashes.tobytes(), tuple(bad))
+    return Checked(len(hashes), hashes.tobytes(), tuple(bad), unfilled)
+
+
+def _unfilled(table: Table, number: int, pair: Pair, protocols: Sequence[Protocol]) -> PairError | None:
+    """What is wrong with a pair that has nothing for a slot of one of the protocols."""
+    try:
+        for protocol in protocols:
+            protocol.more_texts(pair)
+    except InputError as fault:
+        return table.error(number, fault.message, hint=fault.hint)
+    return None
 
 
 def refuse_twins(groups: Sequence[Slice], found: Sequence[Checked]) -> None:

@@ -12,6 +12,7 @@ from rich.markup import escape
 
 from evenhand.core.engine import Engine
 from evenhand.core.pair import Pair
+from evenhand.core.protocol import Protocol
 from evenhand.core.shuffle import Shuffle
 from evenhand.engines import catalog
 from evenhand.engines.presets import find_address
@@ -94,8 +95,13 @@ def prepare(judge: AnyJudge, given: Input, limit: int | None = None) -> None:
 
 def check_slots(settings: AnySettings, given: Input) -> None:
     """Refuse pairs that cannot fill a slot of a judge's protocol."""
-    for one in settings.each if isinstance(settings, JurySettings) else (settings,):
-        given.check_slots(one.protocol)
+    for protocol in protocols_of(settings):
+        given.check_slots(protocol)
+
+
+def protocols_of(settings: AnySettings) -> list[Protocol]:
+    """The protocols of all judges that are asked."""
+    return [one.protocol for one in (settings.each if isinstance(settings, JurySettings) else (settings,))]
 
 
 def show_end(judged: JudgedInput, db: Path, more: str = "", decision: Decision | None = None) -> None:

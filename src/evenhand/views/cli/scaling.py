@@ -40,6 +40,7 @@ from evenhand.store.shards import Place, RunNote, begin_shards, note_run, open_s
 from evenhand.views import console
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app
 from evenhand.views.cli.groups import (
+    AnySettings,
     EngineOptions,
     JudgeOptions,
     JudgeSettings,
@@ -49,6 +50,7 @@ from evenhand.views.cli.groups import (
     settings_of,
 )
 from evenhand.views.cli.inputs import Input
+from evenhand.views.cli.judging import check_slots, protocols_of
 from evenhand.views.cli.option_groups import ADVANCED, OUTPUT, flat_options, option
 from evenhand.views.cli.options import JsonOption, LimitOption, OnOption, SeedOption
 from evenhand.views.cli.running import show_run
@@ -160,11 +162,13 @@ def judge_on_ray(
 def _judge(job: ClusterJob, settings: JudgeSettings, *, as_json: bool) -> NoReturn:
     """Judge on a cluster with progress, show all that the folder holds, and end the command."""
     with opened_cluster(job) as connect:
-        given = find_input(job)
+        given = find_input(job, settings)
         setup = opened_judge(settings)
         place = begin_shards(job.out, setup, orders=settings.orders, seed=settings.seed)
         cluster = connect()
-        run, standing = ClusterJudge(settings, setup, place).run(job, cluster, find_pairs(job, given, cluster))
+        run, standing = ClusterJudge(settings, setup, place).run(
+            job, cluster, find_pairs(job, given, cluster, settings)
+        )
     if standing.fault:
         raise standing.fault.error()
     model = setup.engine.identity["model"]
@@ -214,13 +218,17 @@ def opened_judge(settings: JudgeSettings) -> Setup:
     return settings.setup(engine)
 
 
-def find_input(job: ClusterJob) -> Input | list[Slice]:
+def find_input(job: ClusterJob, settings: AnySettings) -> Input | list[Slice]:
     """Row groups of Parquet, which the workers read, or pairs that are read here; before a folder is begun."""
     groups = slices.find_parquet(job.names, job.columns) if job.names else None
-    return job.given() if groups is None else groups
+    if groups is not None:
+        return groups
+    given = job.given()
+    check_slots(settings, given)
+    return given
 
 
-def find_pairs(job: ClusterJob, given: Input | list[Slice], cluster: Cluster) -> PairSource:
+def find_pairs(job: ClusterJob, given: Input | list[Slice], cluster: Cluster, settings: AnySettings) -> PairSource:
     """The same, all of it read once and found good."""
     if isinstance(given, Input):
         given.print()
@@ -234,7 +242,7 @@ def find_pairs(job: ClusterJob, given: Input | list[Slice], cluster: Cluster) ->
 
         return PairSource(cut, read, list(given.unmatched))
     groups = given
-    found = check_all(cluster, groups, skip_bad=job.skip_bad)
+    found = check_all(cluster, groups, skip_bad=job.skip_bad, protocols=protocols_of(settings))
     slices.refuse_twins(groups, found)
 
     def cut_groups(workers: int, at_once: int) -> Work:

@@ -106,7 +106,7 @@ def judge_with_several(job: ClusterJob, settings: JurySettings, *, as_json: bool
     """Have each judge judge on the cluster, make of it what is asked for, show that, and end the command."""
     folder = Place.of(job.out)
     with opened_cluster(job) as connect, Store(":memory:") as store:
-        given = find_input(job)
+        given = find_input(job, settings)
         refuse_asked(folder)
         setups = [opened_judge(one) for one in settings.each]
         members = JuryMembers(tuple(map(member_of, setups)))
@@ -117,7 +117,8 @@ def judge_with_several(job: ClusterJob, settings: JurySettings, *, as_json: bool
             for place in [member_place(folder, setup)]
         ]
         cluster = connect()
-        several = SeveralRuns(job, settings, judges, members, cluster, find_pairs(job, given, cluster))
+        source = find_pairs(job, given, cluster, settings)
+        several = SeveralRuns(job, settings, judges, members, cluster, source)
         make = _escalate if isinstance(settings, EscalationSettings) else _pool
         more = make(several, folder, store)
     _show(several.total(), folder, more, as_json)
