@@ -421,6 +421,13 @@ def test_a_margin_is_a_share_below_one_half() -> None:
     assert (result.outcome, result.value, result.saved) == ("undecided", None, 0)
 
 
+@pytest.mark.parametrize(("beyond", "said"), [(1, "1 pair, which does not"), (2, "2 pairs, which do not")])
+def test_pairs_beyond_the_decision_agree_in_number(beyond: int, said: str) -> None:
+    standing = RunningRate("overall", Bounds(0.3, 0.2, 0.4, 40), 40, 0)
+    result = GateResult(Gate(), standing, ("1", "2"), 100, 40 + beyond)
+    assert result.details()["beyond the decision"] == f"{said} count"
+
+
 def test_outputs_of_two_models_are_joined_and_the_candidate_is_on_trial(
     folder: Path, serve: Callable[[Behaviour], Server]
 ) -> None:

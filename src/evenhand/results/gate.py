@@ -12,15 +12,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from evenhand.core.errors import InputError
 from evenhand.core.stats.clusters import Weighting
 from evenhand.results.counting import repeats_text, weighs_text
-from evenhand.results.decision import RunningRate
+from evenhand.results.decision import Decider, RunningRate
 from evenhand.results.losses import NO_LOSSES, Losses, SinceLast
 from evenhand.results.plain import plain
 from evenhand.results.wording import count
+
+if TYPE_CHECKING:
+    from evenhand.results.summary import Summary
 
 # An instruction is one observation of the confidence sequence; `results` and `rank` weigh alike by default.
 WEIGHTING: Weighting = "instructions"
@@ -84,6 +87,25 @@ class GateResult:
     repeats: int = 0  # exact repeats of other pairs, which are in no number
     losses: Losses = NO_LOSSES  # pairs that got worse
     since: SinceLast | None = None  # against an earlier gate
+
+    @classmethod
+    def of_run(
+        cls,
+        gate: Gate,
+        decider: Decider,
+        summary: Summary,
+        *,
+        pairs: int,
+        most: int,
+        why: str = "",
+        failure: str = "",
+        losses: Losses = NO_LOSSES,
+    ) -> GateResult:
+        """What a run came to that was allowed `most` of these pairs; exact repeats are taken off them."""
+        if not why and not failure and most < pairs and not decider.met:
+            why = f"the budget of {count(most, 'pair')} is used up"
+        counts = (pairs - summary.repeats, summary.pairs, why, failure, summary.repeats)
+        return cls(gate, decider.standing, summary.sides, *counts, losses)
 
     @property
     def outcome(self) -> GateOutcome:
@@ -192,7 +214,8 @@ class GateResult:
         if self.since:
             lines["since the last gate"] = self.since.sentence()
         if self.beyond:
-            lines["beyond the decision"] = f"{count(self.beyond, 'pair')}, which do not count"
+            do = "does" if self.beyond == 1 else "do"
+            lines["beyond the decision"] = f"{count(self.beyond, 'pair')}, which {do} not count"
         if self.saved:
             lines["saved"] = f"{count(self.saved, 'pair')} did not have to be judged"
         if self.standing.invalid:

@@ -226,12 +226,10 @@ def go_through(
     except EvenhandError as error:
         failure = "" if decider.met else str(error)
     why = found.stopped if found else ""
-    if not why and not failure and most < shuffled.pairs and not decider.met:
-        why = f"the budget of {console.count(most, 'pair')} is used up"
     summary = found.summary if found else counter.summary()
-    pairs = shuffled.pairs - summary.repeats
-    counts = (pairs, summary.pairs, why, failure, summary.repeats)
-    return GateResult(what, decider.standing, summary.sides, *counts, log.losses), _about(judge, found)
+    ended = {"why": why, "failure": failure}
+    result = GateResult.of_run(what, decider, summary, pairs=shuffled.pairs, most=most, **ended, losses=log.losses)
+    return result, _about(judge, found)
 
 
 def compared(result: GateResult, log: TrialLog, judge: AnyJudge, rule: RuleOptions) -> GateResult:
