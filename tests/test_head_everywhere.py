@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from aiohttp import web
 
 from command import evenhand
+from conftest import LoopThread
 from evenhand.core.judge import Setup
 from evenhand.core.pair import Pair
 from evenhand.engines import open_engine
@@ -23,6 +25,7 @@ from evenhand.engines.heads.vectors import MemoryVectors, content_key, to_vector
 from evenhand.engines.llama import LlamaEngine
 from evenhand.running.pace import Limits
 from evenhand.store import Store
+from misbehaving_server import Body, Server, says
 from test_scaleout import Stage
 from web_server import WebServer
 
@@ -98,6 +101,26 @@ def test_the_pytest_plugin_takes_it(judged: tuple[Path, Path], head: Path, pytes
     pytester.makepyfile("def test_one(better):\n    better('strong 1', than='weak 1', instruction='Task 1')\n")
     done = pytester.runpytest("--evenhand-judge", f"head:{head}", "--evenhand-db", str(db))
     done.assert_outcomes(passed=1)
+
+
+async def prefers_strong(request: web.Request, body: Body) -> web.StreamResponse:
+    text = body["messages"][-1]["content"]
+    return await says("A" if text.index("strong") < text.index("weak") else "B")(request, body)
+
+
+def test_the_pytest_plugin_takes_it_beside_another_judge(
+    judged: tuple[Path, Path], head: Path, pytester: pytest.Pytester, loop: LoopThread
+) -> None:
+    _, db = judged
+    pytester.makepyfile("def test_one(better):\n    better('weak 2', than='strong 2', instruction='Task 2')\n")
+    server = loop.run(Server(prefers_strong).__aenter__())
+    try:
+        both = f"head:{head},{server.url}#m"
+        done = pytester.runpytest("--evenhand-judge", both, "--evenhand-db", str(db))
+    finally:
+        loop.run(server.__aexit__())
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*verdict: the old one is better*", "*judge: jury of head:mine, m under several*"])
 
 
 def test_a_worker_of_a_cluster_takes_it(head: Path, smollm: ModelFile, tmp_path: Path) -> None:

@@ -8,13 +8,16 @@ from pathlib import Path
 
 import numpy as np  # before a suite inside this process does, and takes it out again: it loads only once
 import pytest
+import scipy.special  # so does this, with parts of numpy
 
 from evenhand import Pair, Store
+from evenhand.engines.heads.head import Head, Weights
 
 pytest_plugins = ["pytester"]
 
 CONFTEST = """
 import pytest
+import scipy.special  # so does this, with parts of numpy
 from evenhand import ScriptedEngine
 
 def script(prompt):
@@ -41,6 +44,7 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
 
 
 assert np.__version__
+assert scipy.special
 
 
 def asked(suite: pytest.Pytester) -> int:
@@ -265,3 +269,171 @@ def test_one_pair_is_one_pair(suite: pytest.Pytester) -> None:
             assert better("good", than="bad", instruction="2 + 2?").dimension == "overall"
     """)
     suite.runpytest().stdout.fnmatch_lines(["evenhand: 1 pair judged, 2 questions asked"])
+
+
+# -- trained heads -----------------------------------------------------------------------------------------
+
+ONE = 'ScriptedEngine(script, name="scripted judge")'
+HEAD = """
+
+def states(prompt):
+    text = prompt.turns[-1].text
+    return [float("good" in text) - float("bad" in text), 1.0]
+
+def head():
+    import numpy as np
+    from evenhand.engines.heads.engine import HeadEngine
+    from evenhand.engines.heads.head import Head, Weights
+    weights = {name: Weights(np.array([2.0, 0.0])) for name in ("overall", "format")}
+    return HeadEngine(Head("mine", "eyes", "", None, weights), ScriptedEngine(script, name="eyes", states=states))
+"""
+BOTH = '[head(), ScriptedEngine(script, name="one")]'
+
+
+def headed(suite: pytest.Pytester, judges: str) -> None:
+    """A suite with these judges in place of the scripted one."""
+    suite.makeconftest(CONFTEST.replace(ONE, judges) + HEAD)
+
+
+def test_a_head_sits_in_a_jury_and_each_judge_has_its_own_protocol(suite: pytest.Pytester) -> None:
+    headed(suite, BOTH)
+    suite.makepyfile("""
+        def test_parts(better):
+            assert better("good", than="bad", instruction="2 + 2?", on="format").dimension == "format"
+            assert better("good", than="bad", instruction="2 + 2?").dimension == "overall"
+
+        def test_worse(better):
+            better("bad", than="good", instruction="2 + 2?", on="format")
+
+        def test_what_the_head_has_not_learned(better):
+            better("good", than="bad", instruction="2 + 2?", on="correctness")
+    """)
+    done = suite.runpytest()
+    done.assert_outcomes(passed=1, failed=2)
+    done.stdout.fnmatch_lines(
+        [
+            "*judge: jury of head:mine, one under several;*",
+            "*head does not ask on 'correctness' (it asks on overall, format)*",
+        ]
+    )
+    assert asked(suite) == 4  # of the model; the worse one shows the same texts as the first
+
+
+def test_a_head_is_a_level(suite: pytest.Pytester) -> None:
+    headed(suite, BOTH)
+    keep_labelled(suite, "format")
+    suite.makepyfile("""
+        def test_one(better):
+            better("good", than="bad", instruction="2 + 2?", on="format")
+    """)
+    suite.runpytest("--evenhand-agree", "0.85").assert_outcomes(passed=1)
+    assert asked(suite) == 2 * 30  # the head decides what is not labelled
+
+
+@pytest.mark.parametrize("judges", ["head()", BOTH, '"head:mine.json"', '"head:mine.json,one"'])
+def test_a_head_takes_no_protocol(suite: pytest.Pytester, judges: str) -> None:
+    headed(suite, judges)
+    Head("mine", "no such model", "", None, {"overall": Weights(np.ones(2))}).save(suite.path / "mine.json")
+    suite.makepyfile("""
+        def test_one(better):
+            better("good", than="bad", instruction="2 + 2?")
+    """)
+    done = suite.runpytest("--evenhand-protocol", "chained")
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*a trained head is not asked anything, so it takes no protocol*evenhand_protocol*"])
+
+
+# -- levels ------------------------------------------------------------------------------------------------
+
+
+def keep_labelled(suite: pytest.Pytester, *dimensions: str) -> None:
+    """Thirty pairs in the database of which people found the first response better."""
+    labels = dict.fromkeys(dimensions, "1")
+    labelled = [Pair(f"Q{n}", "good", "bad", id=str(n), labels=labels) for n in range(30)]  # type: ignore[arg-type]
+    with Store(suite.path / ".evenhand-pytest.db") as store:
+        store.add_pairs(labelled)
+
+
+def test_levels_decide_on_the_dimension_that_is_asked_for(suite: pytest.Pytester) -> None:
+    keep_labelled(suite, "format", "correctness")
+    cases(suite.path / "cases.jsonl", 200)
+    suite.makepyfile("""
+        def test_parts(better):
+            for on in ("format", "correctness", "format"):
+                assert better("good", than="bad", instruction="2 + 2?", on=on).dimension == on
+
+        def test_gate(gate):
+            assert gate("cases.jsonl", on="format").standing.dimension == "format"
+
+        def test_no_labels(better):
+            better("good", than="bad", instruction="2 + 2?", on="precision")
+    """)
+    done = suite.runpytest("--evenhand-protocol", "chained", "--evenhand-agree", "0.85")
+    done.assert_outcomes(passed=2, failed=1)
+    done.stdout.fnmatch_lines(["*InputError: *precision*"])
+
+
+# -- what a gate tells -------------------------------------------------------------------------------------
+
+
+def test_a_gate_leaves_exact_repeats_out_of_its_numbers(suite: pytest.Pytester) -> None:
+    rows = [{"id": str(n), "instruction": f"q{n % 4}", "output_1": "bad", "output_2": "good"} for n in range(8)]
+    (suite.path / "twice.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    suite.makepyfile("""
+        def test_twice(gate):
+            gate("twice.jsonl")
+    """)
+    done = suite.runpytest()
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*pairs: 4 of 4 judged; 4 counted*", "*repeats: 4 exact repeats left out*"])
+
+
+def test_a_gate_says_that_its_budget_is_used_up(suite: pytest.Pytester) -> None:
+    cases(suite.path / "cases.jsonl", 20)
+    suite.makepyfile("""
+        def test_few(gate):
+            gate("cases.jsonl", max_pairs=3)
+
+        def test_all(gate):
+            gate("cases.jsonl", max_pairs=20, margin=0.0)
+    """)
+    done = suite.runpytest()
+    done.stdout.fnmatch_lines(["*undecided whether new is worse*", "*ended: the budget of 3 pairs is used up*"])
+    assert "20 pairs is used up" not in done.stdout.str()
+
+
+def test_a_gate_warns_of_what_is_left_out(suite: pytest.Pytester) -> None:
+    for name, said, first in (("new", "good", 0), ("old", "bad", 7)):
+        rows = [json.dumps({"instruction": f"q{n}", "output": said}) + "\n" for n in range(first, 100 + first)]
+        (suite.path / f"{name}.jsonl").write_text("".join(rows))
+    suite.makepyfile("""
+        def test_outputs(gate):
+            gate(candidate="new.jsonl", baseline="old.jsonl")
+    """)
+    done = suite.runpytest("-W", "default")
+    done.assert_outcomes(passed=1, warnings=2)
+    done.stdout.fnmatch_lines(
+        [
+            "*_left_out.py:2: CasesWarning: new has no output for 7 instructions, left out:",
+            "*q100",
+            "*and 2 more",
+            "*CasesWarning: old has no output for 7 instructions, left out:",
+        ]
+    )
+
+
+def test_a_gate_warns_of_what_is_to_be_said_of_its_files(suite: pytest.Pytester) -> None:
+    for name, said in (("new", "good"), ("old", "bad")):
+        rows: list[dict[str, object]] = [
+            {"doc_id": n, "doc": {}, "arguments": [[f"q{n}", {}]], "resps": [[said]], "filter": which}
+            for which in ("none", "flexible")
+            for n in range(100)
+        ]
+        (suite.path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    suite.makepyfile("""
+        def test_outputs(gate):
+            gate(candidate="new.jsonl", baseline="old.jsonl")
+    """)
+    done = suite.runpytest("-W", "default")
+    done.assert_outcomes(passed=1, warnings=1)
+    done.stdout.fnmatch_lines(["*CasesWarning: the rows of filter 'flexible' repeat the answers* (200 rows)"])

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from evenhand.io.pairs import Unmatched
 
 
 def count(number: int, one: str) -> str:
@@ -21,3 +25,18 @@ def listed(names: Sequence[str]) -> str:
     ('a', 'a and b', 'a, b and c')
     """
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def unmatched_text(each: Unmatched) -> str:
+    """How many instructions a model did not answer, and the first few of them.
+
+    >>> from evenhand.io.pairs import Unmatched
+    >>> print(unmatched_text(Unmatched("new", 3, ("2 + 2?", "2 + 3?"))))
+    new has no output for 3 instructions, left out:
+      2 + 2?
+      2 + 3?
+      and 1 more
+    """
+    more = [f"and {each.count - len(each.first):,} more"] if each.count > len(each.first) else []
+    head = f"{each.model} has no output for {count(each.count, 'instruction')}, left out:"
+    return "\n  ".join([head, *each.first, *more])

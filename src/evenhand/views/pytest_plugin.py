@@ -11,7 +11,9 @@ docs/pytest.md tells the rest. What is heavy is imported when the first test ask
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from evenhand.core.pair import Pair
     from evenhand.core.protocol import Protocol
     from evenhand.core.verdict import Outcome
+    from evenhand.io.pairs import Unmatched
     from evenhand.results.gate import GateResult
     from evenhand.views.api import Judge
     from evenhand.views.jury import AnyJudge
@@ -47,16 +50,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addini(f"evenhand_{name}", given, default="")
 
 
+class CasesWarning(UserWarning):
+    """Something is to be said of the cases of a gate, such as that some are left out."""
+
+
 class Referee:
     """Judges for tests: one engine, one database, as many protocols as are asked for."""
 
     def __init__(
         self, judge: str | Engine | Sequence[str | Engine], protocol: str, db: Path, agree: float = 0.0
     ) -> None:
-        self._spec, self._protocol, self.db, self._agree = judge, protocol, db, agree
+        self._named, self._protocol, self.db, self._agree = _named(judge), protocol, db, agree
         self._judges: list[Judge] = []
         self._judge: AnyJudge | None = None
-        self._template = ""
+        self._opened: tuple[str, ...] = ()  # under which protocols, and of levels on what
         self.asked = self.judged = 0
 
     def better(self, new: str, *, than: str, instruction: str, on: str = "") -> Outcome:
@@ -108,7 +115,7 @@ class Referee:
                 self.asked += judgments.totals.asked
         summary = counter.summary()
         self.judged += summary.pairs
-        result = GateResult(what, decider.standing, summary.sides, shuffled.pairs, summary.pairs)
+        result = GateResult.of_run(what, decider, summary, pairs=shuffled.pairs, most=most)
         if result.outcome != "not_worse":
             details = [f"  {name}: {text}" for name, text in result.details().items()]
             raise AssertionError("\n".join([result.sentence(), *details, self._kept()]))
@@ -138,41 +145,62 @@ class Referee:
 
     def _with(self, on: str) -> tuple[AnyJudge, str]:
         """The judge under the protocol that asks on a dimension, and the dimension; without one, the headline."""
-        from evenhand.core.errors import InputError
-        from evenhand.core.protocol import Protocol, built_in_names
-        from evenhand.core.verdict import found_on, headline
+        from evenhand.core.verdict import headline
 
-        name = self._protocol or on or "overall"
-        if not self._protocol and name not in built_in_names():
-            raise InputError(f"no built-in protocol asks on '{on}'", hint="set evenhand_protocol to one that does")
-        template = _own_protocol(self._spec) or Protocol.load(name)
-        dimension, known = on or headline(template.dimensions), found_on(template.dimensions)
-        if dimension not in known:
-            raise InputError(f"{name} does not ask on '{on}'", hint=f"it asks on {', '.join(known)}")
-        if self._template != template.fingerprint:
-            self._template = template.fingerprint
-            self._open(template)
+        templates = self._protocols(on)
+        dimension = on or headline(_dimensions(self._named, templates))
+        opened = (*[template.fingerprint for template in templates], dimension if self._agree else "")
+        if self._opened != opened:
+            self._open(templates, dimension)
+            self._opened = opened
         assert self._judge is not None
         return self._judge, dimension
 
-    def _open(self, template: Protocol) -> None:
-        """The judge, or a jury where several are named, under a protocol; a model is loaded once."""
-        from evenhand.core.engine import Engine
+    def _protocols(self, on: str) -> list[Protocol]:
+        """What each judge is asked; a trained head has a protocol of its own and answers no other."""
+        from evenhand.core.errors import InputError, SpecError
+        from evenhand.core.verdict import found_on
+
+        own = [_own_protocol(judge) for judge in self._named]
+        if self._protocol and any(own):
+            raise SpecError(
+                "a trained head is not asked anything, so it takes no protocol", hint="leave evenhand_protocol out"
+            )
+        templates = [template or self._asked(on) for template in own]
+        for template in templates:
+            known = found_on(template.dimensions)
+            if on and on not in known:
+                raise InputError(f"{template.name} does not ask on '{on}'", hint=f"it asks on {', '.join(known)}")
+        return templates
+
+    def _asked(self, on: str) -> Protocol:
+        """The protocol for a judge that has none of its own."""
+        from evenhand.core.errors import InputError
+        from evenhand.core.protocol import Protocol, built_in_names
+
+        if not self._protocol and on and on not in built_in_names():
+            raise InputError(f"no built-in protocol asks on '{on}'", hint="set evenhand_protocol to one that does")
+        return Protocol.load(self._protocol or on or "overall")
+
+    def _open(self, templates: Sequence[Protocol], dimension: str) -> None:
+        """The judge, or a jury or levels of several, each under its protocol; a model is loaded once."""
         from evenhand.core.judge import Setup
         from evenhand.views.api import Judge
-        from evenhand.views.jury import Escalation, Jury, ManyJudges, split_judges
+        from evenhand.views.jury import Escalation, Jury, ManyJudges
 
         if not self._judges:
             self.db.parent.mkdir(parents=True, exist_ok=True)
-            spec = self._spec
-            named = split_judges(spec) if isinstance(spec, str) else [spec] if isinstance(spec, Engine) else spec
-            self._judges = [Judge(name, template, db=self.db) for name in named]
-        for judge in self._judges:  # the engine lives on its Judge's loop
+            each = zip(self._named, templates, strict=True)
+            self._judges = [Judge(name, template, db=self.db) for name, template in each]
+        for judge, template in zip(self._judges, templates, strict=True):  # the engine lives on its Judge's loop
             judge.setup = Setup(judge.setup.engine, template)
         if isinstance(self._judge, ManyJudges):
             self._judge.close()
+        self._opened = ()
         if self._agree:
-            self._judge = Escalation(self._judges, db=self.db, agree=self._agree, people=False)
+            agree = self._agree
+            self._judge = levels = Escalation(self._judges, db=self.db, agree=agree, people=False, on=dimension)
+            levels.prepare(())  # by the labels of the database; before that it has no name and no fingerprint
         else:
             self._judge = self._judges[0] if len(self._judges) == 1 else Jury(self._judges, db=self.db)
 
@@ -201,32 +229,64 @@ def _short(text: str) -> str:
 def _cases(
     pairs: str | Path | Iterable[Pair] | None, candidate: str | Path | None, baseline: str | Path | None
 ) -> Callable[[], Iterable[Pair]]:
-    """What reads the cases, again and again; all of them are checked first."""
+    """What reads the cases, again and again; all of them are checked first, and what is to be said of them is."""
     from evenhand.core.errors import InputError
     from evenhand.io.pairs import check_pairs, join_outputs, read_pairs
 
     if candidate is not None and baseline is not None and pairs is None:
         joined = join_outputs(candidate, baseline, candidate_side="2")
+        _tell(joined.notes, joined.unmatched)
         return lambda: joined
     if pairs is None or candidate is not None or baseline is not None:
         raise InputError("gate needs pairs, or a candidate and a baseline")
     if isinstance(pairs, str | Path):
-        check_pairs(pairs)
+        notes = Counter[str]()
+        check_pairs(pairs, notes=notes)
+        _tell(notes)
         return lambda: read_pairs(pairs)
     every = list(pairs)
     return lambda: every
 
 
-def _own_protocol(judge: object) -> Protocol | None:
+def _tell(notes: Mapping[str, int], unmatched: Iterable[Unmatched] = ()) -> None:
+    """Warn, at the line of the test, of what the command line would name on stderr."""
+    from evenhand.results.wording import count, unmatched_text
+    from evenhand.views.console import visible
+
+    said = [f"{note} ({count(rows, 'row')})" for note, rows in notes.items()]
+    for text in (*said, *map(unmatched_text, unmatched)):
+        warnings.warn(visible(text), CasesWarning, stacklevel=4)
+
+
+def _named(judge: str | Engine | Sequence[str | Engine]) -> list[str | Engine]:
+    """The judges one by one; a text may name several."""
+    from evenhand.core.engine import Engine
+    from evenhand.views.jury import split_judges
+
+    if isinstance(judge, str):
+        return [*split_judges(judge)]
+    return [judge] if isinstance(judge, Engine) else [*judge]
+
+
+def _own_protocol(judge: str | Engine) -> Protocol | None:
     """The protocol of a judge that answers no other: a trained head, by its name or as an engine."""
     from evenhand.engines.heads import PREFIX, is_head
+    from evenhand.engines.heads.engine import HeadEngine, head_protocol
+    from evenhand.engines.heads.head import find_head
 
-    if isinstance(judge, str) and is_head(judge):
-        from evenhand.engines.heads.engine import head_protocol
-        from evenhand.engines.heads.head import find_head
+    if isinstance(judge, str):
+        return head_protocol(find_head(judge.removeprefix(PREFIX))) if is_head(judge) else None
+    return judge.protocol if isinstance(judge, HeadEngine) else None
 
-        return head_protocol(find_head(judge.removeprefix(PREFIX)))
-    return getattr(judge, "protocol", None)
+
+def _dimensions(judges: Sequence[str | Engine], templates: Sequence[Protocol]) -> tuple[str, ...]:
+    """What there are outcomes on: all that one judge is asked, of several what they have in common."""
+    from evenhand.engines.made import Member, shared_dimensions
+
+    names = [judge if isinstance(judge, str) else judge.identity["model"] for judge in judges]
+    each = zip(names, templates, strict=True)
+    members = [Member(name, template.name, "", tuple(template.dimensions)) for name, template in each]
+    return shared_dimensions(members)
 
 
 _REFEREE: pytest.StashKey[Referee] = pytest.StashKey()

@@ -13,6 +13,7 @@ from evenhand.core.pair import Pair
 from evenhand.core.protocol import Protocol
 from evenhand.io.pairs import JoinOptions, Unmatched, check_pairs, join_outputs, mark_of, read_pairs
 from evenhand.io.pairs.recognition import parse_columns
+from evenhand.results.wording import unmatched_text
 from evenhand.store import Store
 from evenhand.views import console
 from evenhand.views.cli.option_groups import INPUT, argument, option
@@ -150,11 +151,4 @@ def _checked_before(db: Path | None, mark: str | None) -> int | None:
 
 def print_unmatched(each: Unmatched) -> None:
     """Count and name the instructions that a model did not answer."""
-    few = "\n  ".join(console.visible(name) for name in each.first)
-    more = f"\n  and {each.count - len(each.first):,} more" if each.count > len(each.first) else ""
-    console.err.print(
-        f"{console.visible(each.model)} has no output for {console.count(each.count, 'instruction')}, left out:"
-        f"\n  {few}{more}",
-        style="yellow",
-        markup=False,
-    )
+    console.err.print(console.visible(unmatched_text(each)), style="yellow", markup=False)
