@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -133,6 +134,21 @@ def test_the_front_matter_names_a_form_by_an_example_which_reads_as_a(example: s
     assert question.dimensions == ("overall",)
     assert protocol.prompt(Pair("Hi", "x", "y"), "forward").room > 0
     assert read_answer(Answer(example), ["overall"], (), question.form)[0].label == "A"
+
+
+@pytest.mark.parametrize(
+    "example", [*EXAMPLES, "[[A>B]]", '{"A": "A"}', '{ "winner" : "A" }', "<A>A</A>", "Option A: A", "Verdict:A"]
+)
+@pytest.mark.parametrize("label", ["A", "B", "tie"])
+def test_what_is_written_in_a_form_is_read_in_it(example: str, label: Literal["A", "B", "tie"]) -> None:
+    form = form_of(example)
+    text = form.write(label)
+    if text is None:
+        assert (example, label) in (("m", "tie"), ("Output (a)", "tie"))
+        return
+    found = form.read(text)
+    assert isinstance(found, FormMatch)
+    assert (found.label, found.strength) == (label, int(label != "tie"))
 
 
 def test_a_form_that_nobody_knows_and_several_dimensions_are_refused() -> None:

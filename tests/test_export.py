@@ -20,7 +20,9 @@ from evenhand import Judge, Pair, Protocol, ScriptedEngine
 from evenhand.core.engine import Answer
 from evenhand.core.judge import Judgment
 from evenhand.core.markup import put_together
-from evenhand.core.protocol import Prompt
+from evenhand.core.pair import Side
+from evenhand.core.protocol import Prompt, form_names
+from evenhand.core.verdict import SIDE_OF, read_answer
 from evenhand.store import HumanLabel, Store
 from evenhand.views.export import (
     ANNOTATIONS,
@@ -33,6 +35,7 @@ from evenhand.views.export import (
     VERDICTS,
     annotation_rows,
     dpo_rows,
+    has_no_word,
     judge_rows,
     judgment_rows,
     kto_rows,
@@ -217,6 +220,37 @@ def test_a_pair_is_taken_as_far_as_its_labels_go() -> None:
     four = {"precision": "1", "correctness": "2", "format": "tie", "overall": "1"}
     rows = list(judge_rows(Protocol.load("four"), [(Pair("q", "x", "y"), four)]))  # type: ignore[list-item]
     assert [row["completion"][0]["content"] for row in rows] == ["A,B,tie,A", "B,A,tie,B"]
+
+
+@pytest.mark.parametrize("name", form_names())
+def test_people_answer_in_the_form_of_the_protocol(name: str) -> None:
+    protocol = Protocol.load(name)
+    [question] = protocol.questions
+    for side in ("1", "2", "tie"):
+        labels: dict[str, Side] = {"overall": side}
+        rows = list(judge_rows(protocol, [(Pair("q", "x", "y"), labels)]))
+        assert len(rows) == (0 if has_no_word(protocol, labels) else 2)
+        for row in rows:
+            [said] = read_answer(Answer(row["completion"][0]["content"]), question.dimensions, form=question.form)
+            assert said.label is not None
+            assert SIDE_OF[row["order"]][said.label] == side
+
+
+def test_a_tie_that_the_form_cannot_say_is_left_out_and_said_so(tmp_path: Path) -> None:
+    sides: tuple[Side, ...] = ("1", "tie", "2")
+    pairs = [Pair(f"q{side}", "x", "y") for side in sides]
+    with Judge(ScriptedEngine(lambda _: "A"), "overall", db=tmp_path / "e.db") as judge:
+        list(judge.judge(pairs))
+        named = zip(pairs, sides, strict=True)
+        judge.store.labels.add([HumanLabel(pair.key, "overall", "ann", side) for pair, side in named])
+    words = ("export", "judge", "--db", tmp_path / "e.db", "--out", tmp_path / "a.jsonl", "--protocol")
+    told = evenhand(*words, "alpaca-eval").stderr
+    assert "1 pair with a tie left out: answers under alpaca-eval have none" in told
+    said = [
+        json.loads(line)["completion"][0]["content"] for line in (tmp_path / "a.jsonl").read_text().splitlines()
+    ]
+    assert said == ["m", "M", "M", "m"]
+    assert not evenhand(*words, "mt-bench").stderr
 
 
 @pytest.mark.parametrize("name", ["s.jsonl", "s.parquet"])

@@ -27,6 +27,16 @@ _LETTERS: Mapping[str, Word] = {"a": "A", "b": "B", "tie": "tie"}
 _LABELS: Mapping[str, Word] = {"A": "A", "B": "B", "tie": "tie"}
 _BRACKETS: Mapping[str, Word] = {**_LETTERS, "c": "tie"}
 _MOST_CUTS = 20  # of verdicts that come together only when another is cut out
+_COMPARED: Mapping[Word, str] = {"A": "[[A>B]]", "B": "[[B>A]]", "tie": "[[A=B]]"}
+# Forms in which a label is not written as A, B or tie in the place of the example's A.
+_SPELT: Mapping[str, Mapping[Word, str]] = {
+    "[[A]]": {"A": "[[A]]", "B": "[[B]]", "tie": "[[C]]"},
+    "[[A>>B]]": _COMPARED,
+    "[[A>B]]": _COMPARED,
+    "Output (a)": {"A": "Output (a)", "B": "Output (b)"},
+    "m": {"A": "m", "B": "M"},
+}
+_LABEL_OF_EXAMPLE = re.compile(r'(?<=")A(?="\s*\}$)|(?<=>)A(?=</)|A$')
 _COMPARISON = r"[AB]\s*(?:>{1,2}|<{1,2}|=)\s*[AB]"
 
 
@@ -72,6 +82,16 @@ class AnswerForm:
         if not own:
             return "echo"
         return own[-1] if len({(match.label, match.strength) for match in own}) == 1 else "unreadable"
+
+    def write(self, label: Word) -> str | None:
+        """An answer that says the label and nothing else; None where the form has no word for it.
+
+        >>> form_of("[[A]]").write("tie"), form_of("<verdict>A</verdict>").write("B"), form_of("m").write("tie")
+        ('[[C]]', '<verdict>B</verdict>', None)
+        """
+        if self.example in _SPELT:
+            return _SPELT[self.example].get(label)
+        return _LABEL_OF_EXAMPLE.sub(label, self.example)
 
     def without_verdict(self, text: str) -> str:
         """What an answer says besides its verdict; nothing that is left can be read as one.

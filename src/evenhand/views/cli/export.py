@@ -102,10 +102,18 @@ def export(options: ExportOptions) -> None:
     form, out, names = options.form, options.out, renames_from(options.rename)
     options.check()
     check_writes(out)
+    no_word: list[str] = []
     with open_records(options.db) as store:
         judged = form != "judge"
-        rows, columns = stored_rows(store, options) if judged else people_rows(store, options.protocol, names)
+        rows, columns = (
+            stored_rows(store, options) if judged else people_rows(store, options.protocol, names, no_word)
+        )
         count = write_rows(out, rows, columns)
+    if no_word:
+        told = (
+            f"{console.count(len(no_word), 'pair')} with a tie left out: answers under {options.protocol} have none"
+        )
+        console.err.print(told, style="yellow", markup=False)
     if not count:
         console.err.print("nothing in the database is of that kind: the file has no rows", style="yellow")
     if options.as_json:
@@ -114,15 +122,21 @@ def export(options: ExportOptions) -> None:
         console.out.print(f"{console.count(count, 'row')} of {form}: {out}", markup=False)
 
 
-def people_rows(store: Records, protocol: str, names: Mapping[str, str]) -> Made:
-    """A judge's conversations with the verdicts of people; no judge need have judged the pairs."""
+def people_rows(store: Records, protocol: str, names: Mapping[str, str], no_word: list[str]) -> Made:
+    """A judge's conversations with the verdicts of people; no judge need have judged the pairs.
+
+    Pairs with a label that the protocol's form of answers has no word for are put into `no_word`, by their ids.
+    """
     template, people = Protocol.load(protocol or "overall"), People(store, rename=names)
 
     def labelled() -> Iterator[tuple[Pair, dict[str, Side]]]:
         for pair in store.labels.pairs():
             votes, decided = people.votes(pair), people.decisions(pair)
             found = {name: final_label(votes, decided, name) for name in template.dimensions}
-            yield pair, {name: side for name, side in found.items() if side is not None}
+            labels = {name: side for name, side in found.items() if side is not None}
+            if forms.has_no_word(template, labels):
+                no_word.append(pair.id)
+            yield pair, labels
 
     return forms.judge_rows(template, labelled()), forms.JUDGE
 

@@ -7,7 +7,7 @@ tells what every column means.
 from evenhand.views.export.alpaca import ANNOTATIONS, LEADERBOARD, annotation_rows, leaderboard_rows
 from evenhand.views.export.labels import LABELS, exported_labels
 from evenhand.views.export.tables import JUDGMENTS, TEXTS, VERDICTS, judgment_rows, verdict_rows
-from evenhand.views.export.training import DPO, JUDGE, KTO, dpo_rows, judge_rows, kto_rows
+from evenhand.views.export.training import DPO, JUDGE, KTO, dpo_rows, has_no_word, judge_rows, kto_rows
 
 __all__ = [
     "ANNOTATIONS",
@@ -22,6 +22,7 @@ __all__ = [
     "annotation_rows",
     "dpo_rows",
     "exported_labels",
+    "has_no_word",
     "judge_rows",
     "judgment_rows",
     "kto_rows",

@@ -6,7 +6,7 @@ prompt, completion (supervised).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from evenhand.core.judge import Judgment
@@ -14,7 +14,7 @@ from evenhand.core.markup import Turn, break_up_spans
 from evenhand.core.pair import Pair, Side
 from evenhand.core.pieces import Recall
 from evenhand.core.protocol import ORDERS, Order, Protocol, Question
-from evenhand.core.verdict import SIDE_OF, Outcome
+from evenhand.core.verdict import SIDE_OF, Label, Outcome
 from evenhand.io.files import Row
 
 _MODELS = {"chosen_model": "text", "rejected_model": "text"}
@@ -101,8 +101,9 @@ def judge_rows(
     """The protocol's conversations with people's verdicts in the judge's place: a row for each order and question.
 
     What a question stands on (the earlier judgements of a chain) are people's verdicts too. A pair without a label
-    on some dimension is taken as far as its labels go. Control tokens in a pair's text are broken up, as they are
-    on their way to a judge, so that no chat template takes them for turns.
+    on some dimension is taken as far as its labels go; so is one with a tie, where the form of the protocol's
+    answers has none. A form that wants a reason before the verdict gets the verdict alone. Control tokens in a
+    pair's text are broken up, as they are on their way to a judge, so that no chat template takes them for turns.
 
     >>> pair = Pair("2 + 2?", "4", "5")
     >>> rows = list(judge_rows(Protocol.load("overall"), [(pair, {"overall": "1"})]))
@@ -120,22 +121,40 @@ def _conversation(protocol: Protocol, pair: Pair, labels: Mapping[str, Side], or
     said: list[str] = []
     open_ones: set[int] = set()  # conversations with a verdict that nobody gave: what comes next would stand on it
     for number, question in enumerate(protocol.questions):
-        if any(name not in labels for name in question.dimensions):
+        verdicts = [shown[labels[name]] for name in question.dimensions if name in labels]
+        answer = _answer(question, verdicts)
+        if answer is None:
             open_ones.add(question.conversation)
         if open_ones & {question.conversation, *_stands_on(protocol, question)}:
             said.append("")
             continue
-        verdicts = [shown[labels[name]] for name in question.dimensions]
         prompt = protocol.prompt(pair, order, number, said)
         yield {
             "prompt": [_message(turn) for turn in prompt.turns],
-            "completion": [{"role": "assistant", "content": ",".join(verdicts)}],
+            "completion": [{"role": "assistant", "content": answer}],
             "pair": pair.id,
             "order": order,
             "question": number + 1,
             "dimensions": ", ".join(question.dimensions),
         }
         said.append(", ".join(verdicts))
+
+
+def _answer(question: Question, verdicts: Sequence[Label]) -> str | None:
+    """What a judge would answer, in the form that the protocol asks for; None where it could say nothing."""
+    if len(verdicts) < len(question.dimensions):
+        return None
+    return question.form.write(verdicts[0]) if question.form else ",".join(verdicts)
+
+
+def has_no_word(protocol: Protocol, labels: Mapping[str, Side]) -> bool:
+    """Whether one of the labels cannot be said in the form of the protocol: some forms have no tie.
+
+    >>> has_no_word(Protocol.load("alpaca-eval"), {"overall": "tie"})
+    True
+    """
+    asked = [(question.form, name) for question in protocol.questions for name in question.dimensions]
+    return any(form and labels.get(name) == "tie" and form.write("tie") is None for form, name in asked)
 
 
 def _stands_on(protocol: Protocol, question: Question) -> set[int]:
