@@ -21,7 +21,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import misbehaving_server
 from command import evenhand
+from conftest import LoopThread
 from evenhand.core.errors import InputError, PairError
 from evenhand.core.pair import Pair
 from evenhand.io.pairs import Arena, JoinOptions, check_pairs, join_outputs, read_pairs
@@ -507,6 +509,30 @@ def test_votes_on_one_pair_are_judged_once_and_all_kept(tmp_path: Path) -> None:
         import_labels(store, file)
         found = {vote.annotator: vote.side for vote in store.labels.of(Pair(*TWO_TURNS).key)}
     assert found == {"ann": "1", "ben": "tie"}
+
+
+def test_what_is_to_be_said_of_a_file_is_said_in_every_run(tmp_path: Path, loop: LoopThread) -> None:
+    rows = [{**ARENA_33K, "judge": who, "winner": "model_a"} for who in ("ann", "ben", "cem")]
+    file = put(tmp_path, "a.jsonl", rows)
+    server = loop.run(misbehaving_server.Server(misbehaving_server.says("A")).__aenter__())
+    words = (
+        "judge",
+        file,
+        "--judge",
+        f"{server.url}#m",
+        "--protocol",
+        "overall",
+        "--db",
+        tmp_path / "e.db",
+        "--json",
+    )
+    try:
+        for _ in range(3):
+            done = evenhand(*words)
+            assert "the same pair again" in done.stderr
+            assert list(json.loads(done.stdout)["notes"].values()) == [2]
+    finally:
+        loop.run(server.__aexit__())
 
 
 def test_a_null_label_hides_no_verdict(tmp_path: Path) -> None:

@@ -230,10 +230,23 @@ class Store(Queries):
         row = self._row("SELECT pairs FROM inputs WHERE mark = ?", mark)
         return None if row is None else int(row[0])
 
-    def note_checked(self, mark: str, pairs: int) -> None:
-        """Remember files whose rows are all good, by a hash of what is in them."""
+    def notes_on(self, mark: str) -> dict[str, int]:
+        """What was to be said of files that were checked before, and of how many rows.
+
+        >>> with Store(":memory:") as store:
+        ...     store.note_checked("x", 3, {"the same pair again": 2})
+        ...     store.notes_on("x"), store.notes_on("y")
+        ({'the same pair again': 2}, {})
+        """
+        found = self._rows("SELECT mark, pairs FROM inputs WHERE mark > ? AND mark < ?", f"{mark} ", f"{mark}!")
+        return {str(key).removeprefix(f"{mark} "): int(rows) for key, rows in found}
+
+    def note_checked(self, mark: str, pairs: int, notes: Mapping[str, int] | None = None) -> None:
+        """Remember files whose rows are all good, by a hash of what is in them; a note has a row of its own."""
+        named = [(mark, pairs), *((f"{mark} {note}", count) for note, count in (notes or {}).items())]
+        rows = [(*row, time.time()) for row in named]
         with self._writing():
-            self._db.execute("INSERT OR REPLACE INTO inputs VALUES (?, ?, ?)", (mark, pairs, time.time()))
+            self._db.executemany("INSERT OR REPLACE INTO inputs VALUES (?, ?, ?)", rows)
 
     def note_finished(self, mark: str, judge: int, orders: str) -> None:
         """Remember that a judge was asked all there is to ask about files, unless some of it has failed."""

@@ -70,7 +70,7 @@ class Input:
         """Remember that the files were checked: the next run over them begins at once. Is all of them judged?"""
         if self.mark is None:
             return False
-        judge.store.note_checked(self.mark, self.count)
+        judge.store.note_checked(self.mark, self.count, self.notes)
         number = judge.store.judge_book.find(judge.setup.fingerprint)
         return number is not None and judge.store.is_finished(self.mark, number, _orders(judge))
 
@@ -120,8 +120,8 @@ def find_input(
         return Input(len(joined), lambda: iter(joined), joined.bad, joined.unmatched, notes=joined.notes)
     if not pairs:
         raise InputError("nothing to judge", hint="give a file of pairs, or --candidate NEW --baseline OLD")
-    mark, columns, notes = mark_of(pairs, reading.columns), reading.columns, Counter[str]()
-    known = _checked_before(db, mark)
+    mark, columns = mark_of(pairs, reading.columns), reading.columns
+    known, notes = _checked_before(db, mark)
     count, bad = known or 0, list[PairError]()
     if known is None:
         count, bad = check_pairs(pairs, skip_bad=reading.skip_bad, columns=columns, notes=notes)
@@ -142,11 +142,12 @@ def _orders(judge: AnyJudge) -> str:
     return judge.orders if judge.orders != "random" else f"random {judge.seed}"
 
 
-def _checked_before(db: Path | None, mark: str | None) -> int | None:
+def _checked_before(db: Path | None, mark: str | None) -> tuple[int | None, Counter[str]]:
+    """How many pairs there are in files that were checked before, if they were, and what is to be said of them."""
     if mark is None or db is None or not db.is_file():
-        return None
+        return None, Counter()
     with Store(db, read_only=True) as store:
-        return store.checked(mark)
+        return store.checked(mark), Counter(store.notes_on(mark))
 
 
 def print_unmatched(each: Unmatched) -> None:
