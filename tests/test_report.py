@@ -156,6 +156,18 @@ def test_no_person_is_named(db: Path, tmp_path: Path) -> None:
     assert not re.search(r"(?<!note by )\b(ann|ben|cat)\b", everything)
 
 
+def test_an_exact_repeat_is_no_example(tmp_path: Path) -> None:
+    pairs = plain_pairs(12)
+    fill(tmp_path / "e.db", [*pairs, *(replace(pair, id=f"again {pair.id}") for pair in pairs)])
+    with Store(tmp_path / "e.db") as store:
+        [part] = compile_report(store, store.judges(), ReportOptions(examples=20)).judges
+    found = part.dimensions["overall"]
+    assert part.repeats == 12
+    assert part.counts["inconsistent"] == found.inconsistent == len(part.examples["inconsistent"]) > 0
+    assert part.counts["near_tie"] == found.n == 12
+    assert not [line.id for few in part.examples.values() for line in few if line.id.startswith("again")]
+
+
 def test_examples_are_of_their_kind(db: Path) -> None:
     with Store(db) as store:
         [part] = [p for p in compile_report(store, store.judges()).judges if p.protocol == "overall"]

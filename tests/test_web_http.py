@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -474,6 +475,23 @@ def test_numbers_of_the_overview_lead_to_the_pairs_behind_them(owner: Client) ->
     for link, number in links:
         listed = owner.get(link.replace("&amp;", "&")).text
         assert f"<b>{number}</b>" in listed, link
+
+
+def test_the_pairs_behind_a_number_are_as_many_where_some_are_exact_repeats(tmp_path: Path) -> None:
+    pairs = [*plain_pairs(12), Pair("Say something unreadable.", "x", "y", id="odd")]
+    again = [replace(pair, id=f"again {pair.id}") for pair in pairs]
+    other = replace(pairs[0], id="of another model", model_1="delta")  # so this is no repeat
+    fill(tmp_path / "e.db", [*pairs, *again, other], ("chained", "overall"))
+    with WebServer(tmp_path / "e.db") as server:
+        owner = server.owner()
+        links = re.findall(
+            r'<a class="(?:one|two|tie|warn|bad)" href="(/pairs\?[^"]+)">([\d,]+)', owner.get("/").text
+        )
+        assert len(links) > 20
+        for link, number in links:
+            assert f"<b>{number}</b>" in owner.get(link.replace("&amp;", "&")).text, link
+        assert "<b>27</b> pairs" in owner.get("/pairs?judge=2&dimension=overall").text
+        assert "<b>14</b> pairs" in owner.get("/pairs?judge=2&dimension=overall&only=once").text
 
 
 def test_the_overview_shows_the_win_matrix_of_several_models(owner: Client) -> None:

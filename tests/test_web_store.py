@@ -38,7 +38,8 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     alike = [
         replace(pair, instruction=pair.instruction[:17], id=f"{pair.id} alike") for pair in plain_pairs(40)[20:]
     ]
-    pairs = [*alike, *plain_pairs(60), Pair("unreadable", "x", "y", id="broken")]
+    again = [replace(pair, id=f"{pair.id} again") for pair in plain_pairs(4)]
+    pairs = [*alike, *plain_pairs(60), Pair("unreadable", "x", "y", id="broken"), *again]
     fill(path, pairs, ("chained", "overall"))
     fill(path, pairs[:20], ("overall",), name="another")
     with Store(path) as store:
@@ -218,6 +219,13 @@ def test_what_people_say_is_in_the_lists(db: Path) -> None:
 def naive(store: Store, view: View) -> list[OutcomeLine]:
     """Every row of the judge and dimension, filtered and sorted in plain Python."""
 
+    whole = store.pages.rows(View(view.judge, view.dimension), size=10_000)
+    first: dict[Any, int] = {}  # of exact repeats: a valid one, and of those the first
+    for row in sorted(whole, key=lambda row: (row.side is None, row.pair)):
+        pair = store.pages.pair(row.pair)
+        assert pair is not None
+        first.setdefault((pair.key, pair.model_1, pair.model_2), row.pair)
+
     def fits(row: OutcomeLine) -> bool:
         pair = store.pages.pair(row.pair)
         assert pair is not None
@@ -229,6 +237,7 @@ def naive(store: Store, view: View) -> list[OutcomeLine]:
             "against_people": row.known is not None and row.side is not None and row.known != row.side,
             "with_people": row.known is not None,
             "against_judges": row.split,
+            "once": row.pair in first.values(),
         }
         texts = (pair.id, pair.instruction, pair.output_1, pair.output_2)
         return (
@@ -252,7 +261,6 @@ def naive(store: Store, view: View) -> list[OutcomeLine]:
         "entry": lambda row: row.pair,
         "gap": lambda row: (-abs(row.length_1 - row.length_2), -row.pair),
     }
-    whole = store.pages.rows(View(view.judge, view.dimension), size=10_000)
     return sorted(filter(fits, whole), key=orders[view.sort])
 
 

@@ -76,7 +76,12 @@ def first_of_each(identity: NDArray[Any], number: NDArray[Any], invalid: NDArray
     return kept
 
 
+def which_count(part: Part) -> NDArray[np.bool_]:
+    """Which rows of a part count; equal pairs have one instruction and so are in one part."""
+    return first_of_each(part["identity"], part["number"], part["side"] < 0)
+
+
 def without_repeats(part: Part) -> Part:
-    """The rows of a part that count; equal pairs have one instruction and so are in one part."""
-    kept = first_of_each(part["identity"], part["number"], part["side"] < 0)
+    """The rows of a part that count."""
+    kept = which_count(part)
     return part if kept.all() else {name: column[kept] for name, column in part.items()}

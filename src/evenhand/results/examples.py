@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -69,10 +69,11 @@ class Examples:
     """A few pairs of each kind, of one judge on one dimension, out of blocks.
 
     Near ties and clear wins are the nearest and the clearest there are; of the other kinds the seed draws.
+    `without` are the numbers of pairs that are none, such as exact repeats of others.
     """
 
-    def __init__(self, dimension: str, each: int, seed: int) -> None:
-        self.dimension, self._seed = dimension, seed
+    def __init__(self, dimension: str, each: int, seed: int, without: Sequence[int] = ()) -> None:
+        self.dimension, self._seed, self._without = dimension, seed, without
         self._kinds = {kind: LowestRanks(each) for kind in KINDS}
         self._kept: dict[int, ExamplePair] = {}
         self._counts = dict.fromkeys(KINDS, 0)
@@ -86,6 +87,8 @@ class Examples:
         """Take the pairs of a block."""
         if self.dimension not in block.outcomes:
             return
+        if len(self._without):
+            block = block.take(~np.isin(block.number, self._without))
         found, known = block.outcomes[self.dimension], block.known(self.dimension)
         for kind, (rows, ranks) in self._ranks(block).items():
             self._counts[kind] += len(rows)

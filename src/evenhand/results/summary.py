@@ -22,7 +22,15 @@ from evenhand.core.stats.length import LengthControlled, LengthRows, arrange, le
 from evenhand.core.stats.multiple import p_of
 from evenhand.core.stats.winrate import Rate, mean_rate, mean_rates_over
 from evenhand.io.spill_file import Part, PartFile, SpillFile
-from evenhand.results.counting import DEFAULT, WEIGHTINGS, Counting, repeats_text, weighs_text, without_repeats
+from evenhand.results.counting import (
+    DEFAULT,
+    WEIGHTINGS,
+    Counting,
+    repeats_text,
+    weighs_text,
+    which_count,
+    without_repeats,
+)
 from evenhand.results.questions import caution, correct_dimensions
 
 if TYPE_CHECKING:
@@ -244,6 +252,11 @@ class DimensionRows:
         if self._repeats is None:
             self._repeats = len(self._rows) - sum(len(part["side"]) for part in self._counted())
         return self._repeats
+
+    def repeated(self) -> list[int]:
+        """The numbers of the pairs that are left out."""
+        each = map(_as_arrays, self._rows.parts()) if self.repeats else ()
+        return [number for part in each for number in part["number"][~which_count(part)].tolist()]
 
     def _counted(self) -> Iterator[Part]:
         """All rows that count, in parts that share no cluster."""

@@ -19,7 +19,7 @@ from evenhand.store.rows import PAIR_COLUMNS, stored_pair
 from evenhand.store.schema import clearly
 from evenhand.store.words import WordIndex
 
-Only = Literal["inconsistent", "invalid", "against_people", "with_people", "against_judges"]
+Only = Literal["inconsistent", "invalid", "against_people", "with_people", "against_judges", "once"]
 Sort = Literal["uncertain", "sure", "entry", "gap"]
 ONLY: tuple[Only, ...] = get_args(Only)
 SORTS: tuple[Sort, ...] = get_args(Sort)
@@ -37,6 +37,13 @@ _ONLY_SQL: dict[Only, str] = {
     "against_people": f"f.side <> {_KNOWN}",
     "with_people": f"{_KNOWN} IS NOT NULL",
     "against_judges": "f.split",
+    # Of exact repeats the one that counts: a valid one, and of those the first.
+    "once": (
+        "NOT EXISTS (SELECT 1 FROM pairs p JOIN pairs q ON q.key = p.key AND q.model_1 = p.model_1"
+        " AND q.model_2 = p.model_2 AND q.id <> p.id JOIN outcomes g ON g.judge = f.judge"
+        " AND g.dimension = f.dimension AND g.pair = q.id WHERE p.id = f.pair"
+        " AND (g.side IS NULL, g.pair) < (f.side IS NULL, f.pair))"
+    ),
 }
 # What a list is ordered by, and whether it falls; the pair's number decides between equals, so that every row has
 # its place. The first two are the very columns of an index or key, which SQLite then walks instead of sorting.

@@ -31,7 +31,7 @@ from evenhand.results.people import People
 from evenhand.results.ranking import Matches, RankingSummary
 from evenhand.results.reasons import ReasonSummary, reasons_on
 from evenhand.results.stored_attacks import stored_attacks
-from evenhand.results.summary import Counter, DimensionSummary, models_of
+from evenhand.results.summary import Counter, DimensionSummary, Summary, models_of
 from evenhand.running.prices import Price, price_of
 from evenhand.store import JudgeRow, Records, RunGroup
 from evenhand.store.records import PairReader
@@ -200,6 +200,7 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
     noise = noise_of(store, row)
     cards = _cards(_watched(store.blocks(row), takers), gathered, noise)
     summary = counter.summary()
+    examples = _without_repeats(examples, summary, store.blocks(row), gathered.options)
     ranking, why = _rank(matches, len(gathered.models))
     usage, seconds = store.usage(row)
     return JudgeReport(
@@ -227,6 +228,20 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
         stored_attacks(store, row),
         summary.several,
     )
+
+
+def _without_repeats(
+    found: Examples, summary: Summary, blocks: Iterable[Block], options: ReportOptions
+) -> Examples:
+    """The examples among pairs that count; where some do not, which few databases have, they are looked for anew."""
+    counted = summary.dimensions.get(found.dimension)
+    repeated = counted.rows.repeated() if counted is not None and counted.rows is not None else []
+    if not repeated:
+        return found
+    again = Examples(found.dimension, options.examples, options.seed, without=repeated)
+    for block in blocks:
+        again.add_block(block)
+    return again
 
 
 def _prices(store: Records, row: JudgeRow) -> list[Price | None]:

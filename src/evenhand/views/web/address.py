@@ -49,8 +49,12 @@ def read_view(query: Sequence[tuple[str, str]], judges: Sequence[JudgeRow]) -> V
 def write_view(view: View, **more: Any) -> str:
     """The query of a view; `more` is added, and replaces what the view says where the name is the same.
 
+    Several values of one name are a tuple.
+
     >>> write_view(View(2, "format", only=("inconsistent",)), page=3)
     'judge=2&dimension=format&only=inconsistent&page=3'
+    >>> write_view(View(2, "format"), only=("invalid", "once"))
+    'judge=2&dimension=format&only=invalid&only=once'
     """
     fields: list[tuple[str, Any]] = [
         ("judge", view.judge),
@@ -65,7 +69,8 @@ def write_view(view: View, **more: Any) -> str:
         ("sort", view.sort if view.sort != "uncertain" else ""),
     ]
     kept = [(name, value) for name, value in fields if name not in more and value != ""]
-    return urlencode([*kept, *((name, value) for name, value in more.items() if value not in ("", None))])
+    added = [(name, value) for name, value in more.items() if value not in ("", None)]
+    return urlencode([*kept, *added], doseq=True)
 
 
 def narrowed(view: View, **changes: Any) -> str:
