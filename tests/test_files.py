@@ -156,6 +156,7 @@ def test_a_first_row_that_is_broken_does_not_make_all_of_standard_input_one_faul
 @pytest.mark.parametrize(
     ("content", "fault"),
     [(gzip.compress(JSONL)[:-20], "breaks off"), (gzip.compress(b"PAR1 and more"), "cannot be read out of .gz")],
+    ids=["broken off", "Parquet"],  # gzip writes the time: no id for two workers
 )
 def test_packed_standard_input_that_cannot_be_read_is_said_so(
     content: bytes, fault: str, monkeypatch: pytest.MonkeyPatch
