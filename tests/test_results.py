@@ -250,6 +250,26 @@ def test_labels_of_several_people_are_averaged() -> None:
     assert found.labels_alone.win_rate_1 == pytest.approx(5 / 6)
 
 
+def test_people_and_judge_leave_out_exact_repeats_as_the_table_does(tmp_path: Path) -> None:
+    pairs = [
+        Pair(f"Task {n // 2}", f"x{n}", "y", f"p{n}", labels={"overall": "1"} if n < 9 else {}) for n in range(20)
+    ]
+    again = [Pair(*pair.texts, f"again {pair.id}") for pair in pairs[:7]]
+    once = [Pair(*pairs[15].texts, "labelled", labels={"overall": "2"})]  # that its first appearance has not
+    for name, given in (("once", pairs), ("twice", [*pairs, *again, *once])):
+        with Judge(
+            ScriptedEngine(lambda _: {"A": 0.5, "B": 0.3, "tie": 0.2}), "overall", db=tmp_path / name
+        ) as judge:
+            list(judge.judge(given))
+    alone, fields = (fields_of(tmp_path / name, "--human")["human"]["overall"] for name in ("once", "twice"))
+    assert (alone["pairs"], alone["labelled"]) == (20, 9)
+    assert (fields["pairs"], fields["labelled"]) == (20, 10)
+    assert fields["labels_alone"]["win_rate_1"] == pytest.approx(0.9)
+    kept = fields_of(tmp_path / "twice", "--human", "--keep-repeats")["human"]["overall"]
+    assert kept["pairs"] == 28
+    assert "each pair weighs the same" in run(tmp_path / "twice", "--human")
+
+
 def test_without_labels_it_says_so(database: Path) -> None:
     fields = json.loads(run(database, "--protocol", "chained", "--human", "--json"))["human"]["format"]
     assert (fields["win_rate_1"], fields["reason"]) == (None, "no pair has a label")

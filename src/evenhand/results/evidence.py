@@ -22,6 +22,7 @@ from evenhand.core.stats.clustered import Array
 from evenhand.core.verdict import SIDES
 from evenhand.core.votes import Drawn, Votes, draws_on, label_of, majority, votes_on
 from evenhand.results.calibrated_outcomes import calibrated
+from evenhand.results.counting import first_of_each
 from evenhand.results.label_use import LabelUse, label_use
 from evenhand.results.people import FROM_FILE, People
 from evenhand.store import JudgeRow, Records
@@ -97,12 +98,18 @@ class Evidence:
 
 
 def gather(
-    store: Records, judge: JudgeRow, people: People, calibrations: Mapping[str, Calibration] | None = None
+    store: Records,
+    judge: JudgeRow,
+    people: People,
+    calibrations: Mapping[str, Calibration] | None = None,
+    *,
+    keep_repeats: bool = True,
 ) -> dict[str, Evidence]:
     """Everything that is kept of one judge, by dimension; with calibrations, what they make of it."""
     blocks = calibrated(store.blocks(judge), calibrations or {})
     votes = votes_by_number(store, people)
-    return gather_from(blocks, votes, draws_by_number(store, people, votes), decisions_by_number(store, people))
+    draws, decisions = draws_by_number(store, people, votes), decisions_by_number(store, people)
+    return gather_from(blocks, votes, draws, decisions, keep_repeats=keep_repeats)
 
 
 def votes_by_number(store: Records, people: People) -> Mapping[int, Votes]:
@@ -130,15 +137,37 @@ def gather_from(
     votes: Mapping[int, Votes],
     draws: Mapping[int, Draws],
     decisions: Mapping[int, Votes] | None = None,
+    *,
+    keep_repeats: bool = True,
 ) -> dict[str, Evidence]:
     """Blocks as arrays with the votes of people that an estimate may use, by dimension."""
     parts: dict[str, list[dict[str, Array | Codes]]] = {}
+    repeats: dict[str, list[NDArray[np.uint64]]] = {}
     for block in blocks:
         before: list[Array] = []
         for name, found in block.outcomes.items():
             parts.setdefault(name, []).append(_columns(block, found, before))
             before.append(found.log_odds)
-    return {name: _evidence(name, some, votes, draws, decisions or {}) for name, some in parts.items()}
+            if not keep_repeats:
+                repeats.setdefault(name, []).append(block.identities)
+    every = {name: _joined(some) for name, some in parts.items()}
+    for name, identities in repeats.items():
+        every[name] = _without_repeats(every[name], np.concatenate(identities), name, votes)
+    return {name: _evidence(name, columns, votes, draws, decisions or {}) for name, columns in every.items()}
+
+
+def _joined(parts: Sequence[Mapping[str, Array | Codes]]) -> dict[str, Any]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _without_repeats(
+    columns: Mapping[str, Any], identity: NDArray[np.uint64], dimension: str, votes: Mapping[int, Votes]
+) -> dict[str, Any]:
+    """The rows that count: of exact repeats a valid one, of those one that people have labelled, else the first."""
+    numbers = columns["keys"].tolist()
+    unlabelled = np.array([not votes_on(votes.get(number, {}), dimension) for number in numbers])
+    kept = first_of_each(identity, columns["keys"], 2 * (columns["verdict"] == MISSING) + unlabelled)
+    return {name: column[kept] for name, column in columns.items()}
 
 
 def _columns(block: Block, found: Outcomes, before: Sequence[Array]) -> dict[str, Array | Codes]:
@@ -174,12 +203,11 @@ def _mean_of(before: Sequence[Array], n: int) -> Array:
 
 def _evidence(
     dimension: str,
-    parts: Sequence[Mapping[str, Array | Codes]],
+    columns: Mapping[str, Any],
     votes: Mapping[int, Votes],
     draws: Mapping[int, Draws],
     decisions: Mapping[int, Votes],
 ) -> Evidence:
-    columns: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     numbers = columns["keys"].tolist()
     said = {row: votes_on(votes[number], dimension) for row, number in enumerate(numbers) if number in votes}
     decided = {row: label_of(decisions.get(number, {}), dimension) for row, number in enumerate(numbers)}

@@ -48,10 +48,11 @@ class HumanRate:
 
 
 def human_rates(
-    store: Records, judge: JudgeRow, people: People, width: float | None = None
+    store: Records, judge: JudgeRow, people: People, width: float | None = None, *, keep_repeats: bool = False
 ) -> Mapping[str, HumanRate]:
-    """The human-corrected win rate of each dimension."""
-    return {name: human_rate(found, width) for name, found in gather(store, judge, people).items()}
+    """The human-corrected win rate of each dimension; each pair weighs the same, and exact repeats count once."""
+    every = gather(store, judge, people, keep_repeats=keep_repeats)
+    return {name: human_rate(found, width) for name, found in every.items()}
 
 
 def human_rate(evidence: Evidence, width: float | None = None) -> HumanRate:

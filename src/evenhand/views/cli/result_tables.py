@@ -186,7 +186,7 @@ def human_table(title: str, dimensions: Mapping[str, HumanRate]) -> Table:
 
 
 def human_notes(dimensions: Mapping[str, HumanRate], width: float | None) -> Iterator[str]:
-    """What more labels would bring, and why there is no rate where there is none."""
+    """What more labels would bring, why there is no rate where there is none, and what weighs the same."""
     for dimension, found in dimensions.items():
         wanted = found.wanted
         yield from (f"{dimension}: {note}" for note in found.label_use.notes)
@@ -202,6 +202,8 @@ def human_notes(dimensions: Mapping[str, HumanRate], width: float | None) -> Ite
             yield f"{dimension}: {more} give a width of {width:g}, if they are like those at hand"
     if any(not found.reason for found in dimensions.values()):
         yield "This holds whatever the judge's bias."
+    if any(found.win_rate_1 is not None for found in dimensions.values()):
+        yield f"In these rates {weighs_text('pairs')}, whatever --weigh says."
 
 
 def _table(title: str, *first: str) -> FittedTable:

@@ -158,7 +158,9 @@ def _read(
         groups,
         correct_comparisons(compare_judges(store, row, options, others)) if options.against else [],
         correct_comparisons([compare_dimensions(store, row, options)]) if options.between else [],
-        human_rates(store, row, people, options.width) if options.human else None,
+        human_rates(store, row, people, options.width, keep_repeats=counting.keep_repeats)
+        if options.human
+        else None,
         alpaca_rates(found.summary) if options.alpaca else None,
     )
 

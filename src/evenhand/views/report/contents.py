@@ -233,7 +233,7 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
 def _without_repeats(
     found: Examples, summary: Summary, blocks: Iterable[Block], options: ReportOptions
 ) -> Examples:
-    """The examples among pairs that count; where some do not, which few databases have, they are looked for anew."""
+    """The examples among pairs that count; where some do not, which is rare, they are looked for anew."""
     counted = summary.dimensions.get(found.dimension)
     repeated = counted.rows.repeated() if counted is not None and counted.rows is not None else []
     if not repeated:
