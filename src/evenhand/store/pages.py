@@ -37,12 +37,13 @@ _ONLY_SQL: dict[Only, str] = {
     "against_people": f"f.side <> {_KNOWN}",
     "with_people": f"{_KNOWN} IS NOT NULL",
     "against_judges": "f.split",
-    # Of exact repeats the one that counts: a valid one, and of those the first.
+    # Of exact repeats the one that counts: a valid one, and of those the first. CROSS JOIN keeps SQLite to this
+    # order of tables, by the key of the texts; it would look through all outcomes for each row.
     "once": (
-        "NOT EXISTS (SELECT 1 FROM pairs p JOIN pairs q ON q.key = p.key AND q.model_1 = p.model_1"
-        " AND q.model_2 = p.model_2 AND q.id <> p.id JOIN outcomes g ON g.judge = f.judge"
+        "NOT EXISTS (SELECT 1 FROM pairs p CROSS JOIN pairs q ON q.key = p.key AND q.model_1 = p.model_1"
+        " AND q.model_2 = p.model_2 AND q.id <> p.id CROSS JOIN outcomes g ON g.judge = f.judge"
         " AND g.dimension = f.dimension AND g.pair = q.id WHERE p.id = f.pair"
-        " AND (g.side IS NULL, g.pair) < (f.side IS NULL, f.pair))"
+        " AND ((g.side IS NULL) < (f.side IS NULL) OR ((g.side IS NULL) = (f.side IS NULL) AND q.id < f.pair)))"
     ),
 }
 # What a list is ordered by, and whether it falls; the pair's number decides between equals, so that every row has
