@@ -77,14 +77,19 @@ def test_a_refusal_of_all_turns_is_an_error() -> None:
         asyncio.run(ask())
 
 
-async def labelled(pieces: list[str]) -> tuple[str, list[int], int]:
+async def labelled(pieces: list[str], *, older: bool = False) -> tuple[str, list[int], int]:
     """What a server that writes a label in these pieces answers, the room of each request, and tokens computed."""
     rooms: list[int] = []
 
     async def complete(request: web.Request) -> web.Response:
         rooms.append((await request.json())["n_predict"])
         written = pieces[: rooms[-1]]
-        places = [{"token": piece, "top_logprobs": [{"token": piece, "logprob": -0.1}]} for piece in written]
+        places: list[dict[str, object]] = [
+            {"content": piece, "probs": [{"tok_str": piece, "prob": 0.9}]}
+            if older
+            else {"token": piece, "top_logprobs": [{"token": piece, "logprob": -0.1}]}
+            for piece in written
+        ]
         reply = {"content": "".join(written), "completion_probabilities": places, "timings": {"prompt_n": 9}}
         return web.json_response(reply)
 
@@ -103,9 +108,10 @@ async def labelled(pieces: list[str]) -> tuple[str, list[int], int]:
         await runner.cleanup()
 
 
+@pytest.mark.parametrize("older", [False, True], ids=["today", "2024"])
 @pytest.mark.parametrize("pieces", [["tie"], ["A"]])
-def test_a_label_in_one_piece_is_asked_for_once(pieces: list[str]) -> None:
-    assert asyncio.run(labelled(pieces)) == (pieces[0], [1], 9)
+def test_a_label_in_one_piece_is_asked_for_once(pieces: list[str], older: bool) -> None:
+    assert asyncio.run(labelled(pieces, older=older)) == (pieces[0], [1], 9)
 
 
 @pytest.mark.parametrize("pieces", [["t", "ie"], ["t", "i", "e"]])

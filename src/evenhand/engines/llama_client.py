@@ -8,6 +8,7 @@ where the model has learnt one.
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
 from collections import OrderedDict
@@ -333,9 +334,21 @@ def _written(data: dict[str, Any]) -> Answer:
 
 
 def _answer(data: dict[str, Any]) -> Answer:
-    places = [place for place in data.get("completion_probabilities") or [] if place["token"]]
-    tokens = tuple(Token(text_of(place["token"]), _top(place["top_logprobs"])) for place in places)
+    places = map(_newer, data.get("completion_probabilities") or [])
+    tokens = tuple(Token(text_of(p["token"]), _top(p["top_logprobs"])) for p in places if p["token"])
     return Answer(text_of(data["content"]), tokens, _usage(data.get("timings")))
+
+
+def _newer(place: dict[str, Any]) -> dict[str, Any]:
+    """The probabilities at a place, in today's form; servers of 2024, and ik_llama.cpp, write them in another.
+
+    >>> _newer({"content": "A", "probs": [{"tok_str": "A", "prob": 1.0}, {"tok_str": "B", "prob": 0.0}]})
+    {'token': 'A', 'top_logprobs': [{'token': 'A', 'logprob': 0.0}]}
+    """
+    if "probs" not in place:
+        return place
+    top = [{"token": p["tok_str"], "logprob": math.log(p["prob"])} for p in place["probs"] if p["prob"] > 0]
+    return {"token": place["content"], "top_logprobs": top}
 
 
 def _top(places: list[dict[str, Any]]) -> tuple[tuple[str, float], ...]:
