@@ -49,7 +49,7 @@ _ONLY_WORDS = {
     "against_people": "judge and people differ",
     "with_people": "people have spoken",
     "against_judges": "judges differ",
-    "once": "no pair before it is the same (exact repeats are left out)",
+    "once": "it repeats no other pair",
 }
 
 
