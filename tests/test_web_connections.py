@@ -120,6 +120,7 @@ def test_an_answer_that_nobody_reads_is_ended(web: WebServer) -> None:
     text = f"GET /pair/3/text/output_1 HTTP/1.1\r\nHost: 127.0.0.1:{web.port}\r\nCookie: {cookies}\r\n\r\n"
     with ExitStack() as stack:
         link = opened(web, text.encode(), stack)
+        assert link.recv(12) == b"HTTP/1.1 200"  # a connection not yet accepted is not one that has ended
         deadline = time.monotonic() + 10
         while web.connections and time.monotonic() < deadline:
             time.sleep(0.05)
