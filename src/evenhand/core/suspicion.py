@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from evenhand.core.pair import TEXT_FIELDS, Pair
@@ -88,9 +89,19 @@ _PATTERNS = (
 )
 # Text in tag characters, and letters turned around.
 _HIDDEN = re.compile("[\U000e0000-\U000e007f]{3,}|[\u202d\u202e]")
+# Cyrillic and Greek letters that look like Latin ones, in one word with those; not behind them alone, as the native
+# ending of a foreign name is. And characters without width behind ASCII: behind others they have work to do.
+_ALIKE = "асеорхуіјѕһԁАВСЕНКМОРТХІЈЅοΑΒΕΖΗΙΚΜΝΟΡΤΥΧ"
+_IN_SMALL_PARTS = (
+    ("letters", re.compile(rf"[A-Za-z][{_ALIKE}]+[A-Za-z]|\b[{_ALIKE}]{{1,2}}[A-Za-z]")),
+    ("hidden", re.compile("[!-~][\u200b\u200c\u200d\u2060\ufeff]")),
+)
+_FEW = 3  # places, of which a text may have fewer by mistake
+# Letters and punctuation in full width, as East Asian keyboards write them, and the same in ASCII.
+_FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 # An instruction may well ask to ignore something; headings, markup and what is hidden are odd wherever they stand.
-_ANYWHERE = ("heading", "markup", "hidden")
-KINDS: tuple[str, ...] = (*dict.fromkeys(pattern.kind for pattern in _PATTERNS), "hidden")
+_ANYWHERE = ("heading", "markup", "hidden", "letters")
+KINDS: tuple[str, ...] = (*dict.fromkeys(pattern.kind for pattern in _PATTERNS), "hidden", "letters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +147,7 @@ def _worth_a_look(text: str) -> list[_Pattern]:
     small = _small(text)
     found = []
     for pattern in _PATTERNS:  # plain loops: this is done for every pair
-        if not pattern.signs or any([sign in text for sign in pattern.signs]):  # noqa: C419
+        if not pattern.signs or any([sign in small for sign in pattern.signs]):  # noqa: C419
             for word in pattern.words:
                 if word in small:
                     found.append(pattern)
@@ -156,11 +167,17 @@ def _places(text: str, patterns: Sequence[_Pattern]) -> Iterator[tuple[int, int,
     small = _small(text)
     for pattern in patterns:
         yield from ((*place.span(), pattern.kind) for place in pattern.regex.finditer(small))
-    for place in () if text.isascii() else _HIDDEN.finditer(text):
+    if text.isascii():
+        return
+    for place in _HIDDEN.finditer(text):
         if text[place.start() - 1 : place.start()] != _FLAG:
             yield (*place.span(), "hidden")
+    for kind, regex in _IN_SMALL_PARTS:  # the first of them stands for all
+        first = list(islice(regex.finditer(text), _FEW))
+        if len(first) == _FEW:
+            yield (first[0].start(), first[-1].end(), kind)
 
 
 def _small(text: str) -> str:
-    """ASCII letters alone in small letters, so that every place stays where it is."""
-    return text.lower() if text.isascii() else text.encode().lower().decode()
+    """ASCII letters, and those in full width, as small ASCII ones, so that every place stays where it is."""
+    return text.lower() if text.isascii() else text.translate(_FULL_WIDTH).encode().lower().decode()
