@@ -211,6 +211,17 @@ def known_labels(
     }
 
 
+def label_by_votes(pair: Pair) -> tuple[Pair, bool]:
+    """The pair with what most people say of it in its own file as its labels; and whether all votes could be read.
+
+    >>> pair = Pair("Hi", "x", "y", metadata={"human": ["A", "A", "tie"]})
+    >>> label_by_votes(pair)[0].labels
+    {'overall': '1'}
+    """
+    readable = gather_votes(pair, ())[1]
+    return replace(pair, labels={name: side for name, side in known_labels(pair).items() if side}), readable
+
+
 def by_dimension(said: Iterable[KeptVote], rename: Mapping[str, str] | None = None) -> dict[str, dict[str, Side]]:
     """Votes by dimension and person, without those that name no side.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from evenhand.core.outcome import OutcomeRow
 from evenhand.core.pair import Pair
 from evenhand.core.stats.clustered import Estimate, mean
 from evenhand.core.verdict import found_on, headline
-from evenhand.core.votes import Votes
+from evenhand.core.votes import Votes, final_label, gather_votes, label_by_votes
 from evenhand.engines.heads import PREFIX, SHIPPED_HEAD
 from evenhand.engines.heads.head import StackedJudge
 from evenhand.engines.heads.training import StackedVerdicts, estimate_text
@@ -24,9 +24,9 @@ _CODES = {"1": 0, "2": 1, "tie": 2}
 
 @dataclass(frozen=True, slots=True)
 class LabelledPair:
-    """A pair with what most people said of it, and who said what."""
+    """A pair that people voted on: who said what, and what most of them said as its labels, if they agree."""
 
-    number: int
+    number: int  # in the database; 0 of a pair that is only in a file
     pair: Pair
     votes: Votes
 
@@ -52,13 +52,42 @@ class OtherJudge:
 
 
 def labelled_pairs(store: Store) -> list[LabelledPair]:
-    """Every pair with a majority on some dimension; the labels are on the pair."""
+    """Every pair that people voted on; one on which they differ has no label, and says that they differ."""
     people, found = People(store), []
     for number, pair in store.voted():
-        votes = people.votes(pair)
-        labels = {name: side for name in votes if (side := people.label(pair, name)) is not None}
-        if labels:
-            found.append(LabelledPair(number, replace(pair, labels=labels), votes))
+        votes, decisions = people.votes(pair), people.decisions(pair)
+        labels = {name: side for name in {**votes, **decisions} if (side := final_label(votes, decisions, name))}
+        found.append(LabelledPair(number, replace(pair, labels=labels), votes))
+    return found
+
+
+def labelled_in_file(pairs: Iterable[Pair]) -> tuple[list[LabelledPair], int]:
+    """The same of pairs that come from a file; and how many have votes that cannot be read.
+
+    >>> voted, not_voted = Pair("Hi", "x", "y", metadata={"human": {"ann": "A"}}), Pair("Hi", "x", "z")
+    >>> [found], _ = labelled_in_file([voted, not_voted])
+    >>> found.pair.labels, found.votes
+    ({'overall': '1'}, {'overall': {'ann': '1'}})
+    """
+    found, unreadable = [], 0
+    for given in pairs:
+        pair, readable = label_by_votes(given)
+        unreadable += not readable
+        if votes := gather_votes(given, ())[0]:
+            found.append(LabelledPair(0, pair, votes))
+    return found, unreadable
+
+
+def without_known(pairs: Iterable[LabelledPair], known: dict[str, set[str]]) -> list[LabelledPair]:
+    """The pairs with what is new of them: the same texts count once on a dimension. Adds them to `known`."""
+    found = []
+    for each in pairs:
+        before = known.setdefault(each.pair.key, set())
+        labels = {name: side for name, side in each.pair.labels.items() if name not in before}
+        votes = {name: said for name, said in each.votes.items() if name not in before}
+        before.update(labels, votes)
+        if labels or votes:
+            found.append(LabelledPair(each.number, replace(each.pair, labels=labels), votes))
     return found
 
 
@@ -108,21 +137,21 @@ def has_learned(row: JudgeRow) -> bool:
 
 def _other_judge(store: Store, row: JudgeRow, pairs: Sequence[LabelledPair], dimension: str) -> OtherJudge | None:
     asked = asked_on(row, dimension)
-    right: list[float] = []
+    right: dict[str, float] = {}  # by the key of the texts: exact repeats count once
     clusters: list[int] = []
     names: dict[str, int] = {}
     for each in pairs if asked else ():
         truth = each.pair.labels.get(dimension)
-        if truth not in ("1", "2"):
+        if truth not in ("1", "2") or each.pair.key in right:
             continue
         said = {kept.dimension: kept for kept in store.pages.outcomes(row.id, each.number)}.get(asked)
         if said is not None:
-            right.append(_score(said, truth))
+            right[each.pair.key] = _score(said, truth)
             clusters.append(names.setdefault(each.pair.instruction, len(names)))
     if not right:
         return None
     name = f"{row.model} / {row.protocol}"
-    return OtherJudge(name, asked, mean(np.array(right), np.array(clusters)), has_learned(row))
+    return OtherJudge(name, asked, mean(np.array(list(right.values())), np.array(clusters)), has_learned(row))
 
 
 def _score(said: OutcomeRow, truth: str) -> float:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evenhand.core.errors import StoreError
 from evenhand.store.book import Book, Writing
 
 if TYPE_CHECKING:  # with numpy, which takes a third of a second
@@ -116,9 +117,13 @@ class FileVectors(ReaderVectors):
     """
 
     def __init__(self, path: Path | str, reader: str) -> None:
-        db = sqlite3.connect(path, timeout=60.0, isolation_level=None)
-        db.execute("PRAGMA journal_mode=WAL")
-        db.execute(SCHEMA)
+        try:
+            db = sqlite3.connect(path, timeout=60.0, isolation_level=None)
+            db.execute("PRAGMA journal_mode=WAL")
+            db.execute(SCHEMA)
+        except sqlite3.Error as fault:
+            hint = "name another file with --vectors"
+            raise StoreError(f"{path} cannot hold states: {fault}", hint=hint) from None
         super().__init__(db, self._transaction, reader)
 
     @contextmanager

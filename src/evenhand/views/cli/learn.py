@@ -28,12 +28,15 @@ from evenhand.engines.heads.vectors import MemoryVectors, Vectors
 from evenhand.io.pairs import read_pairs
 from evenhand.results.judges import one_judge
 from evenhand.results.labelled_pairs import (
+    LabelledPair,
     OtherJudge,
     has_learned,
+    labelled_in_file,
     labelled_pairs,
     other_judges,
     stacked_verdicts,
     votes_on,
+    without_known,
 )
 from evenhand.results.plain import plain, to_json
 from evenhand.store import Store
@@ -48,6 +51,7 @@ from evenhand.views.cli.options import DbOption, JsonOption
 from evenhand.views.cli.running import open_judge
 
 _EVERY = 25  # responses between two lines of progress
+Labelled = tuple[str, list[LabelledPair]]  # the name of a file or database, and its pairs
 
 
 @dataclass(frozen=True)
@@ -103,8 +107,7 @@ def learn(
     """
     if not files and db is None:
         raise InputError("nothing to learn from", hint="name files of pairs with labels, or --db FILE")
-    if out.suffix != ".json":
-        raise InputError(f"--out {out}", hint="let the name end on .json")
+    _check_out(out)
     labels = _labels(files or [], db, columns_from(columns), beside or [])
     check(labels.sources, labels.votes, labels.stacked)  # before a model is fetched and anything read
     engine = open_judge(model, hardware.hardware)
@@ -116,26 +119,63 @@ def learn(
     _show(trained, out, labels)
 
 
+def _check_out(out: Path) -> None:
+    """Refuse a name for the head that cannot be written, or means another, before anything is read."""
+    if out.suffix != ".json":
+        raise InputError(f"--out {out}", hint="let the name end on .json")
+    if not out.parent.is_dir():
+        raise InputError(f"there is no folder {out.parent} to write into", hint=f"mkdir -p {out.parent}")
+    if out.stem == SHIPPED_HEAD:
+        raise InputError(f"{SHIPPED_HEAD} is the name of the head that ships", hint="such as --out mine.json")
+
+
 def _labels(
     files: Sequence[Path], db: Path | None, columns: Mapping[str, str] | None, beside: Sequence[str]
 ) -> LabelSet:
-    each = [(file.stem, read_pairs(file, columns=columns)) for file in files]
-    sources = [TrainingSource(name, [pair for pair in pairs if pair.labels]) for name, pairs in each]
     if db is None:
         if beside:
             raise InputError("--with weighs judges of a database", hint="name it with --db FILE")
-        return LabelSet(sources)
+        groups = _in_files(files, columns, {})
+        return LabelSet(_sources(groups), _votes(groups))
     with open_store(db, read_only=True) as store:
-        pairs = labelled_pairs(store)
-        if not pairs:
+        known: dict[str, set[str]] = {}
+        every = labelled_pairs(store)
+        pairs = without_known(every, known)
+        if not any(each.pair.labels for each in pairs):
             raise InputError(
                 f"{db} holds no labels", hint="evenhand serve collects some, evenhand labels import reads them"
             )
-        sources.append(TrainingSource(db.stem, [each.pair for each in pairs]))
+        groups = [*_in_files(files, columns, known), (db.stem, pairs)]
+        sources = _sources(groups)
         names = sorted({name for each in pairs for name in each.pair.labels})
-        others = {name: other_judges(store, pairs, name) for name in names}
-        votes = {name: votes_on(pairs, name) for name in names}
-        return LabelSet(sources, votes, others, _stacked(store, sources, beside, db))
+        others = {name: other_judges(store, every, name) for name in names}
+        return LabelSet(sources, _votes(groups), others, _stacked(store, sources, beside, db))
+
+
+def _in_files(
+    files: Sequence[Path], columns: Mapping[str, str] | None, known: dict[str, set[str]]
+) -> list[Labelled]:
+    """The labelled pairs of each file; what the database or a file before it has said already is left out."""
+    groups = []
+    for file in files:
+        given, unreadable = labelled_in_file(read_pairs(file, columns=columns))
+        pairs = without_known(given, known)
+        groups.append((file.stem, pairs))
+        if unreadable:
+            console.note(f"{file}: {console.count(unreadable, 'pair')} with votes that cannot be read, left out")
+        if repeated := len(given) - len(pairs):
+            console.note(f"{file}: {console.count(repeated, 'pair')} left out, whose labels are counted already")
+    return groups
+
+
+def _sources(groups: Sequence[Labelled]) -> list[TrainingSource]:
+    return [TrainingSource(name, [each.pair for each in pairs if each.pair.labels]) for name, pairs in groups]
+
+
+def _votes(groups: Sequence[Labelled]) -> dict[str, list[list[int]]]:
+    """What people said, by dimension: also of pairs on which they differ, and which so have no label."""
+    every = [each for _, pairs in groups for each in pairs]
+    return {name: votes_on(every, name) for name in dict.fromkeys(name for each in every for name in each.votes)}
 
 
 def _stacked(store: Store, sources: Sequence[TrainingSource], beside: Sequence[str], db: Path) -> StackedVerdicts:
@@ -172,11 +212,14 @@ def _blocks(engine: Engine) -> int | None:
     return shipped.blocks if engine.identity.get("sha256") == shipped.sha256 else None
 
 
+_GIVES_STATES = "a model that runs here does, and llama-server and vLLM: docs/heads.md"
+
+
 async def _train(
     engine: Engine, spec: str, labels: LabelSet, out: Path, blocks: int | None, where: _Kept
 ) -> Trained:
     if not isinstance(engine, StateReader):
-        raise SpecError(f"{engine.identity['model']} gives no states, and a head needs them")
+        raise SpecError(f"{engine.identity['model']} gives no states, and a head needs them", hint=_GIVES_STATES)
     eyes = Eyes(engine, MemoryVectors(), blocks=blocks, reading=StateReading())
     eyes.vectors, close = where.open(eyes.reader_name)
     try:
