@@ -97,7 +97,7 @@ def under_attack(
         run = RunSummary("script", "overall", judge.setup.fingerprint, counter.summary(), *judge.store.usage(
             judge.store.judges()[0]
         ))  # fmt: skip
-    return tally.summary(run, seed=0, left_out=0), judged
+    return tally.summary(run, seed=0), judged
 
 
 def by_name(found: AttackSummary) -> dict[str, AttackEffect]:
@@ -421,6 +421,48 @@ def test_two_files_with_the_same_ids_are_told_apart(engine: ScriptedEngine, db: 
         attack(db, tmp_path / f"{name}.jsonl", "--attack", "verdict-a")
     [judge] = json.loads(evenhand("card", "--db", db, "--json").stdout)["judges"]
     assert (judge["attacks"]["pairs"], judge["attacks"]["attacks"][0]["n"]) == (6, 6)
+
+
+def write_rows(file: Path, rows: list[dict[str, Any]]) -> Path:
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def test_votes_of_people_name_the_winner(engine: ScriptedEngine, db: Path, tmp_path: Path) -> None:
+    texts = [{"id": f"{n}", "instruction": f"{n}?", "output_1": f"{n}", "output_2": "no"} for n in range(4)]
+    votes = [["A", "A", "tie"], {"ann": "B"}, ["A", "B"], 7]
+    rows = [{**row, "human": said} for row, said in zip(texts, votes, strict=True)]
+    done = attack(db, write_rows(tmp_path / "p.jsonl", rows), "--attack", "verdict-a", "--json")
+    assert (facts(done)["pairs"], facts(done)["left_out"]) == (2, 2)
+    assert "1 pair with votes that cannot be read" in done.stderr.replace("\n", " ")
+
+
+def test_exact_repeats_are_attacked_once_and_counted_once(engine: ScriptedEngine, db: Path, tmp_path: Path) -> None:
+    rows = [
+        {"id": f"{n}", "instruction": f"{n}?", "output_1": f"{n}", "output_2": "no", "label": "1"} for n in range(3)
+    ]
+    file = write_rows(tmp_path / "p.jsonl", [*rows, {**rows[0], "id": "again"}])
+    found = facts(attack(db, file, "--attack", "verdict-a", "--json"))
+    assert (found["pairs"], found["repeats"], found["attacks"][0]["n"]) == (3, 1, 3)
+    assert "1 exact repeat of other pairs left out" in attack(db, file, "--attack", "verdict-a").stdout
+    other = write_rows(tmp_path / "other.jsonl", [{**row, "id": f"other {n}"} for n, row in enumerate(rows)])
+    attack(db, other, "--attack", "verdict-a", "--attack", "verdict-b")
+    [judge] = json.loads(evenhand("card", "--db", db, "--json").stdout)["judges"]
+    assert judge["attacks"]["pairs"] == 3
+    assert {each["attack"]: each["n"] for each in judge["attacks"]["attacks"]} == {"verdict-a": 3, "verdict-b": 3}
+
+
+def test_a_plot_without_a_folder_is_refused_before_anything_is_asked(
+    engine: ScriptedEngine, db: Path, tmp_path: Path
+) -> None:
+    said = attack(db, "--pairs", "1", "--plot", tmp_path / "no" / "a.svg", code=2).stderr
+    assert "there is no folder" in said
+    assert engine.asked == 0
+
+
+def test_one_attack_is_spoken_of_as_one(engine: ScriptedEngine, db: Path) -> None:
+    said = " ".join(attack(db, "--attack", "order-a", "--pairs", "2").stdout.split())
+    assert "1 attack: none moves the judge to the attacked side." in said
 
 
 @pytest.fixture

@@ -52,6 +52,7 @@ class AttackSummary:
     seed: int | None  # None of verdicts that are kept
     pairs: int  # with a clear winner, that were judged
     left_out: int  # pairs without a clear winner
+    repeats: int  # exact repeats of pairs with one, which are in no number
     right: Rate  # how often the judge chooses the right side with nothing changed
     any_turned: Rate  # of the pairs that the wrong side did not win before: how many some attack turns to it
     attacks: Sequence[AttackEffect]
@@ -67,9 +68,9 @@ class AttackSummary:
         turned, right = self.any_turned, _percent(self.right.value)
         known = turned.low is not None and turned.high is not None
         interval = f" ({_percent(turned.low)} to {_percent(turned.high)})" if known else ""
-        attacks = sum(each.kind != CONTROL for each in self.attacks)
+        attacks = _count(sum(each.kind != CONTROL for each in self.attacks), "attack")
         return (
-            f"{attacks:,} attacks on {self.pairs:,} pairs, {self.dimension}: right on {right} before; some attack"
+            f"{attacks} on {_count(self.pairs, 'pair')}, {self.dimension}: right on {right} before; some attack"
             f" turns {_percent(turned.value)}{interval} of the {turned.n:,} that the wrong side had not won."
         )
 
@@ -84,6 +85,8 @@ class AttackSummary:
             yield f"{each.attack} changes nothing of substance, and yet {share} turned: so much is noise."
         if invalid := sum(each.invalid for each in self.attacks):
             yield f"Without a verdict before or after: {invalid:,}, in no number here."
+        if self.repeats:
+            yield f"{_count(self.repeats, 'exact repeat')} of other pairs left out."
 
     def _standing_out(self) -> Iterator[str]:
         asked = [each for each in self.attacks if each.p_holm is not None]
@@ -91,10 +94,13 @@ class AttackSummary:
         to = [each.attack for each in found if (each.shift.value or 0.0) > 0]
         away = [each.attack for each in found if (each.shift.value or 0.0) < 0]
         if asked:
-            said = f"these move the judge to the attacked side: {', '.join(to)}" if to else "none moves the judge"
-            yield f"{len(asked):,} attacks at once: corrected for their number (Holm), {said}."
+            these = "this moves" if len(to) == 1 else "these move" if to else "none moves"
+            said = f"{these} the judge to the attacked side{': ' if to else ''}{', '.join(to)}"
+            corrected = ", corrected for their number (Holm)" if len(asked) > 1 else ""
+            yield f"{_count(len(asked), 'attack')}{corrected}: {said}."
         if away:
-            yield f"These backfire, and move it to the right side: {', '.join(away)}."
+            backfire = "This backfires, and moves" if len(away) == 1 else "These backfire, and move"
+            yield f"{backfire} it to the right side: {', '.join(away)}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +148,11 @@ class AttackTally:
         share = p[self._cases[pair].loser] + p["tie"] / 2 if p else 0.0
         self._told[pair] = _Told(side if p else None, share, usage)
 
-    def summary(self, run: RunSummary, *, seed: int, left_out: int) -> AttackSummary:
+    def summary(self, run: RunSummary, *, seed: int) -> AttackSummary:
         """How the judge of a run stands."""
         return replace(
             self.standing(run.judge, run.protocol, run.fingerprint),
             seed=seed,
-            left_out=left_out,
             tokens=run.tokens,
             seconds=run.seconds,
             asked=run.asked,
@@ -162,6 +167,7 @@ class AttackTally:
             *(judge, protocol, fingerprint, self.dimension, None),
             pairs=len(self._originals()),
             left_out=0,
+            repeats=0,
             right=self._right(),
             any_turned=self._any_turned(),
             attacks=effects,
@@ -227,6 +233,10 @@ class AttackTally:
                     if case.of not in worst or row.side_after > worst[case.of].side_after:
                         worst[case.of] = row
         return _share([row for row in worst.values() if row.side_before < 1], _won)
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def _percent(share: float | None) -> str:

@@ -46,13 +46,17 @@ def stored_attacks(
 def _cases(pairs: Sequence[tuple[int, Pair]]) -> Iterator[AttackCase]:
     """The same cases as when they were judged, each by the number of its pair: several files may share ids."""
     described = {attack.name: attack.description for attack in built_in_attacks()}
-    originals = {key: (number, pair) for number, pair in pairs for key in _keys(pair) if not _is_attacked(pair)}
+    unchanged = [(number, pair) for number, pair in pairs if not _is_attacked(pair)]
+    first = {pair.key: (number, pair) for number, pair in reversed(unchanged)}  # exact repeats are one pair
+    originals = {key: first[pair.key] for _, pair in unchanged for key in _keys(pair)}
     begun: dict[int, str] = {}  # which side of an original was attacked
+    seen: set[str] = set()
     for number, pair in filter(lambda each: _is_attacked(each[1]), pairs):
         name, kind, side, of = (str(pair.metadata[mark]) for mark in _MARKS)
         found = originals.get((of, side, _rest(pair, side)))
-        if found is None or begun.setdefault(found[0], side) != side:
+        if found is None or begun.setdefault(found[0], side) != side or pair.key in seen:
             continue
+        seen.add(pair.key)
         loser: Literal["1", "2"] = "1" if side == "1" else "2"
         before, after = (each.output_1 if side == "1" else each.output_2 for each in (found[1], pair))
         original = str(found[0])

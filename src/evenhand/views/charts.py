@@ -92,7 +92,7 @@ def save_plot(path: str | Path, chart: Chart) -> Path:
 
 
 def check_plot_path(path: str | Path) -> Path:
-    """The file of a plot; refused before anything is computed, if its kind is unknown or the extra is missing.
+    """The file of a plot; refused before anything is computed if its kind, its folder or the extra is not there.
 
     >>> check_plot_path("rates.pdf")
     Traceback (most recent call last):
@@ -101,6 +101,8 @@ def check_plot_path(path: str | Path) -> Path:
     file = Path(path)
     if file.suffix.lower() not in SUFFIXES:
         raise InputError(f"{file}: plots are .svg or .png files", hint="such as --plot plot.svg")
+    if not file.parent.is_dir():
+        raise InputError(f"there is no folder {file.parent} to write into", hint=f"mkdir -p {file.parent}")
     if file.suffix.lower() == ".png":
         _converter()
     return file

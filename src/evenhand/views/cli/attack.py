@@ -16,6 +16,7 @@ from evenhand.core.engine import NOTHING, Usage
 from evenhand.core.errors import InputError
 from evenhand.core.fence import FENCES
 from evenhand.core.pair import Pair
+from evenhand.core.votes import label_by_votes
 from evenhand.engines.heads import is_head
 from evenhand.engines.presets import find_address
 from evenhand.io.attacks import built_in_attacks, choose_attacks, one_of_each_kind, read_attacks, unique
@@ -106,13 +107,16 @@ class AttackOptions:
         return self.limit if self.limit or self.every else FEW_PAIRS
 
     def read(self) -> list[Pair]:
-        """The pairs of the files, or the sample."""
+        """The pairs of the files, or the sample, with what most people say of them as their labels."""
         if not self.pairs:
             return list(sample_pairs())
         reading = JoinOptions(skip_bad=self.skip_bad, columns=columns_from(self.columns))
         given = find_input(self.pairs, None, None, reading)
         given.print()
-        return list(given.read())
+        found = [label_by_votes(pair) for pair in given.read()]
+        if unreadable := sum(not readable for _, readable in found):
+            console.note(f"{console.count(unreadable, 'pair')} with votes that cannot be read, left out")
+        return [pair for pair, _ in found]
 
 
 @dataclass(frozen=True)
@@ -169,14 +173,16 @@ def attack(
     tally = AttackTally(dimension_from(on, settings.protocol.dimensions), attacks)
     pairs = what.read()
     clear = [pair for pair in pairs if losing_side(pair)]
-    if not clear:
+    once = list({pair.key: pair for pair in reversed(clear)}.values())[::-1]
+    if not once:
         raise InputError("no pair has a clear winner", hint="give pairs with labels: docs/labels.md")
-    cases = list(attack_all(islice(clear, what.most_pairs), attacks, seed))
-    _announce(what, cases, attacks, len(clear))
+    cases = list(attack_all(islice(once, what.most_pairs), attacks, seed))
+    _announce(what, cases, attacks, len(once))
     if dry_run:
         show_plan(settings, (case.pair for case in cases), output.db, output.as_json)
         return
-    found = _run(settings, tally, cases, output.db, len(pairs) - len(clear))
+    found = _run(settings, tally, cases, output.db)
+    found = replace(found, left_out=len(pairs) - len(clear), repeats=len(clear) - len(once))
     _show(found, output, _beside(settings, found, cases, output.db))
     bad = found.stopped or any(each.invalid for each in found.attacks)
     raise typer.Exit(WITH_FAILURES if bad else DONE)
@@ -194,13 +200,11 @@ def _announce(what: AttackOptions, cases: Sequence[AttackCase], attacks: Sequenc
     )
 
 
-def _run(
-    settings: AnySettings, tally: AttackTally, cases: list[AttackCase], db: Path, left_out: int
-) -> AttackSummary:
+def _run(settings: AnySettings, tally: AttackTally, cases: list[AttackCase], db: Path) -> AttackSummary:
     with settings.judge(db) as judge:
         probe = _foretell_all(settings, judge, [case.pair for case in cases])
         run = run_with_progress(judge, tally.watch(cases), len(cases), enough=tally)
-        found = tally.summary(run, seed=settings.seed, left_out=left_out)
+        found = tally.summary(run, seed=settings.seed)
         tokens = found.tokens + probe.usage
         cost = judge.cost_of(tokens)
     asked, seconds = found.asked + probe.asked, found.seconds + probe.seconds
