@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import patient
 from evenhand import Pair, Protocol
 from evenhand.core.engine import Answer, Engine
 from evenhand.core.errors import EngineError
@@ -28,7 +29,7 @@ PAIRS = [Pair(f"Task {n}", f"x{n}", f"y{n}") for n in range(60)]
 
 async def judged(server: ShiftingServer, notices: list[str]) -> list[tuple[int, str | None]]:
     """Each pair's number with what was stored of it, for both orders."""
-    engine = EndpointEngine(EndpointSettings(server.url, "m", concurrency=8, timeout=5), on_notice=notices.append)
+    engine = EndpointEngine(EndpointSettings(server.url, "m", concurrency=8, timeout=60), on_notice=notices.append)
     found: list[tuple[int, str | None]] = []
     with Store(":memory:") as store:
         async for judgment in Run(Setup(engine, Protocol.load("overall")), PAIRS, store):
@@ -47,7 +48,7 @@ def test_no_pair_gets_the_answer_of_another(delay: float | None) -> None:
         async with ShiftingServer(strays, delay=delay) as server:
             return await judged(server, notices), server
 
-    found, server = asyncio.run(run())
+    found, server = patient.run(run())
     assert len(found) == 120
     assert [(number, label) for number, label in found if label != right(number)] == []
     [notice] = [text for text in notices if "was not asked for" in text]
@@ -61,7 +62,7 @@ def test_a_server_without_strays_has_its_connections_used_again() -> None:
             return await judged(server, notices), server
 
     notices: list[str] = []
-    found, server = asyncio.run(run())
+    found, server = patient.run(run())
     assert all(label == right(number) for number, label in found)
     assert not [text for text in notices if "was not asked for" in text]
     assert server.connections < 60
@@ -73,7 +74,7 @@ def test_what_is_under_way_on_a_used_connection_is_asked_again() -> None:
     async def run() -> tuple[EngineError, str]:
         stray = itertools.chain([False, True], itertools.repeat(False))
         async with ShiftingServer(stray, delay=0.25, seconds=0.1) as server:
-            engine = EndpointEngine(EndpointSettings(server.url, "m", timeout=5))
+            engine = EndpointEngine(EndpointSettings(server.url, "m", timeout=60))
             prompts = [Protocol.load("overall").prompt(pair, "forward") for pair in PAIRS[:3]]
             await asyncio.gather(*(engine.answer(prompt) for prompt in prompts[:2]))
             await asyncio.sleep(0.2)
@@ -84,7 +85,7 @@ def test_what_is_under_way_on_a_used_connection_is_asked_again() -> None:
             assert server.connections == 3
             return caught.value, again.text
 
-    error, again = asyncio.run(run())
+    error, again = patient.run(run())
     assert (error.reason, error.retryable, error.fatal) == ("connection", True, False)
     assert again == right(2)
 
@@ -98,7 +99,7 @@ def test_a_stray_that_is_taken_for_the_next_answer_is_taken_back() -> None:
     async def run() -> tuple[list[tuple[int, str | None]], list[tuple[int, str | None]]]:
         stray = itertools.chain([True], itertools.repeat(False))
         async with ShiftingServer(stray, delay=0.25, seconds=0.1) as server:
-            engine = EndpointEngine(EndpointSettings(server.url, "m", concurrency=1, timeout=5))
+            engine = EndpointEngine(EndpointSettings(server.url, "m", concurrency=1, timeout=60))
             with Store(":memory:") as store:
                 setup = Setup(engine, Protocol.load("overall"))
                 out = [judgment async for judgment in Run(setup, PAIRS[:6], store)]
@@ -106,7 +107,7 @@ def test_a_stray_that_is_taken_for_the_next_answer_is_taken_back() -> None:
             await engine.close()
         return labels(out), labels(kept)
 
-    out, kept = asyncio.run(run())
+    out, kept = patient.run(run())
     assert len(out) == len(kept) == 12
     assert [(number, label) for number, label in out if label != right(number)] == []
     assert sorted(kept) == sorted(out)
@@ -154,7 +155,7 @@ def test_what_may_be_shifted_is_neither_handed_out_nor_kept(wrong: int) -> None:
             out = [judgment async for judgment in found]
             return out, list(store.judgments(store.judges()[0])), engine.asked
 
-    out, kept, asked = asyncio.run(run())
+    out, kept, asked = patient.run(run())
     for judgments in (out, kept):
         assert sorted(number for number, _ in labels(judgments)) == sorted([*range(20), *range(20)])
         assert all(label == right(number) for number, label in labels(judgments))
@@ -182,4 +183,4 @@ def test_a_judgment_waits_until_it_is_sure() -> None:
         assert out == [at_once, gone, sure]
         assert back == [(doubtful, True), (gone, False)]
 
-    asyncio.run(run())
+    patient.run(run())

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import patient
 from bare_server import CHUNKED, PLAIN, Peer
 from evenhand.core.errors import EngineError
 from evenhand.engines.http import JsonClient, Reply
@@ -30,7 +31,7 @@ T = TypeVar("T")
 def talk(
     use: Callable[[Transport, Peer], Awaitable[T]],
     *scripts: list[bytes | None],
-    timeout: float = 5.0,
+    timeout: float = 60.0,
     pause: float = 0.005,
 ) -> T:
     async def run() -> T:
@@ -43,10 +44,10 @@ def talk(
             finally:
                 await transport.close()
 
-    return asyncio.run(run())
+    return patient.run(run())
 
 
-def ask(*script: bytes | None, timeout: float = 5.0, pause: float = 0.005) -> Response:
+def ask(*script: bytes | None, timeout: float = 60.0, pause: float = 0.005) -> Response:
     return talk(
         lambda transport, _: transport.send("POST", "/ask", b"[1]"), list(script), timeout=timeout, pause=pause
     )
@@ -57,8 +58,8 @@ def test_in_a_loop_of_another_make() -> None:
 
     async def use() -> Reply:
         async with Peer([PLAIN]) as peer:
-            client = JsonClient(f"http://127.0.0.1:{peer.port}/v1", who="x", timeout=5)
-            other = JsonClient("http://nobody.invalid/v1", who="x", timeout=5)  # a name, not a number
+            client = JsonClient(f"http://127.0.0.1:{peer.port}/v1", who="x", timeout=60)
+            other = JsonClient("http://nobody.invalid/v1", who="x", timeout=60)  # a name, not a number
             try:
                 with pytest.raises(EngineError, match="cannot be reached"):
                     await other.post("/ask", {})
@@ -223,6 +224,8 @@ def test_requests_at_once_share_no_connection_and_keep_to_the_limit() -> None:
 def test_a_cancelled_request_spoils_no_other() -> None:
     async def use(transport: Transport, peer: Peer) -> bytes:
         first = asyncio.create_task(transport.send("POST", "/ask"))
+        while not peer.requests:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
         await asyncio.sleep(0.02)
         first.cancel()
         await asyncio.sleep(0.02)
@@ -320,7 +323,7 @@ def test_through_a_proxy(monkeypatch: pytest.MonkeyPatch, behave: Behaviour, rea
     async def run() -> str:
         async with Server(behave) as server:
             monkeypatch.setenv("http_proxy", server.url.removesuffix("/v1"))
-            client = JsonClient("http://judge.invalid/v1", who="x", timeout=0.5)
+            client = JsonClient("http://judge.invalid/v1", who="x", timeout=0.5 if reason == "timeout" else 60)
             try:
                 reply = await client.post("/chat/completions", {"messages": []})
             except EngineError as error:
