@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-PATIENCE = 20_000  # milliseconds; only a test that fails waits so long, and a busy machine is no reason to fail
+PATIENCE = 60_000  # milliseconds; only a test that fails waits so long, and a busy machine is no reason to fail
 FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),

@@ -417,16 +417,23 @@ def test_a_disk_that_pip_filled_up(cache: Path) -> None:
 
 
 def test_bytes_are_told_while_pip_is_downloading(tmp_path: Path) -> None:
+    """More of them come only once the last ones were told."""
     program = """
+folder, deadline = os.environ["TMPDIR"], time.monotonic() + 60
 for n in range(1, 4):
-    with open(os.path.join(os.environ["TMPDIR"], "coming"), "ab") as file: file.write(bytes(1000))
-    time.sleep(0.7)
-open(os.path.join(os.environ["TMPDIR"], "toy.whl"), "w").close()
+    with open(os.path.join(folder, "coming"), "ab") as file: file.write(bytes(1000))
+    while not os.path.exists(os.path.join(folder, f"told-{n}000")) and time.monotonic() < deadline: time.sleep(0.01)
+open(os.path.join(folder, "toy.whl"), "w").close()
 """
     seen: list[int] = []
-    assert shell_pip(program)("toy==1", tmp_path, seen.append).name == "toy.whl"
+
+    def note(count: int) -> None:
+        seen.append(count)
+        (tmp_path / f"told-{count}").touch()
+
+    assert shell_pip(program)("toy==1", tmp_path, note).name == "toy.whl"
     assert seen == sorted(seen)
-    assert len({count for count in seen if count}) > 1
+    assert set(seen) >= {1000, 2000, 3000}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signal 0 asks nothing on Windows")
@@ -607,7 +614,8 @@ def test_statuses(shelved: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -
     assert [(s.on_disk, s.path) for s in catalog.statuses()] == [(True, cache / "toy.gguf")]
 
 
-def test_a_fingerprint_is_computed_once(tmp_path: Path, cache: Path) -> None:
+def test_a_fingerprint_is_computed_once(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "_today", lambda: "2026-01-01")  # also where it is nearly midnight
     path = tmp_path / "mine.gguf"
     path.write_bytes(b"one")
     assert catalog.fingerprint(path) == hashlib.sha256(b"one").hexdigest()
@@ -625,6 +633,7 @@ def test_a_fingerprint_is_computed_once(tmp_path: Path, cache: Path) -> None:
 def test_a_changed_file_of_the_same_size_and_time_is_found_out_on_the_next_day_or_on_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(catalog, "_today", lambda: "2026-01-01")
     path = tmp_path / "mine.gguf"
     path.write_bytes(b"one")
     os.utime(path, ns=(0, 0))

@@ -176,10 +176,10 @@ def test_rate_limit_without_retry_after() -> None:
 
 
 def test_retry_after_as_a_date() -> None:
-    date = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
+    date = format_datetime(datetime.now(UTC) + timedelta(seconds=300), usegmt=True)
     after = fault(fails(503, headers={"Retry-After": date})).retry_after
     assert after is not None
-    assert 25 < after <= 30
+    assert 200 < after <= 300
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_a_failure_now_and_then_is_raised_and_the_next_request_goes_through() ->
 
 
 def test_a_slow_answer_is_waited_for() -> None:
-    assert one(slow(0.3, says("B")), timeout=5).text == "B"
+    assert one(slow(0.3, says("B")), timeout=60).text == "B"
 
 
 def test_a_server_that_hangs() -> None:

@@ -189,7 +189,8 @@ def test_the_engineers_page(folder: Path, engineer: str, browser: Browser) -> No
             expect(page.locator("p.answer")).to_have_text(answer)
             page.goto(server.base + "/pairs")
             fits(page)
-            page.locator("a[data-row]").first.click()
+            with page.expect_navigation():
+                page.locator("a[data-row]").first.click()
             fits(page)
             expect(page.get_by_role("heading", level=1)).to_contain_text("name a level.")
 
