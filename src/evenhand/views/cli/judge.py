@@ -115,7 +115,7 @@ def compare(
         jury = opened.result() if isinstance(opened, Jury) else None
     if as_json:
         shown = judged_pair(judgment, reader)
-        print(to_json({**plain(shown), **({} if jury is None else {"jury": plain(jury)})}))
+        print(to_json({**plain(shown), **({} if jury is None else {"jury": jury})}))
     else:
         _show_one(judgment, reader)
         if jury is not None:

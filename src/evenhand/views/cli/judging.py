@@ -20,7 +20,7 @@ from evenhand.engines.scripted import ScriptedEngine
 from evenhand.results.decision import Decider, Decision
 from evenhand.results.escalation import EscalationResult
 from evenhand.results.jury import JuryResult
-from evenhand.results.plain import plain, to_json
+from evenhand.results.plain import to_json
 from evenhand.results.run import RunSummary
 from evenhand.running.runner import Plan, plan
 from evenhand.store import Store
@@ -48,7 +48,7 @@ class JudgedInput:
     def plain(self) -> dict[str, object]:
         """The run as JSON has it, with who spoke in a jury."""
         more = {"jury": self.jury, "escalation": self.escalation}
-        return {**self.run.plain(), **{name: plain(found) for name, found in more.items() if found is not None}}
+        return {**self.run.plain(), **{name: found for name, found in more.items() if found is not None}}
 
     @property
     def exit_code(self) -> int:
