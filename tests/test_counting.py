@@ -13,9 +13,11 @@ import pytest
 from command import evenhand
 from evenhand import Judge, Pair, ScriptedEngine
 from evenhand.core.errors import InputError
-from evenhand.core.protocol import Prompt
+from evenhand.core.judge import Conversation, Judgment
+from evenhand.core.protocol import Order, Prompt
 from evenhand.core.stats.alpaca import alpaca_length_controlled
 from evenhand.core.stats.multiple import holm
+from evenhand.core.verdict import Verdict
 from evenhand.results.counting import Counting, first_of_each, weighting_from
 from evenhand.results.summary import Counter
 from evenhand.store import Store
@@ -185,3 +187,14 @@ def test_a_valid_row_goes_before_an_invalid_one_and_then_the_first() -> None:
 
 def test_counting_by_default_is_by_instruction_without_repeats() -> None:
     assert Counting() == Counting("instructions", keep_repeats=False)
+
+
+def test_a_long_pair_that_is_there_several_times_is_one_long_pair() -> None:
+    said: dict[Order, Conversation] = {"forward": Conversation({"overall": Verdict("overall", "A")})}
+    texts = ["x" * 50, "x" * 50, "x" * 50, "y", "z", "w"]
+    for counting, expected in ((Counting(), (4, 1)), (Counting(keep_repeats=True), (6, 3))):
+        counter = Counter(["overall"], counting, measured=20)
+        for number, text in enumerate(texts):
+            counter.add(Judgment.of(Pair("Hi", text, "other", id=str(number)), said))
+        found = counter.summary()
+        assert (found.pairs, found.too_long) == expected

@@ -462,7 +462,7 @@ class Counter:
 
     def __init__(self, dimensions: Iterable[str] = (), counting: Counting = DEFAULT, *, measured: int = 0) -> None:
         self._counting, self._measured = counting, measured
-        self._too_long = 0
+        self._too_long: list[NDArray[Any]] = []  # the identities of those pairs
         self._dimensions = {name: DimensionCounter(counting) for name in dimensions}
         self._models: set[tuple[str, str]] = set()
         self._candidates: set[str] = set()
@@ -503,7 +503,7 @@ class Counter:
         if block.suspicious is not None and block.suspicious.any():
             self._suspicious += block.identities[block.suspicious].tolist()
         if self._measured:
-            self._too_long += int((np.maximum(block.length_1, block.length_2) > self._measured).sum())
+            self._too_long.append(block.identities[np.maximum(block.length_1, block.length_2) > self._measured])
         block = replace(block, identity=block.identities)  # made once, for all dimensions
         for name, found in block.outcomes.items():
             if name not in self._dimensions:
@@ -519,13 +519,13 @@ class Counter:
         repeats = max((counter.rows.repeats for counter in self._dimensions.values()), default=0)
         sides = (names[0] or "1", names[1] or "2")
         suspicious = len(self._suspicious if self._counting.keep_repeats else set(self._suspicious))
+        long = np.concatenate(self._too_long) if self._too_long else np.array([])
         roles = ROLES.get(candidate)
-        found_pairs = self.pairs - repeats
         return Summary(
-            *(found_pairs, sides, found, roles),
+            *(self.pairs - repeats, sides, found, roles),
             repeats=repeats,
             suspicious=suspicious,
-            too_long=min(self._too_long, found_pairs),
+            too_long=len(long if self._counting.keep_repeats else np.unique(long)),
             measured=self._measured,
             several=self._several,
         )
