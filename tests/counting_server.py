@@ -4,6 +4,7 @@
 
 A line of the log is an event, the time on the clock that all processes share, and the hash of what was asked: `+`
 when a request has arrived, `=` when its answer is about to be sent, `-` when whoever asked was gone before that.
+A number in the file LOG.most is how many it answers in all: the rest waits until that is changed.
 The label depends on what was asked alone, so that whoever knows the question knows the answer.
 """
 
@@ -11,11 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import json
 import os
 import random
 import sys
 import time
+from pathlib import Path
 
 from aiohttp import web
 
@@ -33,8 +36,8 @@ def label_of(key: str) -> str:
     return LABELS[int(key, 16) % 3]
 
 
-def counting(log: int, seed: int) -> Behaviour:
-    rng = random.Random(seed)
+def counting(log: int, seed: int, most: Path) -> Behaviour:
+    rng, numbers = random.Random(seed), itertools.count()
 
     def note(event: str, key: str) -> None:
         os.write(log, f"{event} {time.monotonic():.6f} {key}\n".encode())
@@ -43,6 +46,9 @@ def counting(log: int, seed: int) -> Behaviour:
         key = key_of(body)
         note("+", key)
         try:
+            number = next(numbers)
+            while most.exists() and number >= int(most.read_text()):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
             await asyncio.sleep(rng.uniform(0, SLOWEST))
             label = label_of(key)
             tops = dict.fromkeys(LABELS, 0.1) | {label: 0.8}
@@ -58,7 +64,7 @@ def counting(log: int, seed: int) -> Behaviour:
 
 async def main() -> None:
     log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    async with Server(counting(log, int(sys.argv[2]))) as server:
+    async with Server(counting(log, int(sys.argv[2]), Path(f"{sys.argv[1]}.most"))) as server:
         print(server.url, flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 

@@ -31,6 +31,20 @@ def slowly(prompt: Prompt) -> str:
     return "A"
 
 
+class Timed:
+    """A clock that only answers take time of, and the script that gives them."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def answer(self, prompt: Prompt) -> str:
+        self.now += SLOW
+        return "A"
+
+
 def test_kept_pairs_do_not_make_the_judge_seem_fast() -> None:
     now, totals = [0.0], Totals()
     way = Headway(100, 2, totals, clock=lambda: now[0])
@@ -82,13 +96,15 @@ def test_a_dry_run_of_a_local_model_tells_minutes(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     rows = [{"instruction": p.instruction, "output_1": p.output_1, "output_2": p.output_2} for p in PAIRS]
     Path("pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    monkeypatch.setattr(JudgeSettings, "engine", lambda self: ScriptedEngine(slowly))
+    timed = Timed()
+    monkeypatch.setattr(JudgeSettings, "engine", lambda self: ScriptedEngine(timed.answer))
+    monkeypatch.setattr("evenhand.views.cli.judging.time", timed)
     monkeypatch.setattr("evenhand.views.cli.judging.planned_engine", lambda spec: None)
     words = ["judge", "pairs.jsonl", "--judge", "some-local-model", "--protocol", "overall", "--dry-run"]
     done = evenhand(*words, "--json")
     fields = json.loads(done.stdout)
     assert fields["requests"] == 12
-    assert fields["seconds"] == pytest.approx(12 * SLOW, rel=0.5)
+    assert fields["seconds"] == pytest.approx(12 * SLOW, rel=0.01)
     assert "on this machine" in evenhand(*words).stdout
     assert not Path("evenhand.db").exists()
     hosted = json.loads(evenhand(*words[:2], "--judge", "http://127.0.0.1:9/v1#m", "--dry-run", "--json").stdout)

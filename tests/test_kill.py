@@ -22,18 +22,20 @@ CONCURRENCY = 3
 KILLS = 20
 TIME_LIMIT = 120.0
 
-# Judges PAIRS pairs with an engine that takes a few milliseconds, and writes every question into a log first.
+# Judges PAIRS pairs with an engine that takes a few milliseconds, and writes every question into a log first. After
+# so many questions it answers no more: whoever is to kill it in the middle of its work cannot come too late.
 WORKER = f"""
-import asyncio, hashlib, os, sys
+import asyncio, hashlib, itertools, os, sys
 from evenhand import Judge, Pair, ScriptedEngine
 
 log = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+numbers = itertools.count()
 
 class Logged(ScriptedEngine):
     async def answer(self, prompt):
         key = hashlib.sha256(repr(prompt).encode()).hexdigest()
         os.write(log, (key + "\\n").encode())
-        await asyncio.sleep(0.004)
+        await asyncio.sleep(0.004 if next(numbers) < int(sys.argv[3]) else 3600)
         return await super().answer(prompt)
 
 engine = Logged(lambda prompt: {{"A": 0.5, "B": 0.3, "tie": 0.1}}, concurrency={CONCURRENCY})
@@ -70,8 +72,8 @@ def answers(db: Path) -> int:
     return count(db, "SELECT count(*) FROM answers")
 
 
-def start(worker: list[str]) -> Warm:
-    return warm.start(*worker[1:], script=Path(worker[0]))
+def start(worker: list[str], most: int = ASKS) -> Warm:
+    return warm.start(*worker[1:], str(most), script=Path(worker[0]))
 
 
 def finish(process: Warm) -> str:
@@ -116,9 +118,9 @@ def test_a_run_that_is_killed_again_and_again_loses_only_what_was_under_way(
     rng = random.Random(7)
     kept, kills = 0, 0
     for _ in range(KILLS):
-        process = start(worker)
-        before = asked(log).total()
-        wait_for(more_asked(log, before, rng.randrange(1, ASKS // KILLS)), process)
+        before, wanted = asked(log).total(), rng.randrange(1, ASKS // KILLS)
+        process = start(worker, wanted + 30)
+        wait_for(more_asked(log, before, wanted), process)
         time.sleep(rng.uniform(0, 0.03))
         kills += process.poll() is None
         kill(process)

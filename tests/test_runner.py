@@ -614,8 +614,10 @@ def test_a_pair_that_another_process_finishes_is_taken_from_it(db: Path) -> None
     async def run() -> tuple[int, list[Judgment]]:
         engine = Scribe(always("B"))
         with Store(db) as mine, Store(db) as theirs:
-            slow = asyncio.create_task(drain(Run(setup(Scribe(always("A"), seconds=0.2)), pairs(1), theirs)))
-            await asyncio.sleep(0.1)
+            busy = Scribe(always("A"), seconds=0.2)
+            slow = asyncio.create_task(drain(Run(setup(busy), pairs(1), theirs)))
+            while not busy.prompts:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
             found = await drain(Run(setup(engine), pairs(1), mine))
             await slow
         return engine.asked, found
