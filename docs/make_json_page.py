@@ -23,7 +23,7 @@ from typing import Any
 from unittest import mock
 
 from evenhand import EngineError, Judge, Pair, ScriptedEngine
-from evenhand.core.engine import Engine
+from evenhand.core.engine import MEASURED, Engine
 from evenhand.core.protocol import Prompt
 from evenhand.results import plain as writer
 from evenhand.views.cli import load_all
@@ -54,6 +54,7 @@ _COMMANDS: Mapping[str, Sequence[Words]] = {
         ("judge", "pairs.jsonl", "--judge", "script,other", "--weights", "2,1", *_JUDGING[2:-1], "jury.db"),
         ("judge", "pairs.jsonl", "--escalate", "script,other", "--agree", "0.6", *_JUDGING[2:-1], "levels.db"),
         ("judge", "--candidate", "ant.jsonl", "--baseline", "bee.jsonl", *_JUDGING[:-1], "joined.db"),
+        ("judge", "pairs.jsonl", "--judge", "sure", *_JUDGING[2:-1], "sure.db", "--until-decided"),
     ),
     "compare": (
         ("compare", "-i", "Task", "--a", "one", "--b", "two", *_JUDGING[:4]),
@@ -85,6 +86,7 @@ _COMMANDS: Mapping[str, Sequence[Words]] = {
         ("results", "--by", "topic", "--db", "roles.db"),
         ("results", "--db", "odd.db"),
         ("results", "--db", "jury.db"),
+        ("results", "--db", "sure.db"),
     ),
     "rank": (
         ("rank", "--db", "many.db"),
@@ -262,7 +264,17 @@ def _write(name: str, rows: Any) -> None:
     Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
 
 
+class _SureEngine(ScriptedEngine):
+    """Takes the same side of every pair, and was measured on shorter responses than there are."""
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        return {**super().identity, MEASURED: "10"}
+
+
 def _engine(name: str) -> ScriptedEngine:
+    if name == "sure":
+        return _SureEngine(_say_surely, name=name)
     return ScriptedEngine(_say if name == "script" else _say_otherwise, name=name, states=_states)
 
 
@@ -282,6 +294,11 @@ def _say_otherwise(prompt: Prompt) -> str:
     task = re.search(r"Task (\d+)", text)
     number = int(task[1]) if task else 0
     return "tie" if number % 19 == 7 else "AB"[(number % 2 == 0) != (text.find("one") < text.find("two"))]
+
+
+def _say_surely(prompt: Prompt) -> str:
+    text = prompt.turns[-1].text
+    return "AB"[text.find("one") > text.find("two")]
 
 
 def _states(prompt: Prompt) -> Sequence[float]:

@@ -591,6 +591,7 @@ def test_the_list_and_the_plan_ask_nothing(engine: ScriptedEngine, db: Path) -> 
         ('[[attack]]\nname = "a"', "does not say how"),
         ('[[attack]]\nname = "a"\nsuffix = "x"\ntemplate = "y"', "does not say how"),
         ('[[attack]]\nname = "a"\ntransform = "rot13"', "no transform is called rot13"),
+        ('[[attack]]\nname = "a"\ntemplate = "{reponse} x"', "no slot is called {reponse}"),
         ('[[attack]]\nname = "a"\nsuffix = 3', "every value is a text"),
         ('[[attack]]\nname = "a"\nsufix = "x"', "unknown key sufix"),
         ('[[attack]]\nname = "a"\nsuffix = "x"\n[[attack]]\nname = "a"\nsuffix = "y"', "two attacks are called a"),

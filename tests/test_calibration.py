@@ -354,7 +354,7 @@ def test_calibrating_keeps_applies_and_forgets(shy: Path) -> None:
     assert rates[1] == pytest.approx(np.mean(shares))
     assert rates[1] != pytest.approx(rates[0], abs=1e-4)
     assert "twice" in evenhand("results", "--db", shy, "--calibrated", "--human", code=2).stderr
-    assert "1 calibrations are forgotten" in evenhand("calibrate", "--db", shy, "--forget").stdout
+    assert "Forgotten: 1 calibration" in evenhand("calibrate", "--db", shy, "--forget").stdout
     for command in ("card", "results"):
         assert "has been calibrated" in evenhand(command, "--db", shy, "--calibrated", code=2).stderr
 

@@ -15,16 +15,18 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from evenhand.core.attacks import TRANSFORMS, Attack
+from evenhand.core.attacks import SLOTS, TRANSFORMS, Attack
 from evenhand.core.errors import InputError
 
 BUILT_IN = Path(__file__).with_name("attacks.toml")
 _KEYS = ("name", "kind", "description", "prefix", "suffix", "template", "transform")
 _WAYS = ("prefix", "suffix", "template", "transform")
+_BRACED = re.compile(r"\{([A-Za-z_]{1,40})\}")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
 
 
@@ -103,6 +105,9 @@ def _attack(row: Any, where: str) -> Attack:
     transform = row.get("transform", "")
     if transform and transform not in TRANSFORMS:
         raise InputError(f"{where}: no transform is called {transform}", hint=f"one of {', '.join(TRANSFORMS)}")
+    for slot in _BRACED.findall(row.get("template", "")):
+        if slot not in SLOTS and (meant := get_close_matches(slot, SLOTS, n=1, cutoff=0.8)):
+            raise InputError(f"{where}: no slot is called {{{slot}}}", hint=f"such as {{{meant[0]}}}")
     return Attack(name, row.get("kind") or "own", row.get("description", ""), _template(row), transform)
 
 

@@ -45,7 +45,7 @@ def calibrate(
         rows = _rows(store, judges or [])
         if forget:
             gone = sum(store.calibrations.forget(row.id, dimension or None) for row in rows)
-            print(to_json({"forgotten": gone}) if as_json else f"{gone} calibrations are forgotten")
+            print(to_json({"forgotten": gone}) if as_json else f"Forgotten: {console.count(gone, 'calibration')}")
             return
         found, refused = _fit(store, rows, dimension, People(store, rename=renames_from(rename)), seed)
     if not found:
