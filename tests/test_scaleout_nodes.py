@@ -122,6 +122,7 @@ def test_a_node_is_killed_in_the_middle_of_a_run_and_every_pair_is_there_once(
         tmp_path / "out",
         "--json",
     )
+    server.answer_only(PAIRS)
     process = subprocess.Popen(
         [sys.executable, "-m", "evenhand", *map(str, words)],
         stdout=subprocess.PIPE,
@@ -130,8 +131,9 @@ def test_a_node_is_killed_in_the_middle_of_a_run_and_every_pair_is_there_once(
     )
     try:
         wait_until(lambda: server.asked().total() >= PAIRS // 2, process, "the workers do not get on")
-        assert nodes.workers() == [1, 1]
+        wait_until(lambda: nodes.workers() == [1, 1], process, "each node has its worker")
         nodes.kill_second()
+        server.answer_all()
         said, given = process.communicate(timeout=TIME_LIMIT)
     finally:
         process.kill()

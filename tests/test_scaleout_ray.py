@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from counting_server import label_of
 from evenhand.core.errors import InputError
 from evenhand.engines.catalog import ModelFile
 from evenhand.running.cluster.cluster import probe
+from evenhand.running.cluster.worker import REPORT_SECONDS
 from evenhand.store import Store
 from evenhand.store.shards import ShardRow, open_shards
 from panel_server import Panel
@@ -154,9 +155,9 @@ class Work:
         return sum(len(record.answers) for row in self.rows().values() for record in row.orders.values())
 
 
-def wait_for(server: Counting, asked: int, process: subprocess.Popen[str]) -> None:
+def wait_for(so: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + TIME_LIMIT
-    while server.asked().total() < asked:
+    while not so():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline, "the workers do not get on"
         time.sleep(0.01)
@@ -197,10 +198,11 @@ def test_a_worker_is_killed_and_every_pair_is_there_once_as_the_local_runner_has
     cluster: Cluster, server: Counting, tmp_path: Path, db: Path
 ) -> None:
     work = Work(tmp_path, 400, f"{server.url}#m", "overall", cluster.address)
+    server.answer_only(300)
     process = work.start("--workers", "2", "--concurrency", "8")
-    wait_for(server, 200, process)
-    first, _ = cluster.workers()
-    os.kill(first, signal.SIGKILL)
+    wait_for(lambda: server.asked().total() >= 200 and len(cluster.workers()) == 2, process)
+    os.kill(cluster.workers()[0], signal.SIGKILL)
+    server.answer_all()
     said, given = process.communicate(timeout=TIME_LIMIT)
     assert "a worker was lost" in given
     fields = json.loads(said)
@@ -223,8 +225,9 @@ def test_the_command_is_killed_and_goes_on_then_ctrl_c_and_goes_on(
     cluster: Cluster, server: Counting, tmp_path: Path
 ) -> None:
     work = Work(tmp_path, 120, f"{server.url}#m", "chained", cluster.address)
+    server.answer_only(400)
     process = work.start("--workers", "2", "--concurrency", "4")
-    wait_for(server, 300, process)
+    wait_for(lambda: server.asked().total() >= 300, process)
     process.kill()
     process.communicate()
     deadline = time.monotonic() + 60
@@ -233,9 +236,15 @@ def test_the_command_is_killed_and_goes_on_then_ctrl_c_and_goes_on(
         time.sleep(0.1)
     kept, asked = len(work.rows()), server.asked().total()
     assert 0 < kept < 120
+    server.answer_only(asked + 200)
     process = work.start("--workers", "2", "--concurrency", "4")
-    wait_for(server, asked + 150, process)
+    wait_for(lambda: server.asked().total() >= asked + 150, process)
     process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    while "press Ctrl-C again" not in (line := process.stderr.readline()):
+        assert line, "it ended without a word"
+    time.sleep(4 * REPORT_SECONDS)  # until each worker has heard of it, too
+    server.answer_all()
     _, given = process.communicate(timeout=TIME_LIMIT)
     assert process.returncode == 130, given
     assert "the same command goes on from here" in given
