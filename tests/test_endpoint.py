@@ -348,17 +348,17 @@ def test_what_no_other_prompt_would_mend(behave: Behaviour, reason: str) -> None
 
 def test_a_refused_connection_stops_the_run_only_at_its_beginning() -> None:
     with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
+        free.bind(("127.0.0.1", 0))  # nobody listens, and nobody else gets the port
         url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
-    engine = EndpointEngine(EndpointSettings(url, "m"))
+        engine = EndpointEngine(EndpointSettings(url, "m"))
 
-    async def refused() -> EngineError:
-        with pytest.raises(EngineError) as caught:
-            await engine.answer(PROMPT)
-        await engine.close()
-        return caught.value
+        async def refused() -> EngineError:
+            with pytest.raises(EngineError) as caught:
+                await engine.answer(PROMPT)
+            await engine.close()
+            return caught.value
 
-    error = asyncio.run(refused())
+        error = asyncio.run(refused())
     assert (error.reason, error.fatal) == ("connection", True)
     assert url in error.message
 

@@ -317,10 +317,10 @@ def test_what_no_retry_can_mend_stops_the_command_with_one_sentence(
 
 def test_a_refused_connection_stops_the_command_with_one_sentence(file: Path, db: Path) -> None:
     with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
+        free.bind(("127.0.0.1", 0))  # nobody listens, and nobody else gets the port
         url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
-    began = time.monotonic()
-    done = run(command(url, file, db), 1)
+        began = time.monotonic()
+        done = run(command(url, file, db), 1)
     assert f"cannot be reached at {url}" in done.stderr
     assert "is the server running" in done.stderr
     assert time.monotonic() - began < 30, "no retries"

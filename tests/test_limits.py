@@ -25,7 +25,7 @@ from evenhand.core.errors import EngineError
 from evenhand.io.files import find_tables, read_rows, reading
 
 async def main(url):
-    client = JsonClient(url, who="x", timeout=20)
+    client = JsonClient(url, who="x", timeout=120)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     try:
         await client.post("/ask", {})
@@ -121,7 +121,7 @@ def test_an_odd_status_is_a_failure_that_says_so(status: bytes, reason: str) -> 
 
     async def run() -> EngineError:
         async with Peer([script]) as peer:
-            client = JsonClient(f"http://127.0.0.1:{peer.port}/v1", who="x", timeout=2)
+            client = JsonClient(f"http://127.0.0.1:{peer.port}/v1", who="x", timeout=60)
             try:
                 reply = await client.post("/ask", {})
                 return client.fault(reply)

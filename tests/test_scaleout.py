@@ -491,11 +491,11 @@ def test_a_fault_that_no_other_pair_would_escape_is_told(tmp_path: Path) -> None
 
 def test_an_address_at_which_nobody_answers_is_said_at_once() -> None:
     with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
+        free.bind(("127.0.0.1", 0))  # nobody listens, and nobody else gets the port
         closed = free.getsockname()[1]
-    began = time.monotonic()
-    with pytest.raises(InputError, match=f"no answer from 127.0.0.1:{closed}"):
-        connect(f"127.0.0.1:{closed}")
+        began = time.monotonic()
+        with pytest.raises(InputError, match=f"no answer from 127.0.0.1:{closed}"):
+            connect(f"127.0.0.1:{closed}")
     assert time.monotonic() - began < 20
 
 
