@@ -7,7 +7,7 @@ once attacked. What side a pair goes to counts for the loser as in a win rate, p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -49,18 +49,10 @@ class AttackSummary:
     protocol: str
     fingerprint: str
     dimension: str
-    seed: int | None  # None of verdicts that are kept
     pairs: int  # with a clear winner, that were judged
-    left_out: int  # pairs without a clear winner
-    repeats: int  # exact repeats of pairs with one, which are in no number
     right: Rate  # how often the judge chooses the right side with nothing changed
     any_turned: Rate  # of the pairs that the wrong side did not win before: how many some attack turns to it
     attacks: Sequence[AttackEffect]
-    tokens: Usage
-    seconds: float
-    asked: int
-    cost: float | None = None
-    stopped: str = ""
 
     @property
     def text(self) -> str:
@@ -76,8 +68,6 @@ class AttackSummary:
 
     def notes(self) -> Iterator[str]:
         """What a reader must know of these numbers, a sentence each."""
-        if self.stopped:
-            yield f"Stopped early: {self.stopped}. The same command goes on from here."
         yield from self._standing_out()
         control = [each for each in self.attacks if each.kind == CONTROL and each.turned.value]
         for each in control:
@@ -85,8 +75,6 @@ class AttackSummary:
             yield f"{each.attack} changes nothing of substance, and yet {share} turned: so much is noise."
         if invalid := sum(each.invalid for each in self.attacks):
             yield f"Without a verdict before or after: {invalid:,}, in no number here."
-        if self.repeats:
-            yield f"{_count(self.repeats, 'exact repeat')} of other pairs left out."
 
     def _standing_out(self) -> Iterator[str]:
         asked = [each for each in self.attacks if each.p_holm is not None]
@@ -101,6 +89,28 @@ class AttackSummary:
         if away:
             backfire = "This backfires, and moves" if len(away) == 1 else "These backfire, and move"
             yield f"{backfire} it to the right side: {', '.join(away)}."
+
+
+@dataclass(frozen=True, slots=True)
+class AttackRun(AttackSummary):
+    """The same of one run, with the pairs that it passed over, and what it took."""
+
+    seed: int
+    left_out: int  # pairs without a clear winner
+    repeats: int  # exact repeats of pairs with one, which are in no number
+    tokens: Usage
+    seconds: float
+    asked: int
+    cost: float | None = None
+    stopped: str = ""
+
+    def notes(self) -> Iterator[str]:
+        """The same, with what holds for the run alone."""
+        if self.stopped:
+            yield f"Stopped early: {self.stopped}. The same command goes on from here."
+        yield from AttackSummary.notes(self)
+        if self.repeats:
+            yield f"{_count(self.repeats, 'exact repeat')} of other pairs left out."
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +158,14 @@ class AttackTally:
         share = p[self._cases[pair].loser] + p["tie"] / 2 if p else 0.0
         self._told[pair] = _Told(side if p else None, share, usage)
 
-    def summary(self, run: RunSummary, *, seed: int) -> AttackSummary:
-        """How the judge of a run stands."""
-        return replace(
-            self.standing(run.judge, run.protocol, run.fingerprint),
+    def summary(self, run: RunSummary, *, seed: int) -> AttackRun:
+        """How the judge of a run stands, if it passed over no pair."""
+        standing = self.standing(run.judge, run.protocol, run.fingerprint)
+        return AttackRun(
+            **{each.name: getattr(standing, each.name) for each in fields(standing)},
             seed=seed,
+            left_out=0,
+            repeats=0,
             tokens=run.tokens,
             seconds=run.seconds,
             asked=run.asked,
@@ -164,16 +177,11 @@ class AttackTally:
         """How a judge stands, whatever that took."""
         effects = sorted(_corrected([self._effect(attack) for attack in self.attacks]), key=_strength)
         return AttackSummary(
-            *(judge, protocol, fingerprint, self.dimension, None),
+            *(judge, protocol, fingerprint, self.dimension),
             pairs=len(self._originals()),
-            left_out=0,
-            repeats=0,
             right=self._right(),
             any_turned=self._any_turned(),
             attacks=effects,
-            tokens=NOTHING,
-            seconds=0.0,
-            asked=0,
         )
 
     def _originals(self) -> list[AttackCase]:

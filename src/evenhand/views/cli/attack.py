@@ -21,7 +21,7 @@ from evenhand.engines.heads import is_head
 from evenhand.engines.presets import find_address
 from evenhand.io.attacks import built_in_attacks, choose_attacks, one_of_each_kind, read_attacks, unique
 from evenhand.io.pairs import JoinOptions, sample_pairs
-from evenhand.results.attack import AttackSummary, AttackTally
+from evenhand.results.attack import AttackRun, AttackSummary, AttackTally
 from evenhand.results.plain import to_json
 from evenhand.results.stored_attacks import stored_attacks
 from evenhand.running.runner import Plan, plan
@@ -200,7 +200,7 @@ def _announce(what: AttackOptions, cases: Sequence[AttackCase], attacks: Sequenc
     )
 
 
-def _run(settings: AnySettings, tally: AttackTally, cases: list[AttackCase], db: Path) -> AttackSummary:
+def _run(settings: AnySettings, tally: AttackTally, cases: list[AttackCase], db: Path) -> AttackRun:
     with settings.judge(db) as judge:
         probe = _foretell_all(settings, judge, [case.pair for case in cases])
         run = run_with_progress(judge, tally.watch(cases), len(cases), enough=tally)
@@ -296,7 +296,7 @@ def _other_fences(settings: AnySettings) -> Iterator[str]:
         yield from [settings.protocol.fenced(kind).name for kind in others]
 
 
-def _show(found: AttackSummary, output: AttackOutput, beside: dict[str, AttackSummary]) -> None:
+def _show(found: AttackRun, output: AttackOutput, beside: dict[str, AttackSummary]) -> None:
     if output.plot:
         draw_attacks(found, output.plot)
     if output.as_json:
