@@ -425,8 +425,9 @@ def _type_of(item: Any) -> str:
 
 
 def _comments(kind: type) -> dict[str, str]:
-    """What stands beside the fields of a class, in its source."""
-    found = re.findall(r"^    (\w+):[^#\n]*#\s*(.+)$", inspect.getsource(kind), re.MULTILINE)
+    """What stands beside the fields of a class, in its source and that of the classes it extends."""
+    sources = [inspect.getsource(each) for each in reversed(kind.__mro__) if dataclasses.is_dataclass(each)]
+    found = re.findall(r"^    (\w+):[^#\n]*#\s*(.+)$", "\n".join(sources), re.MULTILINE)
     return {name: text.replace("|", "\\|") for name, text in found}
 
 
