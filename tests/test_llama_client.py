@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 from aiohttp import web
@@ -10,7 +11,9 @@ from aiohttp import web
 from evenhand import EngineError, Pair, Protocol
 from evenhand.core.protocol import COMPARED
 from evenhand.engines.llama_client import LlamaClient
+from evenhand.engines.llama_server import LlamaServerEngine
 
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 PAIR = Pair("Name a colour.", "Red.", "Blue.")
 
 
@@ -122,3 +125,45 @@ def test_a_label_that_was_cut_off_is_asked_for_with_more_room(pieces: list[str])
 @pytest.mark.parametrize("text", ["", "x"])
 def test_what_no_room_could_complete_is_not_asked_for_again(text: str) -> None:
     assert asyncio.run(labelled([text])) == (text, [1], 9)
+
+
+def test_no_connection_stays_open_to_a_server_that_has_a_thread_for_each() -> None:
+    """llama-server has two threads more than slots, and one waits five seconds on a connection that rests."""
+    asked: list[str] = []
+    connections: list[object] = []  # kept, so that no two have one id
+
+    @web.middleware
+    async def watch(request: web.Request, handler: Handler) -> web.StreamResponse:
+        asked.append(request.path)
+        if not any(each is request.transport for each in connections):
+            connections.append(request.transport)
+        return await handler(request)
+
+    async def props(_: web.Request) -> web.Response:
+        return web.json_response({"default_generation_settings": {"n_ctx": 100_000}, "chat_template": "x"})
+
+    async def complete(_: web.Request) -> web.Response:
+        places = [{"token": "A", "top_logprobs": [{"token": "A", "logprob": -0.1}]}]
+        return web.json_response({"content": "A", "completion_probabilities": places, "timings": {"prompt_n": 9}})
+
+    async def ask() -> list[str]:
+        app = server_without_system([])
+        app.middlewares.append(watch)
+        app.router.add_get("/props", props)
+        app.router.add_post("/completion", complete)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        engine = LlamaServerEngine(f"http://127.0.0.1:{runner.addresses[0][1]}", "m", concurrency=2)
+        prompt = Protocol.load("holistic").prompt(PAIR, "forward")
+        try:
+            texts = [(await engine.answer(prompt)).text]
+            await asyncio.sleep(0.3)  # a connection that had rested so long would be used again
+            return texts + [each.text for each in await asyncio.gather(*(engine.answer(prompt) for _ in range(5)))]
+        finally:
+            await engine.close()
+            await runner.cleanup()
+
+    assert asyncio.run(ask()) == ["A"] * 6
+    assert asked.count("/completion") == 6
+    assert len(connections) == len(asked)

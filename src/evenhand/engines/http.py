@@ -153,8 +153,10 @@ class JsonClient:
         limit: int = 64,
         who: str = "the server",
         headers: Mapping[str, str] | None = None,
+        once_only: bool = False,
         on_notice: Callable[[str], None] = lambda _: None,
     ) -> None:
+        self._once_only = once_only  # whether each request has a connection of its own from the beginning
         self._headers = headers  # that carry the key, where it is not a bearer's
         self.url, self.who = url.rstrip("/"), who
         self.reached = False  # whether the server ever answered
@@ -228,7 +230,7 @@ class JsonClient:
             limit=self._limit,
             most=MAX_BODY,
             proxy=self._proxy,
-            once_only=self._distrusted,
+            once_only=self._once_only or self._distrusted,
             on_stray=self._distrust,
         )
 

@@ -45,6 +45,7 @@ class LlamaClient:
         timeout: float | None = None,
         limit: int = 64,
         slots: int = 0,
+        once_only: bool = False,
         on_notice: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.url, self._slots = url, slots
@@ -55,6 +56,7 @@ class LlamaClient:
             timeout=timeout,
             limit=limit,
             who="llama.cpp's server",
+            once_only=once_only,
             on_notice=on_notice,
         )
         self._steer_by(control_tokens or {})
