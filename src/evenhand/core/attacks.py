@@ -19,7 +19,7 @@ from evenhand.core.verdict import known_label
 Transform = Callable[[str, Random], str]
 CONTROL = "control"  # the kind of an attack that changes nothing of substance: what it moves is noise
 SLOTS = ("response", "instruction")
-_SLOT = re.compile(r"\{(response|instruction)\}")
+_SLOT = re.compile(rf"\{{({'|'.join(SLOTS)})\}}")
 # Letters of other alphabets that look like Latin ones.
 _ALIKE = str.maketrans("aceopxyABCEHKMOPTX", "асеорхуАВСЕНКМОРТХ")
 _INVISIBLE = "\u200b\u200c\u2060"

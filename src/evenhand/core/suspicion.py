@@ -92,14 +92,14 @@ _HIDDEN = re.compile("[\U000e0000-\U000e007f]{3,}|[\u202d\u202e]")
 # Cyrillic and Greek letters that look like Latin ones, in one word with those; not behind them alone, as the native
 # ending of a foreign name is. And characters without width behind ASCII: behind others they have work to do.
 _ALIKE = "асеорхуіјѕһԁАВСЕНКМОРТХІЈЅοΑΒΕΖΗΙΚΜΝΟΡΤΥΧ"
-_IN_SMALL_PARTS = (
+_SCATTERED = (
     ("letters", re.compile(rf"[A-Za-z][{_ALIKE}]+[A-Za-z]|\b[{_ALIKE}]{{1,2}}[A-Za-z]")),
     ("hidden", re.compile("[!-~][\u200b\u200c\u200d\u2060\ufeff]")),
 )
 _FEW = 3  # places, of which a text may have fewer by mistake
 # Letters and punctuation in full width, as East Asian keyboards write them, and the same in ASCII.
 _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
-# An instruction may well ask to ignore something; headings, markup and what is hidden are odd wherever they stand.
+# An instruction may well ask to ignore something; all but orders and verdicts is odd wherever it stands.
 _ANYWHERE = ("heading", "markup", "hidden", "letters")
 KINDS: tuple[str, ...] = (*dict.fromkeys(pattern.kind for pattern in _PATTERNS), "hidden", "letters")
 
@@ -172,7 +172,7 @@ def _places(text: str, patterns: Sequence[_Pattern]) -> Iterator[tuple[int, int,
     for place in _HIDDEN.finditer(text):
         if text[place.start() - 1 : place.start()] != _FLAG:
             yield (*place.span(), "hidden")
-    for kind, regex in _IN_SMALL_PARTS:  # the first of them stands for all
+    for kind, regex in _SCATTERED:  # the first few stand for all
         first = list(islice(regex.finditer(text), _FEW))
         if len(first) == _FEW:
             yield (first[0].start(), first[-1].end(), kind)

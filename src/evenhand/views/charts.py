@@ -27,6 +27,7 @@ from evenhand.core.errors import InputError
 from evenhand.core.stats.calibration import Reliability
 from evenhand.core.stats.clustered import Estimate
 from evenhand.core.stats.winrate import Difference
+from evenhand.io.files.writing import check_folder
 from evenhand.results.ranking import RankingSummary, WinMatrix
 from evenhand.results.summary import DimensionSummary
 from evenhand.results.wording import count
@@ -101,8 +102,7 @@ def check_plot_path(path: str | Path) -> Path:
     file = Path(path)
     if file.suffix.lower() not in SUFFIXES:
         raise InputError(f"{file}: plots are .svg or .png files", hint="such as --plot plot.svg")
-    if not file.parent.is_dir():
-        raise InputError(f"there is no folder {file.parent} to write into", hint=f"mkdir -p {file.parent}")
+    check_folder(file)
     if file.suffix.lower() == ".png":
         _converter()
     return file

@@ -142,8 +142,17 @@ def as_before(row: dict[str, Any], own: Sequence[str]) -> dict[str, Any]:
 
 def check_writes(path: str | Path) -> None:
     """Refuse a name that cannot be written to, before any work is done."""
-    file = Path(path)
-    _kind(file)
+    _kind(Path(path))
+    check_folder(Path(path))
+
+
+def check_folder(file: Path) -> None:
+    """Refuse a file in a folder that is not there.
+
+    >>> check_folder(Path("none/x.json"))
+    Traceback (most recent call last):
+    evenhand.core.errors.InputError: there is no folder none to write into (mkdir -p none)
+    """
     if not file.parent.is_dir():
         raise InputError(f"there is no folder {file.parent} to write into", hint=f"mkdir -p {file.parent}")
 

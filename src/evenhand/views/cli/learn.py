@@ -25,6 +25,7 @@ from evenhand.engines.heads.training import (
     train,
 )
 from evenhand.engines.heads.vectors import MemoryVectors, Vectors
+from evenhand.io.files.writing import check_folder
 from evenhand.io.pairs import read_pairs
 from evenhand.results.judges import one_judge
 from evenhand.results.labelled_pairs import (
@@ -123,8 +124,7 @@ def _check_out(out: Path) -> None:
     """Refuse a name for the head that cannot be written, or means another, before anything is read."""
     if out.suffix != ".json":
         raise InputError(f"--out {out}", hint="let the name end on .json")
-    if not out.parent.is_dir():
-        raise InputError(f"there is no folder {out.parent} to write into", hint=f"mkdir -p {out.parent}")
+    check_folder(out)
     if out.stem == SHIPPED_HEAD:
         raise InputError(f"{SHIPPED_HEAD} is the name of the head that ships", hint="such as --out mine.json")
 
