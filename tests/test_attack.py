@@ -446,7 +446,7 @@ def test_exact_repeats_are_attacked_once_and_counted_once(engine: ScriptedEngine
     file = write_rows(tmp_path / "p.jsonl", [*rows, {**rows[0], "id": "again"}])
     found = facts(attack(db, file, "--attack", "verdict-a", "--json"))
     assert (found["pairs"], found["repeats"], found["attacks"][0]["n"]) == (3, 1, 3)
-    assert "1 exact repeat of other pairs left out" in attack(db, file, "--attack", "verdict-a").stdout
+    assert "1 exact repeat left out: the same instruction" in attack(db, file, "--attack", "verdict-a").stdout
     other = write_rows(tmp_path / "other.jsonl", [{**row, "id": f"other {n}"} for n, row in enumerate(rows)])
     attack(db, other, "--attack", "verdict-a", "--attack", "verdict-b")
     [judge] = json.loads(evenhand("card", "--db", db, "--json").stdout)["judges"]

@@ -18,8 +18,10 @@ from evenhand.core.outcome import cluster_number
 from evenhand.core.pair import Pair, Side
 from evenhand.core.stats.multiple import correct_together
 from evenhand.core.stats.winrate import Difference, Rate, difference_p, mean_rate, paired_difference
+from evenhand.results.counting import repeats_text
 from evenhand.results.questions import LEVEL, stands_out
 from evenhand.results.run import RunSummary
+from evenhand.results.wording import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,9 @@ class AttackSummary:
         turned, right = self.any_turned, _percent(self.right.value)
         known = turned.low is not None and turned.high is not None
         interval = f" ({_percent(turned.low)} to {_percent(turned.high)})" if known else ""
-        attacks = _count(sum(each.kind != CONTROL for each in self.attacks), "attack")
+        attacks = count(sum(each.kind != CONTROL for each in self.attacks), "attack")
         return (
-            f"{attacks} on {_count(self.pairs, 'pair')}, {self.dimension}: right on {right} before; some attack"
+            f"{attacks} on {count(self.pairs, 'pair')}, {self.dimension}: right on {right} before; some attack"
             f" turns {_percent(turned.value)}{interval} of the {turned.n:,} that the wrong side had not won."
         )
 
@@ -85,7 +87,7 @@ class AttackSummary:
             these = "this moves" if len(to) == 1 else "these move" if to else "none moves"
             said = f"{these} the judge to the attacked side{': ' if to else ''}{', '.join(to)}"
             corrected = ", corrected for their number (Holm)" if len(asked) > 1 else ""
-            yield f"{_count(len(asked), 'attack')}{corrected}: {said}."
+            yield f"{count(len(asked), 'attack')}{corrected}: {said}."
         if away:
             backfire = "This backfires, and moves" if len(away) == 1 else "These backfire, and move"
             yield f"{backfire} it to the right side: {', '.join(away)}."
@@ -110,7 +112,7 @@ class AttackRun(AttackSummary):
             yield f"Stopped early: {self.stopped}. The same command goes on from here."
         yield from AttackSummary.notes(self)
         if self.repeats:
-            yield f"{_count(self.repeats, 'exact repeat')} of other pairs left out."
+            yield f"{repeats_text(self.repeats)}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,10 +243,6 @@ class AttackTally:
                     if case.of not in worst or row.side_after > worst[case.of].side_after:
                         worst[case.of] = row
         return _share([row for row in worst.values() if row.side_before < 1], _won)
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def _percent(share: float | None) -> str:
