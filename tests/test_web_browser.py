@@ -438,6 +438,17 @@ def test_pages_fit_their_window_and_hold_still(
         assert page.evaluate(SHIFT) < 0.01, address
 
 
+@pytest.mark.parametrize("width", SIZES.values(), ids=list(SIZES))
+def test_the_widest_rate_stays_in_its_cell(server: WebServer, opened: Opener, width: int) -> None:
+    page = enter(opened(server, width=width), server)
+    cells = page.locator(".numbers tbody tr").first.locator("td")
+    assert "%" in cells.nth(0).inner_text()
+    assert "%" in cells.nth(1).inner_text()
+    for number, widest in enumerate(("100.0%", "40% – 100%")):
+        cells.nth(number).evaluate("(cell, text) => { cell.textContent = text; }", widest)
+        assert cells.nth(number).evaluate("cell => cell.scrollWidth <= cell.clientWidth"), widest
+
+
 SHIFT = """() => new Promise((done) => {
   let sum = 0;
   const seen = new PerformanceObserver((list) => { for (const entry of list.getEntries()) sum += entry.value; });
