@@ -27,10 +27,10 @@ USAGE = {"prompt_tokens": 100, "completion_tokens": 2, "prompt_tokens_details": 
 
 
 class Server:
-    """Listens on a free port while it is entered; `bodies` holds every request's body, in their order."""
+    """Listens while it is entered, on a free port unless told; `bodies` holds each request's body, in order."""
 
-    def __init__(self, behave: Behaviour) -> None:
-        self.behave = behave
+    def __init__(self, behave: Behaviour, *, port: int = 0) -> None:
+        self.behave, self.port = behave, port
         self.bodies: list[Body] = []
         self.headers: list[Mapping[str, str]] = []
         self.tokenised: list[Body] = []
@@ -45,7 +45,7 @@ class Server:
         app.router.add_post("/detokenize", self._detokenize)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
         await site.start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
         return self

@@ -125,6 +125,52 @@ def test_what_no_retry_can_mend_is_raised_at_once(error: EngineError) -> None:
     assert len(engine.asked) == 1
 
 
+def nobody_there() -> EngineError:
+    return EngineError("cannot be reached any more", reason="connection", retryable=True, nobody_there=True)
+
+
+def test_a_server_that_is_gone_ends_the_run() -> None:
+    engine = Failing(*(nobody_there() for _ in range(50)))
+    with pytest.raises(EngineError, match="run the same command again") as failed:
+        asyncio.run(Pace(engine, sleep=Clock()).ask(PROMPT))
+    assert failed.value.fatal
+    assert failed.value.reason == "connection"
+    assert len(engine.asked) == 7
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [
+        [*(nobody_there() for _ in range(5)), retryable(), nobody_there()],  # it was there once
+        [*(nobody_there() for _ in range(6)), retryable()],  # and is there again
+        [*(retryable() for _ in range(5)), nobody_there(), nobody_there()],  # for moments
+    ],
+)
+def test_a_server_that_was_there_meanwhile_is_not_gone(errors: list[EngineError]) -> None:
+    with pytest.raises(EngineError) as failed:
+        asyncio.run(Pace(Failing(*errors), sleep=Clock()).ask(PROMPT))
+    assert not failed.value.fatal
+
+
+def test_an_answer_to_another_prompt_is_a_sign_of_life() -> None:
+    class OnlyOne(Server):
+        async def answer(self, prompt: Prompt) -> Answer:
+            if prompt is PROMPT:
+                raise nobody_there()
+            return await super().answer(prompt)
+
+    async def main() -> None:
+        async def ask_another(_: float) -> None:
+            await pace.ask(Prompt(()))
+
+        pace = Pace(OnlyOne(room=10, concurrency=4), sleep=ask_another)
+        with pytest.raises(EngineError) as failed:
+            await pace.ask(PROMPT)
+        assert not failed.value.fatal
+
+    asyncio.run(main())
+
+
 def test_waits_differ_between_prompts_but_not_between_runs() -> None:
     def waits(seed: int) -> list[float]:
         clock = Clock()

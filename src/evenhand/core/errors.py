@@ -80,6 +80,7 @@ class EngineError(EvenhandError):
 
     `retryable`: asking again may help, not before `retry_after` seconds if the server named a time.
     `overloaded`: the server asked for fewer requests at once.
+    `nobody_there`: no connection came about; if that lasts, the server is gone.
     `fatal`: no other prompt would fare better (a wrong key, a missing model), so the run stops.
     """
 
@@ -91,12 +92,13 @@ class EngineError(EvenhandError):
         retryable: bool = False,
         overloaded: bool = False,
         retry_after: float | None = None,
+        nobody_there: bool = False,
         fatal: bool = False,
         hint: str = "",
     ) -> None:
         super().__init__(message, hint=hint)
         self.reason, self.retryable, self.overloaded = reason, retryable, overloaded
-        self.retry_after, self.fatal = retry_after, fatal
+        self.retry_after, self.nobody_there, self.fatal = retry_after, nobody_there, fatal
 
 
 class TooLongError(EngineError):

@@ -279,6 +279,12 @@ class JsonClient:
                 return self._unreachable(why)
             if fault.late:
                 return self._late()
+            return EngineError(
+                f"{self.who} cannot be reached any more at {self.url}: {why}",
+                reason="connection",
+                retryable=True,
+                nobody_there=True,
+            )
         return EngineError(f"the connection to {self.who} broke: {why}", reason="connection", retryable=True)
 
     def _unreachable(self, why: str) -> EngineError:

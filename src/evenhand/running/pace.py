@@ -27,6 +27,8 @@ _SLOWER = 2.0
 _QUICK = 0.05
 # Characters of English text to a token, for limits that must be kept before the server has counted.
 _CHARACTERS = 4
+# A server is gone if nobody was there for more tries in a row; fewer may have met a moment.
+_TRIES = 3
 # Why a run stops that has been answered until now: the user's own budget, or the account's.
 _OUT_OF_MONEY = ("budget", "no_credit")
 
@@ -82,6 +84,7 @@ class Pace:
         self._random = random.Random(self.seed)
         self._quiet_until = 0.0
         self._halved = 0.0
+        self._heard = 0  # signs of life that the server gave
         self._best = float("inf")
         self._latency = 0.0
         self._requests = Window(self.limits.requests_per_minute)
@@ -94,14 +97,18 @@ class Pace:
 
     async def ask(self, prompt: Prompt) -> Answer:
         """Ask until there is an answer, or no more sense in asking."""
+        missed, heard = 0, self._heard  # tries in a row for which nobody was there, with no sign of life between
         for attempt in range(self.limits.retries + 1):
             try:
                 return await self._once(prompt)
             except EngineError as error:
-                if error.fatal:
-                    await self._end(error)
-                if error.fatal or not error.retryable or attempt == self.limits.retries:
-                    raise
+                missed = missed + 1 if error.nobody_there and heard == self._heard else int(error.nobody_there)
+                heard, last = self._heard, attempt == self.limits.retries
+                why = _gone(error) if last and missed > _TRIES else error
+                if why.fatal:
+                    await self._end(why)
+                if why.fatal or not error.retryable or last:
+                    raise why from None
                 await self._back_off(error, attempt)
         raise AssertionError("the last attempt returns or raises")
 
@@ -126,6 +133,8 @@ class Pace:
         except EngineError as error:
             if error.overloaded:
                 self._halve(began)
+            if not error.nobody_there:
+                self._heard += 1
             raise
         finally:
             self._reserved -= reserved
@@ -210,6 +219,7 @@ class Pace:
                 turn.set_result(None)
 
     def _went_well(self, seconds: float) -> None:
+        self._heard += 1
         self._latency = seconds if not self._latency else 0.9 * self._latency + 0.1 * seconds
         self._best = min(self._best, self._latency)
         if self._in_flight >= self.level and self._latency <= max(_QUICK, _SLOWER * self._best):
@@ -221,6 +231,16 @@ class Pace:
         if began >= self._halved:
             self._level = max(1.0, self._level / 2)
             self._halved = time.monotonic()
+
+
+def _gone(error: EngineError) -> EngineError:
+    """Nobody was there, try after try, for this prompt and all others: none would fare better."""
+    return EngineError(
+        error.message,
+        reason=error.reason,
+        fatal=True,
+        hint="is it still running? what was answered is kept: run the same command again to go on",
+    )
 
 
 class Window:
