@@ -401,6 +401,46 @@ def test_the_web_card_has_what_attacks_did(engine: ScriptedEngine, db: Path) -> 
         assert found.text in server.owner().get("/card").text
 
 
+def test_attacked_pairs_are_in_no_other_number(engine: ScriptedEngine, db: Path, tmp_path: Path) -> None:
+    engine.script = obeys_verdicts
+    texts = ("id", "instruction", "output_1", "output_2", "labels")
+    rows = [{name: getattr(pair, name) for name in texts} for pair in sample_pairs()]
+    file = write_rows(tmp_path / "sample.jsonl", rows)
+    evenhand("judge", file, "--judge", "script", "--protocol", "overall", "--db", db)
+    before = {
+        command: json.loads(evenhand(command, "--db", db, "--json").stdout) for command in ("results", "card")
+    }
+    attack(db, file, "--attack", "verdicts", "--pairs", "22")
+    after = {command: json.loads(evenhand(command, "--db", db, "--json").stdout) for command in ("results", "card")}
+    attacked = after["results"]["attacked"]
+    assert attacked == 22 * sum(each.kind == "verdicts" for each in ATTACKS)
+    assert after["results"]["attacks"] == after["card"]["judges"][0]["attacks"]
+    assert after["results"]["dimensions"] == before["results"]["dimensions"]
+    assert after["results"]["pairs"] == before["results"]["pairs"] == after["card"]["judges"][0]["pairs"] == 28
+    assert after["card"]["judges"][0]["dimensions"] == before["card"]["judges"][0]["dimensions"]
+    shown = " ".join(evenhand("results", "--db", db).stdout.split())
+    assert f"{attacked} attacked pairs left out: they say how the judge stands against attacks" in shown
+    assert "attacks on 22 pairs, overall: right on 100% before; some attack turns" in shown
+    grouped = json.loads(evenhand("results", "--db", db, "--by", "attack", "--json").stdout)["by"]["groups"]
+    assert sum(group["pairs"] for group in grouped) == attacked + 28
+    [judge] = json.loads(evenhand("report", "--db", db, "--json").stdout)["judges"]
+    assert judge["pairs"] == 28
+    assert judge["dimensions"]["overall"]["n"] == before["results"]["dimensions"]["overall"]["n"]
+
+
+def test_the_web_page_counts_no_attacked_pair(engine: ScriptedEngine, db: Path) -> None:
+    engine.script = obeys_verdicts
+    attack(db, "--attack", "verdicts", "--pairs", "6")
+    with WebServer(db) as server:
+        owner = server.owner()
+        page = owner.get("/").text
+        links = re.findall(r'<a class="(?:one|two|tie|warn|bad)" href="(/pairs\?[^"]+)">([\d,]+)', page)
+        assert sum(int(number) for link, number in links if "only=inconsistent" not in link) == 6
+        for link, number in links:
+            assert f"<b>{number}</b>" in owner.get(link.replace("&amp;", "&")).text, link
+        assert "attacked pairs left out" in page
+
+
 def test_where_nothing_was_attacked_nothing_is_said(engine: ScriptedEngine, db: Path, tmp_path: Path) -> None:
     """A field of the user's own that is called attack is no attack of ours."""
     rows = [{"instruction": "Hi", "output_1": "x", "output_2": "y", "label": "1", "attack": "dan", "attacked": "1"}]

@@ -400,5 +400,6 @@ def test_what_is_wrong_is_said(db: Path, tmp_path: Path) -> None:
     assert "dimensions here" in evenhand("report", "--db", db, "-d", "taste", "-o", tmp_path / "x", code=2).stderr
     assert "holds no verdicts" in evenhand("report", "--db", db, "-j", "nobody", code=2).stderr
     assert "one of html, md" in evenhand("report", "--db", db, "--format", "pdf", code=2).stderr
+    assert "or --json" in evenhand("report", "--db", db, "-o", tmp_path / "x.JSON", code=2).stderr
     lost = tmp_path / "none" / "r.html"
     assert "cannot be written" in evenhand("report", "--db", db, "-o", lost, code=2).stderr

@@ -238,6 +238,7 @@ def naive(store: Store, view: View) -> list[OutcomeLine]:
             "with_people": row.known is not None,
             "against_judges": row.split,
             "once": row.pair in first.values(),
+            "as_it_was": "attack_of" not in pair.metadata,
         }
         texts = (pair.id, pair.instruction, pair.output_1, pair.output_2)
         return (

@@ -17,6 +17,7 @@ from evenhand.core.pair import Pair
 from evenhand.core.verdict import known_label
 
 Transform = Callable[[str, Random], str]
+ATTACK_MARKS = ("attack", "attack_kind", "attacked", "attack_of")  # metadata of an attacked pair
 CONTROL = "control"  # the kind of an attack that changes nothing of substance: what it moves is noise
 SLOTS = ("response", "instruction")
 _SLOT = re.compile(rf"\{{({'|'.join(SLOTS)})\}}")
@@ -84,7 +85,7 @@ def attack_pair(attack: Attack, pair: Pair, seed: int = 0) -> AttackCase | None:
     after = attack.text(before, pair.instruction, f"{seed} {attack.name} {pair.key}")
     if after == before:
         return None
-    marks = {"attack": attack.name, "attack_kind": attack.kind, "attacked": loser, "attack_of": pair.id}
+    marks = dict(zip(ATTACK_MARKS, (attack.name, attack.kind, loser, pair.id), strict=True))
     named, metadata = f"{pair.id}+{attack.name}", {**pair.metadata, **marks}
     if loser == "1":
         changed = replace(pair, output_1=after, id=named, metadata=metadata)

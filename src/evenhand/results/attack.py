@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,8 +21,10 @@ from evenhand.core.stats.multiple import correct_together
 from evenhand.core.stats.winrate import Difference, Rate, difference_p, mean_rate, paired_difference
 from evenhand.results.counting import repeats_text
 from evenhand.results.questions import LEVEL, stands_out
-from evenhand.results.run import RunSummary
 from evenhand.results.wording import count
+
+if TYPE_CHECKING:  # a run's summary has what is known of attacks
+    from evenhand.results.run import RunSummary
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from evenhand.core.stats.calibration import Calibration
 from evenhand.core.stats.stopping import WORD
 from evenhand.core.verdict import found_on
 from evenhand.results.answer import answer_of
+from evenhand.results.attack import AttackSummary
 from evenhand.results.calibrated_outcomes import calibrated as calibrate
 from evenhand.results.comparison import Comparison
 from evenhand.results.counting import DEFAULT, Counting
@@ -22,6 +23,7 @@ from evenhand.results.groups import Group
 from evenhand.results.human import HumanRate
 from evenhand.results.made import made_notes
 from evenhand.results.noise import NoiseSummary, noise_of
+from evenhand.results.stored_attacks import stored_attacks
 from evenhand.results.summary import Span, Summary, summarise
 from evenhand.store import JudgeRow, Records
 
@@ -53,6 +55,7 @@ class JudgeSummary:
     stopped_early: EarlyStop | None = None
     noise: Mapping[str, NoiseSummary] | None = None  # by dimension; None where the judge was asked once
     made: tuple[str, ...] = ()  # of a judge that is made of others: who spoke, or who decided
+    attacks: AttackSummary | None = None  # where attacked pairs are kept
 
     @property
     def title(self) -> str:
@@ -73,6 +76,7 @@ class JudgeSummary:
             "noise": self.noise,
             **({} if self.stopped_early is None else {"stopped_early": self.stopped_early}),
             **({"made": self.made} if self.made else {}),
+            **({} if self.attacks is None else {"attacks": self.attacks}),
         }
 
 
@@ -124,10 +128,10 @@ def calibrations_of(store: Records, judge: JudgeRow) -> dict[str, Calibration]:
 
 
 def blocks_of_judge(
-    store: Records, judge: JudgeRow, *, calibrated: bool = False, metadata: bool = False
+    store: Records, judge: JudgeRow, *, calibrated: bool = False, metadata: bool = False, attacked: bool = False
 ) -> Iterator[Block]:
     """The outcomes of a judge, calibrated where that is asked for, with the candidate on one side throughout."""
-    found = store.blocks(judge, metadata=metadata)
+    found = store.blocks(judge, metadata=metadata, attacked=attacked)
     return in_roles(calibrate(found, calibrations_of(store, judge)) if calibrated else found)
 
 
@@ -158,14 +162,20 @@ def judge_summary(
         judge.model,
         judge.protocol,
         judge.fingerprint,
-        replace(found, unfinished=store.unfinished(judge)),
+        with_the_rest(store, judge, found),
         usage,
         seconds,
         names,
         early_stop(store, judge),
         noise_of(store, judge) or None,
         made_notes(store, judge),
+        stored_attacks(store, judge),
     )
+
+
+def with_the_rest(store: Records, judge: JudgeRow, found: Summary) -> Summary:
+    """A summary with the pairs that are kept and in none of its numbers."""
+    return replace(found, unfinished=store.unfinished(judge), attacked=store.count_attacked(judge))
 
 
 def early_stop(store: Records, judge: JudgeRow) -> EarlyStop | None:

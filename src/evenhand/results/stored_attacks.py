@@ -6,15 +6,13 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from evenhand.core.attacks import Attack, AttackCase
+from evenhand.core.attacks import ATTACK_MARKS, Attack, AttackCase
 from evenhand.core.pair import Pair
 from evenhand.core.verdict import headline
 from evenhand.io.attacks import built_in_attacks
 from evenhand.results.attack import AttackSummary, AttackTally
 from evenhand.results.pair_outcome import pick_outcomes
 from evenhand.store import JudgeRow, Records
-
-_MARKS = ("attack", "attack_kind", "attacked", "attack_of")
 
 
 def stored_attacks(
@@ -30,7 +28,7 @@ def stored_attacks(
     """
     pairs = [(number, pair) for number, pair in store.attacked() if only is None or pair.key in only]
     on = dimension or headline(row.dimensions)
-    outcomes = pick_outcomes(store.blocks(row), [number for number, _ in pairs]) if pairs else {}
+    outcomes = pick_outcomes(store.blocks(row, attacked=True), [number for number, _ in pairs]) if pairs else {}
     judged = [(number, pair) for number, pair in pairs if on in outcomes.get(number, {})]
     cases = list(_cases(judged))
     if not any(case.attack for case in cases):
@@ -52,7 +50,7 @@ def _cases(pairs: Sequence[tuple[int, Pair]]) -> Iterator[AttackCase]:
     begun: dict[int, str] = {}  # which side of an original was attacked
     seen: set[str] = set()
     for number, pair in filter(lambda each: _is_attacked(each[1]), pairs):
-        name, kind, side, of = (str(pair.metadata[mark]) for mark in _MARKS)
+        name, kind, side, of = (str(pair.metadata[mark]) for mark in ATTACK_MARKS)
         found = originals.get((of, side, _rest(pair, side)))
         if found is None or begun.setdefault(found[0], side) != side or pair.key in seen:
             continue
@@ -66,7 +64,7 @@ def _cases(pairs: Sequence[tuple[int, Pair]]) -> Iterator[AttackCase]:
 
 
 def _is_attacked(pair: Pair) -> bool:
-    return all(mark in pair.metadata for mark in _MARKS)
+    return all(mark in pair.metadata for mark in ATTACK_MARKS)
 
 
 def _keys(pair: Pair) -> list[tuple[str, str, str]]:

@@ -32,6 +32,7 @@ from evenhand.results.counting import (
     without_repeats,
 )
 from evenhand.results.questions import caution, correct_dimensions
+from evenhand.results.wording import attacked_text
 
 if TYPE_CHECKING:
     from evenhand.core.judge import Judgment
@@ -150,6 +151,7 @@ class Summary:
     roles: tuple[str, str] | None = None  # candidate and baseline, where every pair has the same
     unfinished: int = 0  # pairs that were given to the judge and are not asked, or asked in part
     repeats: int = 0  # exact repeats of other pairs, which are in no number
+    attacked: int = 0  # pairs that `evenhand attack` has made of others, which are in no number
     suspicious: int = 0  # pairs whose text seems to speak to the judge; they count like any other
     too_long: int = 0  # pairs with a response longer than any that the judge was measured on
     measured: int = 0  # that length, in characters; 0: not known
@@ -165,6 +167,7 @@ class Summary:
             **roles,
             "unfinished": self.unfinished,
             "repeats": self.repeats,
+            **({"attacked": self.attacked} if self.attacked else {}),
             **({"suspicious": self.suspicious} if self.suspicious else {}),
             **({"too_long": self.too_long, "measured_characters": self.measured} if self.too_long else {}),
             "dimensions": self.dimensions,
@@ -188,6 +191,8 @@ class Summary:
         """What a reader must know of how this was counted, a sentence each."""
         if self.repeats:
             yield f"{repeats_text(self.repeats)}."
+        if self.attacked:
+            yield f"{attacked_text(self.attacked)}."
         if self.suspicious:
             pairs = "1 pair holds" if self.suspicious == 1 else f"{self.suspicious:,} pairs hold"
             yield f"Suspicious: {pairs} text that seems to speak to the judge. Nothing was changed or left out."

@@ -18,6 +18,17 @@ def count(number: int, one: str) -> str:
     return f"{number:,} {one}" + ("" if number == 1 else "s")
 
 
+def attacked_text(pairs: int) -> str:
+    """How many attacked pairs were left out, in words.
+
+    >>> attacked_text(1)
+    '1 attacked pair left out: it says how the judge stands against attacks, and nothing of the models'
+    """
+    it_says = "it says" if pairs == 1 else "they say"
+    attacked = count(pairs, "attacked pair")
+    return f"{attacked} left out: {it_says} how the judge stands against attacks, and nothing of the models"
+
+
 def listed(names: Sequence[str]) -> str:
     """Some names in words.
 

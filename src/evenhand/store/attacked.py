@@ -1,4 +1,7 @@
-"""Pairs that were attacked, as `evenhand attack` has put them into a database, and those that they were made of."""
+"""Pairs that were attacked, as `evenhand attack` has put them into a database, and those that they were made of.
+
+They say how a judge stands against attacks, and nothing of the models: what counts pairs leaves them out.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,35 @@ import sqlite3
 from evenhand.core.pair import Pair
 from evenhand.store.rows import PAIR_COLUMNS, stored_pair
 
-_ATTACKED = "SELECT pair FROM facets WHERE field = 'attacked'"
+# Three of an attack's marks: a file of somebody else's may have one of them by chance.
+ATTACKED = "SELECT a.pair FROM facets a WHERE a.field = 'attacked'" + "".join(
+    f" AND EXISTS (SELECT 1 FROM facets b WHERE b.pair = a.pair AND b.field = '{mark}')"
+    for mark in ("attack", "attack_kind")
+)
 
 
 def attacked_pairs(db: sqlite3.Connection) -> list[tuple[int, Pair]]:
     """Attacked pairs and their originals, with their numbers; where there are none, that is known at once."""
-    found = _pairs(db, f"SELECT id, {PAIR_COLUMNS} FROM pairs WHERE id IN ({_ATTACKED}) ORDER BY id")
+    found = _pairs(db, f"SELECT id, {PAIR_COLUMNS} FROM pairs WHERE id IN ({ATTACKED}) ORDER BY id")
     names = sorted({str(pair.metadata.get("attack_of")) for _, pair in found})
     if not names:
         return []
     originals = (
         f"SELECT id, {PAIR_COLUMNS} FROM pairs WHERE name IN (SELECT value FROM json_each(?))"
-        f" AND id NOT IN ({_ATTACKED}) ORDER BY id"
+        f" AND id NOT IN ({ATTACKED}) ORDER BY id"
     )
     return [*_pairs(db, originals, json.dumps(names)), *found]
+
+
+def attacked_numbers(db: sqlite3.Connection, judge: int | None = None) -> list[int]:
+    """The numbers of the attacked pairs, or of those that a judge has brought to an end, in their order."""
+    if judge is None:
+        rows = db.execute(f"{ATTACKED} ORDER BY a.pair")
+    else:
+        rows = db.execute(
+            f"SELECT pair FROM packed WHERE judge = ? AND pair IN ({ATTACKED}) ORDER BY pair", (judge,)
+        )
+    return [pair for (pair,) in rows]
 
 
 def _pairs(db: sqlite3.Connection, query: str, *values: str) -> list[tuple[int, Pair]]:

@@ -24,7 +24,7 @@ from evenhand.core.verdict import Verdict, read_answer
 from evenhand.engines.made import members_of
 from evenhand.store.annotation import AnnotationBook
 from evenhand.store.archive import Archive
-from evenhand.store.attacked import attacked_pairs
+from evenhand.store.attacked import attacked_numbers, attacked_pairs
 from evenhand.store.batches import BatchBook
 from evenhand.store.book import AMONG, Queries, SharedTables, to_json
 from evenhand.store.calibrations import CalibrationBook
@@ -551,15 +551,23 @@ class Store(Queries):
             conversations, _ = self._conversations(judge.id, judge.dimensions, number)
         return Judgment.of(pair, conversations) if conversations else None
 
-    def blocks(self, judge: JudgeRow, *, metadata: bool = False) -> Iterator[Block]:
-        """Every pair that a judge has brought to an end, as columns, some thousand at a time."""
+    def blocks(self, judge: JudgeRow, *, metadata: bool = False, attacked: bool = False) -> Iterator[Block]:
+        """Every pair that a judge has brought to an end, as columns, some thousand at a time.
+
+        Pairs that were attacked are left out unless they are asked for.
+        """
         with clearly(self.path):
-            yield from self.outcomes.blocks(judge.id, metadata=metadata)
+            yield from self.outcomes.blocks(judge.id, metadata=metadata, attacked=attacked)
 
     def unfinished(self, judge: JudgeRow) -> int:
         """How many pairs were given to a judge and are not asked, or asked in part."""
         with clearly(self.path):
             return self.outcomes.unfinished(judge.id)
+
+    def count_attacked(self, judge: JudgeRow) -> int:
+        """How many attacked pairs a judge has brought to an end."""
+        with clearly(self.path):
+            return len(attacked_numbers(self._db, judge.id))
 
     def attacked(self) -> list[tuple[int, Pair]]:
         """Pairs that were attacked and those that they were made of, with their numbers.

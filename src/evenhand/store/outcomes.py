@@ -30,6 +30,7 @@ from evenhand.core.protocol import Order
 from evenhand.core.suspicion import KINDS, suspicious_kinds
 from evenhand.core.verdict import SIDES, Verdict, found_on
 from evenhand.core.votes import KeptVote, known_labels
+from evenhand.store.attacked import ATTACKED, attacked_numbers
 from evenhand.store.rows import absent, verdict_from
 
 if TYPE_CHECKING:  # numpy takes a third of a second, which a run of a slow judge need not pay
@@ -286,9 +287,15 @@ class OutcomeTable:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def blocks(self, judge: int, *, metadata: bool = False, size: int = 16_384) -> Iterator[Block]:
-        """Every pair that a judge has brought to an end, in blocks, in the order of their numbers."""
+    def blocks(
+        self, judge: int, *, metadata: bool = False, attacked: bool = False, size: int = 16_384
+    ) -> Iterator[Block]:
+        """Every pair that a judge has brought to an end, in blocks, in the order of their numbers.
+
+        Pairs that were attacked are left out unless they are asked for.
+        """
         dimensions = found_on(self._dimensions_of(judge))
+        apart = () if attacked else attacked_numbers(self._db)
         after = -1
         while True:
             with self._one_moment():
@@ -296,7 +303,8 @@ class OutcomeTable:
             if found is None:
                 return
             after = int(found.number[-1])
-            yield found
+            if len(found := _without(found, apart)):
+                yield found
 
     @contextmanager
     def _one_moment(self) -> Iterator[None]:
@@ -416,8 +424,11 @@ class OutcomeTable:
         return Words.of(texts[number] for number in numbers.tolist())
 
     def voted(self) -> Iterator[tuple[int, Pair]]:
-        """Every pair that people have said something of, with its number."""
-        rows = self._db.execute(f"SELECT id, {_PAIR} FROM pairs WHERE id IN (SELECT pair FROM known) ORDER BY id")
+        """Every pair that people have said something of, with its number; an attacked one has another's labels."""
+        rows = self._db.execute(
+            f"SELECT id, {_PAIR} FROM pairs WHERE id IN (SELECT pair FROM known)"
+            f" AND id NOT IN ({ATTACKED}) ORDER BY id"
+        )
         return ((number, _pair(columns)) for number, *columns in rows)
 
     def unfinished(self, judge: int) -> int:
@@ -515,6 +526,16 @@ def uncertainty(p: Mapping[Side, float] | None) -> float | None:
 def entropy(shares: Iterable[float]) -> float:
     """The entropy of three shares, over the largest that it can be."""
     return abs(sum(-x * math.log(x) for x in shares if x > 0) / math.log(len(SIDES)))
+
+
+def _without(block: Block, apart: Sequence[int]) -> Block:
+    """A block without the pairs of these numbers."""
+    if not apart:
+        return block
+    import numpy as np
+
+    stays = np.isin(block.number, apart, invert=True)
+    return block if stays.all() else block.take(np.flatnonzero(stays))
 
 
 def fields_of(pair: Pair) -> Iterator[tuple[str, str]]:

@@ -14,12 +14,13 @@ from typing import Any, Literal, cast, get_args
 from evenhand.core.outcome import OutcomeRow
 from evenhand.core.pair import COMBINED, Pair, Side
 from evenhand.core.protocol import Order
+from evenhand.store.attacked import ATTACKED
 from evenhand.store.book import Book, SharedTables
 from evenhand.store.rows import PAIR_COLUMNS, stored_pair
 from evenhand.store.schema import clearly
 from evenhand.store.words import WordIndex
 
-Only = Literal["inconsistent", "invalid", "against_people", "with_people", "against_judges", "once"]
+Only = Literal["inconsistent", "invalid", "against_people", "with_people", "against_judges", "once", "as_it_was"]
 Sort = Literal["uncertain", "sure", "entry", "gap"]
 ONLY: tuple[Only, ...] = get_args(Only)
 SORTS: tuple[Sort, ...] = get_args(Sort)
@@ -37,6 +38,7 @@ _ONLY_SQL: dict[Only, str] = {
     "against_people": f"f.side <> {_KNOWN}",
     "with_people": f"{_KNOWN} IS NOT NULL",
     "against_judges": "f.split",
+    "as_it_was": f"f.pair NOT IN ({ATTACKED})",
     # Of exact repeats the one that counts: a valid one, and of those the first. CROSS JOIN keeps SQLite to this
     # order of tables, by the key of the texts; it would look through all outcomes for each row.
     "once": (

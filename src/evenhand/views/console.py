@@ -32,6 +32,7 @@ from evenhand.core.protocol import ORDERS, Order
 from evenhand.core.protocol import Protocol as Template
 from evenhand.core.verdict import SIDES, Outcome, headline, headline_first, known_label
 from evenhand.engines.catalog import Status
+from evenhand.results.wording import attacked_text
 from evenhand.results.wording import count as count
 from evenhand.views.tables import FittedTable, short_names
 
@@ -209,6 +210,12 @@ def notes(summary: Summary) -> Iterator[str]:
     yield from (escape(visible(note)) for note in summary.notes())
     if any(found.small for found in summary.dimensions.values()):
         yield "fewer than 30 instructions: n is small, so the intervals are wide."
+
+
+def tell_attacked(pairs: int) -> None:
+    """Say how many attacked pairs are in no number, if any are."""
+    if pairs:
+        err.print(f"{attacked_text(pairs)}.", style="dim")
 
 
 def early_stop_note(found: EarlyStop, one: str) -> str:

@@ -302,8 +302,8 @@ class Shards:
                     found = judgment_of(fields)
                     yield with_words(found, _said(fields), questions) if words else found
 
-    def blocks(self, judge: JudgeRow, *, metadata: bool = False) -> Iterator[Block]:
-        """The same as columns, without a text; what everything that counts reads."""
+    def blocks(self, judge: JudgeRow, *, metadata: bool = False, attacked: bool = False) -> Iterator[Block]:
+        """The same as columns, without a text; what everything that counts reads. No shard has attacked pairs."""
         from evenhand.store.shards.blocks import blocks
 
         return blocks(self, metadata=metadata)
@@ -323,6 +323,10 @@ class Shards:
             for _, batch in self.numbered(["finished", given], [part])
             for fields in batch.filter(compute.invert(batch.column("finished"))).to_pylist()
         )
+
+    def count_attacked(self, judge: JudgeRow) -> int:
+        """None: `evenhand attack` writes to a database."""
+        return 0
 
     def attacked(self) -> list[tuple[int, Pair]]:
         """None: `evenhand attack` writes to a database."""

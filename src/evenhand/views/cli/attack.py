@@ -49,7 +49,7 @@ from evenhand.views.cli.options import DryRunOption, JsonOption, OnOption
 from evenhand.views.cli.running import run_with_progress
 from evenhand.views.jury import AnyJudge
 
-# A database of its own: pairs that were attacked should not be in the results of those that were not.
+# A database of its own: the sample's pairs should not be in the results of others.
 ATTACK_DB = Path("evenhand-attack.db")
 FEW_PAIRS = 12  # where nobody says how many
 _WORTH_TIMING = 20  # pairs to ask about
@@ -127,7 +127,7 @@ class AttackOutput:
         Path,
         option(
             "--db FILE",
-            "Where verdicts are kept: a file of their own, so that attacked pairs are in no other result.",
+            "Where verdicts are kept. In a database of yours, attacked pairs are in no other figure.",
             OUTPUT,
             callback=bring_up_to_date,
         ),

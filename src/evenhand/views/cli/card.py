@@ -57,6 +57,7 @@ class JudgedEvidence:
     calibrated: tuple[str, ...] = ()
     noise: Mapping[str, NoiseSummary] = field(default_factory=dict)
     attacks: AttackSummary | None = None  # None where no attacked pair is kept
+    attacked: int = 0  # pairs of theirs, which are in no other number
 
     def contender(self, dimension: str) -> Contender:
         """The judge on one dimension."""
@@ -183,6 +184,7 @@ def _gather(store: Records, row: JudgeRow, people: People, name: str, calibrated
         tuple(fixes),
         noise_of(store, row),
         stored_attacks(store, row),
+        store.count_attacked(row),
     )
 
 
@@ -232,7 +234,7 @@ def _about(judged: JudgedEvidence) -> dict[str, object]:
         "judge": row.model,
         "protocol": row.protocol,
         "fingerprint": row.fingerprint,
-        "pairs": row.pairs,
+        "pairs": row.pairs - judged.attacked,
         "tokens_per_pair": judged.tokens,
         "seconds_per_pair": judged.seconds,
         "calibrated": list(judged.calibrated),

@@ -279,6 +279,7 @@ def count_stored(
     """Count what a database holds, in random order, until it is settled."""
     candidate = candidate_of(store.matches(row), store.path)
     blocks = list(on_trial(store.blocks(row), candidate))
+    console.tell_attacked(store.count_attacked(row))
     imported = is_imported(row.identity)
     made = is_made(row.identity)  # of judges that may have been imported
     replay(blocks, decider, seed=rule.seed, most=rule.max_pairs, one_order=imported or made)

@@ -138,6 +138,7 @@ def _rankings(db: Path, judges: JudgeFilter, options: RankOptions) -> Iterator[J
                 counter.add_block(block)
             found = matches.ranking(scale=scale, anchor=options.anchor or None)
             answer = ranking_answer(found, counter.summary())
+            console.tell_attacked(store.count_attacked(row))
             yield JudgeRanking(row.model, row.protocol, row.fingerprint, found, answer)
 
 

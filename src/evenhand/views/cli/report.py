@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from evenhand.views.report import Report
 
 FORMATS = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
+_OTHER = {".json", ".jsonl", ".csv", ".pdf", ".docx", ".xlsx"}  # an HTML page in such a file surprises
 PIP = "pip install 'evenhand[web]'"
 _PAIRS = {"html": 500, "md": 0}  # a pull request wants the numbers
 
@@ -71,6 +72,11 @@ def report(
 
 
 def _format(word: str, out: Path | None) -> str:
+    if not word and out is not None and out.suffix.lower() in _OTHER:
+        raise InputError(
+            f"a report is HTML or Markdown, not {out.suffix}",
+            hint=f"{out.with_suffix('.html').name}, {out.with_suffix('.md').name}; or --json, on standard output",
+        )
     kind = word or (FORMATS.get(out.suffix.lower(), "html") if out else "html")
     if kind not in _PAIRS:
         raise InputError(f"--format {kind}", hint="one of html, md")

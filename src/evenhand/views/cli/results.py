@@ -10,6 +10,7 @@ from typing import Annotated
 
 from rich.markup import escape
 
+from evenhand.core.attacks import ATTACK_MARKS
 from evenhand.core.errors import InputError
 from evenhand.core.protocol import Protocol
 from evenhand.core.verdict import found_on
@@ -151,7 +152,8 @@ def _read(
     found = judge_summary(store, row, calibrated=options.calibrated, counting=counting)
     groups: list[Group] = []
     if options.by:
-        blocks = blocks_of_judge(store, row, calibrated=options.calibrated, metadata=True)
+        attacked = options.by in ATTACK_MARKS
+        blocks = blocks_of_judge(store, row, calibrated=options.calibrated, metadata=True, attacked=attacked)
         groups = group_by(blocks, found_on(row.dimensions), options.by, counting)
     return found, Readings(
         options.by,

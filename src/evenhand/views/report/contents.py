@@ -30,6 +30,7 @@ from evenhand.results.noise import NoiseSummary, noise_of
 from evenhand.results.people import People
 from evenhand.results.ranking import Matches, RankingSummary
 from evenhand.results.reasons import ReasonSummary, reasons_on
+from evenhand.results.run import with_the_rest
 from evenhand.results.stored_attacks import stored_attacks
 from evenhand.results.summary import Counter, DimensionSummary, Summary, models_of
 from evenhand.running.prices import Price, price_of
@@ -199,13 +200,13 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
     takers = (counter, matches, examples, gathered)
     noise = noise_of(store, row)
     cards = _cards(_watched(store.blocks(row), takers), gathered, noise)
-    summary = counter.summary()
+    summary = with_the_rest(store, row, counter.summary())
     examples = _without_repeats(examples, summary, store.blocks(row), gathered.options)
     ranking, why = _rank(matches, len(gathered.models))
     usage, seconds = store.usage(row)
     return JudgeReport(
         *(row.model, row.protocol, row.fingerprint, dict(row.identity), row.template),
-        *(hashlib.sha256(row.template.encode()).hexdigest(), row.raw_markup, row.pairs),
+        *(hashlib.sha256(row.template.encode()).hexdigest(), row.raw_markup, row.pairs - summary.attacked),
         dict(zip(("1", "2"), summary.sides, strict=True)),
         on,
         answer_of(summary) if ranking is None else ranking_answer(ranking, summary),

@@ -14,6 +14,7 @@ from evenhand.results.made import made_notes
 from evenhand.results.noise import NoiseSummary, noise_of
 from evenhand.results.ranking import RankingSummary, matches_of
 from evenhand.results.reasons import ReasonSummary, reasons_on
+from evenhand.results.run import with_the_rest
 from evenhand.results.summary import Summary, summarise
 from evenhand.store import JudgeRow, Records
 
@@ -61,7 +62,7 @@ def judge_overview(store: Records, judge: JudgeRow) -> JudgeOverview:
     summary = summarise(store.blocks(judge), found_on(judge.dimensions), measured=measured_length(judge.identity))
     biases = {name: biases_of(found) for name, found in summary.dimensions.items()}
     kept = {name: replace(found, rows=None) for name, found in summary.dimensions.items()}
-    counted = replace(summary, dimensions=kept, unfinished=store.unfinished(judge))
+    counted = with_the_rest(store, judge, replace(summary, dimensions=kept))
     return JudgeOverview(judge, counted, biases, noise_of(store, judge), made_notes(store, judge))
 
 

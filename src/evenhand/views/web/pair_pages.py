@@ -50,6 +50,7 @@ _ONLY_WORDS = {
     "with_people": "people have spoken",
     "against_judges": "judges differ",
     "once": "it repeats no other pair",
+    "as_it_was": "it was not attacked",
 }
 
 
