@@ -24,7 +24,9 @@ from unittest import mock
 
 from evenhand import EngineError, Judge, Pair, ScriptedEngine
 from evenhand.core.engine import MEASURED, Engine
+from evenhand.core.pair import DIMENSIONS
 from evenhand.core.protocol import Prompt
+from evenhand.core.verdict import found_on
 from evenhand.results import plain as writer
 from evenhand.views.cli import load_all
 from evenhand.views.cli import main as run_command
@@ -35,7 +37,7 @@ _HEAD = """\
 
 Every key of the commands that print results, with its type and, where the name does not say it, its meaning. The
 page is written by `python docs/make_json_page.py` from the results themselves, and a test compares the two. Not
-here are commands that only tell what they did, such as `export` and `import`, and `report`.
+here are commands that only tell what they did, such as `export` and `import`.
 
 `NAME` stands for a dimension, a model, a protocol or a reason, `[]` for each entry of a list. A key whose type says
 *or null* is null where there is no such number; one marked *where there is one* is left out without it, or without
@@ -87,6 +89,7 @@ _COMMANDS: Mapping[str, Sequence[Words]] = {
         ("results", "--db", "odd.db"),
         ("results", "--db", "jury.db"),
         ("results", "--db", "sure.db"),
+        ("results", "--db", "attack.db"),
     ),
     "rank": (
         ("rank", "--db", "many.db"),
@@ -101,6 +104,13 @@ _COMMANDS: Mapping[str, Sequence[Words]] = {
         ("card", "--db", "roles.db"),
         ("card", "--db", "attack.db"),
         ("card", "overall", "explained", "--db", "many.db"),
+    ),
+    "report": (
+        ("report", "--db", "many.db"),
+        ("report", "--db", "few.db"),
+        ("report", "--db", "roles.db"),
+        ("report", "--db", "jury.db"),
+        ("report", "--db", "attack.db"),
     ),
     "jury": (
         ("jury", "overall,explained", "--db", "many.db"),
@@ -130,6 +140,8 @@ _TYPES = {
     "bool": "truth",
     "None": "null",
     "Span": "two numbers",
+    "Side": "text",
+    "Mapping[Side, float]": "object",
 }
 # What small data and scripts do not show, by the last part of the key: prices, noise, the model that ships.
 _NOT_SEEN_HERE = {
@@ -152,6 +164,7 @@ _FREE_TOO = (
     "floors",
     "spoke",
     "noise",
+    "effects",
 )
 
 
@@ -396,7 +409,8 @@ def _is_result(value: Any) -> bool:
 
 def _general(name: str, path: str) -> str:
     """A dimension, a model or a protocol, by what it is."""
-    return "NAME" if path.rpartition(".")[2] in (*_FREE, *_FREE_TOO) or name == "overall" else name
+    free = path.rpartition(".")[2] in (*_FREE, *_FREE_TOO) or (path == "people" and name in found_on(DIMENSIONS))
+    return "NAME" if free or name == "overall" else name
 
 
 def _types(annotation: str, item: Any) -> list[str]:
