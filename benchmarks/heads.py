@@ -4,11 +4,14 @@
     python benchmarks/heads.py STATES DATA --made made.jsonl --npz DATA/states-qwen2.5-coder-1.5b.npz
     python benchmarks/heads.py STATES DATA --made made.jsonl --report               every figure of CHOSEN, held out
     python benchmarks/heads.py STATES DATA --made made.jsonl --save head.json       fits CHOSEN, and writes its file
+    python benchmarks/heads.py STATES DATA --made made.jsonl --npz FILE --retest    pairs that two builds have read
 
 STATES is the folder of benchmarks/states.py, DATA that of the labelled pairs. Pairs whose responses have no states
 yet are left out, and every figure says how many pairs it is of. With --npz, which may be given several times,
 responses without a state of ours take the one of another build of llama.cpp (cosine .9997 with ours): a file as
 `evenhand vectors --export` writes it, or one with `layer22`, which is brought through the model's final norm.
+With --retest the heads are fitted to the states of --npz alone, and each pair that STATES has too is judged
+by the same head twice, with the states of either build.
 A set that took part in training is cross-validated over whole instructions, the others are judged by a head fitted
 to all of the training sets. LLMBar's natural pairs and Auto-J are never trained on.
 """
@@ -124,12 +127,17 @@ def of_other_builds(files: Sequence[Path], model: Path) -> dict[str, Array]:
     return found
 
 
+def keys_of(pairs: Sequence[Pair]) -> list[str]:
+    """By what the states of their responses are found."""
+    return list({content_key(p.instruction, text): None for p in pairs for text in (p.output_1, p.output_2)})
+
+
 def load_states(
-    pairs: Sequence[Pair], kept: FileVectors, files: Sequence[Path], model: Path
+    pairs: Sequence[Pair], kept: FileVectors | None, files: Sequence[Path], model: Path
 ) -> tuple[TrainingTable, set[str]]:
     """The states that there are, and the keys of those that another build has read."""
-    keys = list({content_key(p.instruction, text): None for p in pairs for text in (p.output_1, p.output_2)})
-    own = {key: vector.astype(float) for key, vector in kept.get(keys).items()}
+    keys = keys_of(pairs)
+    own = {key: vector.astype(float) for key, vector in kept.get(keys).items()} if kept else {}
     theirs = of_other_builds(files, model)
     other = {key: theirs[key[:20]] for key in keys if key not in own and key[:20] in theirs}
     found = {**own, **other}
@@ -179,20 +187,28 @@ class Bench:
 
     def gaps(self, mixture: Mixture, count: int = 10) -> tuple[dict[str, tuple[Array, Labels]], HeadFit]:
         """Held-out gaps of every set, and the fit to all of the training sets."""
+        [out], whole = self.gaps_on([self.table], mixture, count)
+        return out, whole
+
+    def gaps_on(
+        self, tables: Sequence[Array], mixture: Mixture, count: int = 10
+    ) -> tuple[list[dict[str, tuple[Array, Labels]]], HeadFit]:
+        """The same with the states of each table, which the heads were not fitted to."""
         training = self.labels(mixture.weights, mixture.dimension, mixture.borrowed)
-        held = np.zeros(len(training))
+        held = np.zeros((len(tables), len(training)))
         fold = folds(training.clusters, count)
         for k in range(count):
-            found = self.fitted(mixture, training.take(fold != k))
-            held[fold == k] = found.gaps(self.table, training.take(fold == k))
+            found, rows = self.fitted(mixture, training.take(fold != k)), training.take(fold == k)
+            held[:, fold == k] = [found.gaps(table, rows) for table in tables]
         whole = self.fitted(mixture, training)
-        out = {}
-        for number, name in enumerate(mixture.weights):
-            rows = training.source == number
-            out[name] = held[rows], training.take(rows)
-        for name in self.sets:
-            if name not in out and len(labels := self.labels({name: 1.0}, mixture.dimension)):
-                out[name] = whole.gaps(self.table, labels), labels
+        out: list[dict[str, tuple[Array, Labels]]] = [{} for _ in tables]
+        for table, gaps, each in zip(tables, held, out, strict=True):
+            for number, name in enumerate(mixture.weights):
+                rows = training.source == number
+                each[name] = gaps[rows], training.take(rows)
+            for name in self.sets:
+                if name not in each and len(labels := self.labels({name: 1.0}, mixture.dimension)):
+                    each[name] = whole.gaps(table, labels), labels
         return out, whole
 
 
@@ -296,6 +312,23 @@ def report_row(name: str, gaps: Array, labels: Labels, p: Array, ruler: str) -> 
     )
 
 
+def retest(bench: Bench, own: Mapping[str, Array]) -> None:
+    """The pairs that two builds have read, judged by the same held-out heads with the states of either."""
+    mixture, again = CHOSEN["overall"], np.full_like(bench.table, np.nan)
+    rows = {bench.raw.rows[key]: vector for key, vector in own.items() if key in bench.raw.rows}
+    again[list(rows)] = bench.axes.project(np.array(list(rows.values())))
+    (theirs, ours), _ = bench.gaps_on([bench.table, again], mixture)
+    slope, tie = ties_of(theirs, mixture)
+    for name, (gaps, labels) in ours.items():
+        both = np.isfinite(gaps)
+        if not both.any():
+            continue
+        some, before = labels.take(both), theirs[name][0][both]
+        print(f"\n{name}: the same side on {(np.sign(before) == np.sign(gaps[both])).sum()} of {both.sum()} pairs")
+        for build, each in (("another build", before), ("embedded", gaps[both])):
+            report_row(build, each, some, davidson_rows(each, slope, tie), share(some.features[:, 0], some))
+
+
 def save(bench: Bench, engine: LlamaEngine, wanted: argparse.Namespace) -> None:
     """Fit the chosen mixtures and write them down as one head, with their held-out figures."""
     weights, figures = {}, []
@@ -358,6 +391,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--components", type=int, default=256)
     parser.add_argument("--dimension", default="overall")
     parser.add_argument("--report", action="store_true", help="all held-out figures of the chosen mixtures")
+    parser.add_argument("--retest", action="store_true", help="the same pairs with the states of two builds")
     parser.add_argument("--save", type=Path, help="write a head of the chosen mixtures there")
     return parser.parse_args()
 
@@ -369,15 +403,20 @@ def open_bench(wanted: argparse.Namespace) -> tuple[Bench, LlamaEngine]:
     kept = FileVectors(wanted.states / "states.sqlite", reader_name(engine, wanted.blocks, StateReading()))
     sets = load_sets(wanted.data, wanted.sample, wanted.made)
     every = [pair for pairs in sets.values() for pair in pairs]
-    table, borrowed = load_states(every, kept, wanted.npz, model.path)
+    table, borrowed = load_states(every, None if wanted.retest else kept, wanted.npz, model.path)
     print(f"{len(table.rows):,} responses with states, {len(borrowed):,} of them by another build")
-    return Bench(sets, table, wanted.components, borrowed), engine
+    bench = Bench(sets, table, wanted.components, borrowed)
+    if wanted.retest:
+        retest(bench, {key: vector.astype(float) for key, vector in kept.get(keys_of(every)).items()})
+    return bench, engine
 
 
 def main() -> None:
     """The table."""
     wanted = options()
     bench, engine = open_bench(wanted)
+    if wanted.retest:
+        return
     if wanted.save:
         save(bench, engine, wanted)
         return
