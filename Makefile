@@ -31,9 +31,10 @@ check: $(DEV)   ## lint and types
 	$(BIN)/mypy
 
 # The tests start many processes: each would compile the package anew where Python may not keep what it compiled.
+# Many of them wait for such a process, so there is one worker more than there are cores.
 test: export PYTHONDONTWRITEBYTECODE =
 test: check browser ## lint, types and all tests
-	$(BIN)/pytest -n auto --dist loadgroup --durations 15
+	$(BIN)/pytest -n $$($(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)') --dist loadgroup --durations 15
 
 # The tests of the web page drive a Chromium that is there. Where none is and none can be installed, they are skipped,
 # and pytest says so; with CI=true that is a failure.

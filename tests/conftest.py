@@ -40,6 +40,7 @@ SLOW = (
     "test_learn_command.py",
 )
 collect_ignore = ["warm_parent.py"]  # a program of its own, run by warm.py
+TOGETHER = ("test_parity.py", "test_four_roles.py")
 BROWSER = ("test_web_browser.py", "test_report_browser.py", "test_made_browser.py")
 
 
@@ -60,15 +61,20 @@ def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collecto
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Which tests one worker runs, and which come first.
 
-    Tests with a real model, or a cluster, run one after the other: two would wait for each other's cores. So do
-    those in a browser, which is started for all of them. What takes long goes first, so that no worker is left with
-    it at the end, while the others have nothing to do.
+    Tests with a real model run one after the other, and so do those on a cluster: two would wait for each other's
+    cores. So do those in a browser, which is started for all of them, and those of a file that share what is slow
+    to make. What takes long goes first, so that no worker is left with it at the end, while the others have
+    nothing to do.
     """
     for item in items:
-        if item.get_closest_marker("engine") or item.get_closest_marker("ray"):
+        if item.get_closest_marker("ray"):
+            item.add_marker(pytest.mark.xdist_group("ray"))
+        elif item.get_closest_marker("engine"):
             item.add_marker(pytest.mark.xdist_group("engine"))
         elif item.path.name in BROWSER:
             item.add_marker(pytest.mark.xdist_group("browser"))
+        elif item.path.name in TOGETHER:
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
     items.sort(key=lambda item: item.path.name not in SLOW)
 
 

@@ -46,6 +46,12 @@ QUIET = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
+SHORT = (
+    "<|im_start|>user\nTask: {instruction}\nA: {output_1}\nB: {output_2}\nBest overall: A, B, or tie?"
+    "<|im_end|>\n<|im_start|>assistant\n"
+)
+
+
 @dataclass(frozen=True)
 class Cluster:
     """A cluster of one node with two cores, in a session of its own."""
@@ -387,7 +393,9 @@ def test_levels_killed_and_resumed_are_those_of_a_database(
 def test_an_embedded_model_gives_the_same_verdicts_on_a_cluster_that_the_command_starts(
     smollm: ModelFile, tmp_path: Path, db: Path
 ) -> None:
-    work = Work(tmp_path, 4, SMOLLM, "overall", "local")
+    short = tmp_path / "short.txt"  # so that each worker has little to read before its first pair
+    short.write_text(SHORT)
+    work = Work(tmp_path, 4, SMOLLM, str(short), "local")
     fields = work.finish(work.start("--workers", "2", "--context", "2048"))
     assert (fields["pairs"], fields["workers"]) == (4, 2)
     evenhand(*work.judge, "--db", db, "--context", "2048", "--threads", "1")
