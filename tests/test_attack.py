@@ -428,6 +428,22 @@ def test_attacked_pairs_are_in_no_other_number(engine: ScriptedEngine, db: Path,
     assert judge["dimensions"]["overall"]["n"] == before["results"]["dimensions"]["overall"]["n"]
 
 
+def test_nobody_labels_or_trains_on_an_attacked_pair(engine: ScriptedEngine, db: Path, tmp_path: Path) -> None:
+    attack(db, "--attack", "verdicts", "--pairs", "6")
+    found = json.loads(evenhand("suggest", "-n", "99", "--db", db, "--json").stdout)
+    assert "+verdict" not in json.dumps(found)
+    for form in ("dpo", "kto", "alpaca-eval", "judge"):
+        done = evenhand("export", form, "--db", db, "--out", tmp_path / f"{form}.jsonl")
+        rows = (tmp_path / f"{form}.jsonl").read_text(encoding="utf-8").splitlines()
+        assert len(rows) == {"dpo": 6, "kto": 12, "alpaca-eval": 6, "judge": 12}[form], form
+        assert form == "judge" or "attacked pairs left out" in done.stderr
+    evenhand("export", "judgments", "--db", db, "--out", tmp_path / "all.jsonl")
+    assert len((tmp_path / "all.jsonl").read_text(encoding="utf-8").splitlines()) > 6
+    with Store(db) as store:
+        store.annotation.invite("ann", dimensions=("overall",))
+        assert store.annotation.assign("ann", count=99, shared=0) == 6
+
+
 def test_the_web_page_counts_no_attacked_pair(engine: ScriptedEngine, db: Path) -> None:
     engine.script = obeys_verdicts
     attack(db, "--attack", "verdicts", "--pairs", "6")

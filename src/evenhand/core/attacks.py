@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Literal
 
+from evenhand.core.judge import Judgment
 from evenhand.core.pair import Pair
 from evenhand.core.verdict import known_label
 
@@ -68,6 +69,20 @@ def losing_side(pair: Pair) -> Literal["1", "2"] | None:
     """
     won = known_label(pair.labels, "overall")
     return "2" if won == "1" else "1" if won == "2" else None
+
+
+def is_attacked(pair: Pair) -> bool:
+    """Whether an attack has made it of another pair: all of the marks are there, since some may be by chance.
+
+    >>> is_attacked(Pair("Hi", "x", "y", metadata={"attack": "dan"}))
+    False
+    """
+    return all(mark in pair.metadata for mark in ATTACK_MARKS)
+
+
+def as_they_were(judgments: Iterable[Judgment]) -> Iterator[Judgment]:
+    """Judgments without those on attacked pairs, for whoever has no use for made-up responses."""
+    return (judgment for judgment in judgments if not is_attacked(judgment.pair))
 
 
 def attack_pair(attack: Attack, pair: Pair, seed: int = 0) -> AttackCase | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from evenhand.core.attacks import as_they_were
 from evenhand.core.judge import Judgment
 from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import Order
@@ -246,7 +247,7 @@ def summarise_reasons(
     `loser` keeps reasons against one side alone: a model's name, or 1 or 2.
     """
     counter = ReasonCounter(ReasonReader.of(judge), dimension or asked_headline(judge), loser=loser)
-    for judgment in store.judgments(judge, words=True):
+    for judgment in as_they_were(store.judgments(judge, words=True)):
         counter.add(judgment)
     return counter.summary(top=top, least=least)
 

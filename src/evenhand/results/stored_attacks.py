@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from evenhand.core.attacks import ATTACK_MARKS, Attack, AttackCase
+from evenhand.core.attacks import ATTACK_MARKS, Attack, AttackCase, is_attacked
 from evenhand.core.pair import Pair
 from evenhand.core.verdict import headline
 from evenhand.io.attacks import built_in_attacks
@@ -44,12 +44,12 @@ def stored_attacks(
 def _cases(pairs: Sequence[tuple[int, Pair]]) -> Iterator[AttackCase]:
     """The same cases as when they were judged, each by the number of its pair: several files may share ids."""
     described = {attack.name: attack.description for attack in built_in_attacks()}
-    unchanged = [(number, pair) for number, pair in pairs if not _is_attacked(pair)]
+    unchanged = [(number, pair) for number, pair in pairs if not is_attacked(pair)]
     first = {pair.key: (number, pair) for number, pair in reversed(unchanged)}  # exact repeats are one pair
     originals = {key: first[pair.key] for _, pair in unchanged for key in _keys(pair)}
     begun: dict[int, str] = {}  # which side of an original was attacked
     seen: set[str] = set()
-    for number, pair in filter(lambda each: _is_attacked(each[1]), pairs):
+    for number, pair in filter(lambda each: is_attacked(each[1]), pairs):
         name, kind, side, of = (str(pair.metadata[mark]) for mark in ATTACK_MARKS)
         found = originals.get((of, side, _rest(pair, side)))
         if found is None or begun.setdefault(found[0], side) != side or pair.key in seen:
@@ -61,10 +61,6 @@ def _cases(pairs: Sequence[tuple[int, Pair]]) -> Iterator[AttackCase]:
         yield AttackCase(replace(found[1], id=original), original, loser)
         attack = Attack(name, kind, described.get(name, ""))
         yield AttackCase(replace(pair, id=str(number)), original, loser, attack, len(after) - len(before))
-
-
-def _is_attacked(pair: Pair) -> bool:
-    return all(mark in pair.metadata for mark in ATTACK_MARKS)
 
 
 def _keys(pair: Pair) -> list[tuple[str, str, str]]:

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from evenhand.core.attacks import as_they_were
 from evenhand.core.judge import Judgment
 from evenhand.core.pair import Pair, Side, short_hash
 from evenhand.core.verdict import SIDES, Outcome
@@ -124,7 +125,7 @@ def suggest(
     by_chance = round(number * random_share)
     chosen, lottery = _ChosenPairs(number), _Lottery(by_chance, seed)
     considered = known = invalid = 0
-    for judgment in judgments:
+    for judgment in as_they_were(judgments):
         outcome, pair = judgment.outcomes.get(dimension), judgment.pair
         spoken = labelled(pair)
         parts = (

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from evenhand.core.votes import Design, Drawn
+from evenhand.store.attacked import ATTACKED
 
 # One pair in so many is drawn at random where others are suggested.
 ONE_IN = 5
@@ -33,12 +34,16 @@ class NewTask:
         return self.drawn.design, self.drawn.probability, self.drawn.among
 
 
+# Nobody is asked to label a response that an attack has made up.
+_KEYS = f"SELECT DISTINCT key FROM pairs WHERE id NOT IN ({ATTACKED}) ORDER BY key"
+
+
 class Drawing:
     """One drawing of pairs for one annotator, inside a transaction."""
 
     def __init__(self, db: sqlite3.Connection, name: str, seed: int, first: Sequence[str]) -> None:
         self._db, self._name, self._seed = db, name, seed
-        self._keys = [key for (key,) in db.execute("SELECT DISTINCT key FROM pairs ORDER BY key")]
+        self._keys = [key for (key,) in db.execute(_KEYS)]
         (self._last,) = db.execute("SELECT coalesce(max(id), 0) FROM pairs").fetchone()
         self._mine = {key for (key,) in db.execute("SELECT pair FROM tasks WHERE annotator = ?", (name,))}
         self._mine |= {key for (key,) in db.execute("SELECT pair FROM labels WHERE annotator = ?", (name,))}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from evenhand.core.attacks import as_they_were, is_attacked
 from evenhand.core.errors import InputError
 from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import Protocol
@@ -131,6 +132,8 @@ def people_rows(store: Records, protocol: str, names: Mapping[str, str], no_word
 
     def labelled() -> Iterator[tuple[Pair, dict[str, Side]]]:
         for pair in store.labels.pairs():
+            if is_attacked(pair):  # its labels are another's
+                continue
             votes, decided = people.votes(pair), people.decisions(pair)
             found = {name: final_label(votes, decided, name) for name in template.dimensions}
             labels = {name: side for name, side in found.items() if side is not None}
@@ -156,7 +159,9 @@ def stored_rows(store: Records, options: ExportOptions) -> Made:
         return ({name: row[name] for name in chosen} for row in every), chosen
     judge = only(judges)
     dimension = dimension_of(judge, options.dimension)
-    judged, chat, hard = store.judgments(judge), ("messages" if options.chat else "text"), options.hard
+    judged, hard = as_they_were(store.judgments(judge)), options.hard
+    console.tell_attacked(store.count_attacked(judge))
+    chat = "messages" if options.chat else "text"
     makers: dict[str, Callable[[], Made]] = {
         "dpo": lambda: (
             forms.dpo_rows(judged, dimension, margin=options.margin, chat=options.chat),
