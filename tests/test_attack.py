@@ -459,12 +459,14 @@ def test_the_web_page_counts_no_attacked_pair(engine: ScriptedEngine, db: Path) 
 
 def test_where_nothing_was_attacked_nothing_is_said(engine: ScriptedEngine, db: Path, tmp_path: Path) -> None:
     """A field of the user's own that is called attack is no attack of ours."""
-    rows = [{"instruction": "Hi", "output_1": "x", "output_2": "y", "label": "1", "attack": "dan", "attacked": "1"}]
+    marks = {"attack": "dan", "attacked": "1", "attack_kind": "x"}
+    rows = [{"instruction": "Hi", "output_1": "x", "output_2": "y", "label": "1", **marks}]
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
     evenhand("judge", pairs, "--judge", "script", "--protocol", "overall", "--db", db)
     [judge] = json.loads(evenhand("card", "--db", db, "--json").stdout)["judges"]
     assert "attacks" not in judge
+    assert judge["pairs"] == json.loads(evenhand("results", "--db", db, "--json").stdout)["pairs"] == 1
     evenhand("report", "--db", db, "--out", tmp_path / "r.html")
     assert 'id="attacks"' not in (tmp_path / "r.html").read_text(encoding="utf-8")
 

@@ -11,10 +11,13 @@ import sqlite3
 from evenhand.core.pair import Pair
 from evenhand.store.rows import PAIR_COLUMNS, stored_pair
 
-# Three of an attack's marks: a file of somebody else's may have one of them by chance.
-ATTACKED = "SELECT a.pair FROM facets a WHERE a.field = 'attacked'" + "".join(
-    f" AND EXISTS (SELECT 1 FROM facets b WHERE b.pair = a.pair AND b.field = '{mark}')"
-    for mark in ("attack", "attack_kind")
+# All of an attack's marks, as `is_attacked` has it: a file of somebody else's may have some of them by chance. The
+# last is an id, which may be too long for a field to filter by.
+ATTACKED = (
+    "SELECT a.pair FROM facets a WHERE a.field = 'attacked'"
+    " AND EXISTS (SELECT 1 FROM facets b WHERE b.pair = a.pair AND b.field = 'attack')"
+    " AND EXISTS (SELECT 1 FROM facets b WHERE b.pair = a.pair AND b.field = 'attack_kind')"
+    """ AND EXISTS (SELECT 1 FROM pairs p WHERE p.id = a.pair AND p.metadata LIKE '%"attack_of"%')"""
 )
 
 
