@@ -466,6 +466,7 @@ def test_where_nothing_was_attacked_nothing_is_said(engine: ScriptedEngine, db: 
     evenhand("judge", pairs, "--judge", "script", "--protocol", "overall", "--db", db)
     [judge] = json.loads(evenhand("card", "--db", db, "--json").stdout)["judges"]
     assert "attacks" not in judge
+    assert "Attacks: not measured here" in evenhand("card", "--db", db).stdout
     assert judge["pairs"] == json.loads(evenhand("results", "--db", db, "--json").stdout)["pairs"] == 1
     evenhand("report", "--db", db, "--out", tmp_path / "r.html")
     assert 'id="attacks"' not in (tmp_path / "r.html").read_text(encoding="utf-8")

@@ -39,6 +39,7 @@ from evenhand.views.cli.options import (
     renames_from,
 )
 
+_NOT_ATTACKED = "Attacks: not measured here (evenhand attack LABELLED --db FILE tries some)."
 _FLATTERED = (
     "Calibrated: {}. On the labels that it was fitted to, it looks a little better than it is;"
     " evenhand calibrate shows held-out figures."
@@ -210,6 +211,8 @@ def _cards(chosen: Sequence[tuple[JudgedEvidence, str]], options: CardOptions) -
             print_cards(f"{judged.row.model} under {judged.row.protocol}", cards, _cost(judged))
             if judged.attacks is not None:
                 print_on_card(judged.attacks)
+            else:
+                console.out.print(_NOT_ATTACKED, style="dim")
             if judged.calibrated:
                 console.out.print(_FLATTERED.format(", ".join(judged.calibrated)), style="dim", soft_wrap=False)
         if drags:
