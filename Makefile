@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 CORE   := $(VENV)/.installed-core
 DEV    := $(VENV)/.installed-dev
 
-.PHONY: demo test check browser screenshots bench clean help
+.PHONY: demo test tests check browser screenshots bench clean help
 
 help:           ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,10 +30,13 @@ check: $(DEV)   ## lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+test:           ## lint, types and all tests, beside each other
+	@$(MAKE) --no-print-directory -j 2 check tests
+
 # The tests start many processes: each would compile the package anew where Python may not keep what it compiled.
 # Many of them wait for such a process, so there is one worker more than there are cores.
-test: export PYTHONDONTWRITEBYTECODE =
-test: check browser ## lint, types and all tests
+tests: export PYTHONDONTWRITEBYTECODE =
+tests: $(DEV) browser ## all tests
 	$(BIN)/pytest -n $$($(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)') --dist loadgroup --durations 15
 
 # The tests of the web page drive a Chromium that is there. Where none is and none can be installed, they are skipped,

@@ -26,7 +26,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 T = TypeVar("T")
 # How long one example takes says more of what else runs here than of what is tested.
-settings.register_profile("patient", deadline=None)
+settings.register_profile("patient", deadline=None, max_examples=60)
 settings.load_profile("patient")
 SMOLLM = "smollm2-135m"
 

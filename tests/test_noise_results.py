@@ -102,7 +102,7 @@ def test_one_order_tells_nothing_of_the_order(db: Path) -> None:
 
 def test_every_view_says_the_same(db: Path) -> None:
     ask(db, 1)
-    assert "not measured" in evenhand("card", "--db", db).stdout
+    assert "Noise: not measured" in evenhand("card", "--db", db).stdout
     assert "nothing changed" not in evenhand("results", "--db", db).stdout
     ask(db, 2)
     with Store(db) as store:
@@ -114,7 +114,7 @@ def test_every_view_says_the_same(db: Path) -> None:
     assert text in " ".join(evenhand("results", "--db", db).stdout.split())
     card = " ".join(evenhand("card", "--db", db).stdout.split())
     assert text in card
-    assert "not measured" not in card
+    assert "Noise: not measured" not in card
     fields = json.loads(evenhand("results", "--db", db, "--json").stdout)
     cards = json.loads(evenhand("card", "--db", db, "--json").stdout)["judges"]
     noise = fields["judges"][0]["noise"]["overall"]
