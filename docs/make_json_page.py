@@ -107,6 +107,7 @@ _COMMANDS: Mapping[str, Sequence[Words]] = {
     ),
     "report": (
         ("report", "--db", "many.db"),
+        ("report", "--db", "few.db"),
         ("report", "--db", "roles.db"),
         ("report", "--db", "attack.db"),
     ),
