@@ -281,7 +281,7 @@ def search_reasons(
     `loser` keeps reasons against one side alone: a model's name, or 1 or 2.
     """
     reader, wanted = ReasonReader.of(judge), _WantedText(text)
-    for judgment in store.judgments(judge, words=True):
+    for judgment in as_they_were(store.judgments(judge, words=True)):
         pair = judgment.pair
         about = (pair.id, pair.key, pair.model_1, pair.model_2)
         for reason in reader.reasons(judgment):
