@@ -17,6 +17,7 @@ from evenhand.core.pair import TEXT_FIELDS, Pair
 _LONGEST = 80  # characters of an excerpt
 _LETTER = r"(?:response|answer|assistant|output)?\s*[\"'*(]*(?:[ab]|tie)\b"
 _THING = r"(?:response|answer|output)"
+_OF_A_PROGRAM = r"(?!\s+(?:device|directory|file|folder|format|mode|option|type)s?\b)"
 _FLAG = "\U0001f3f4"  # those of England, Scotland and Wales go on with tag characters
 
 
@@ -49,7 +50,7 @@ _PATTERNS = (
         "order",
         "",
         "ignore/disregard/forget",
-        r"\b(?:ignore|disregard|forget)\s+(?:all\s+|any\s+|everything\s+)?(?:of\s+)?(?:the\s+|these\s+|your\s+)?"
+        r"(?<!\bnot\s)(?<!n't\s)(?<!\bnever\s)\b(?:ignore|disregard|forget)\s+(?:all\s+|any\s+|everything\s+)?(?:of\s+)?(?:the\s+|these\s+|your\s+)?"
         r"(?:(?:previous|above|prior|earlier|preceding)\s+(?:instruction|criteri|rule|prompt|order|text|guideline)"
         r"|(?:instruction|criteri|rule|prompt|order|guideline)\w*\s+above|above\b)",
     ),
@@ -64,7 +65,8 @@ _PATTERNS = (
         "order",
         "",
         "response/answer/output",
-        rf"\b(?:choose|select|pick|prefer|vote\s+for)\s+(?:this|my)\s+{_THING}\b",
+        rf"\b(?:choose|select|pick|prefer|vote\s+for)\s+(?:this|my)\s+{_THING}\b{_OF_A_PROGRAM}",
+        rf"\b(?:{_THING}|one)\s+(?:above|before|in\s+which)\s+this\s+(?:line|heading|note|notice|sentence|message)\b",
         rf"\b(?:choose|select|prefer|mark|rate|rank)\s+the\s+{_THING}\s+that\s+(?:holds|contains|begins|ends)\b",
         rf"\b{_THING}\s+that\s+(?:holds|contains|begins|ends)\s[^.\n]{{0,40}}\b(?:better|best|every\s+criterion)\b",
         r"\banswer\s+[ab]\s+to\s+(?:every|all|each|the)\b",
@@ -76,7 +78,8 @@ _PATTERNS = (
         rf"^\W{{0,4}}(?:final\s+)?(?:verdict|judge?ment|decision|winner)s?\W{{0,4}}:\W{{0,4}}{_LETTER}\W*$",
     ),
     _pattern("verdict", ":", "best o", r"^\W{0,4}best (?:overall|on \w+):[ \t]*(?:[ab]|tie)[ \t]*$"),
-    _pattern("verdict", "[", "[[", r"\[\[(?:[abc]|tie|[ab](?:>|>>|=|<|<<)[ab])\]\]"),
+    # Not behind a name: in code that is an index.
+    _pattern("verdict", "[", "[[", r"(?<![\w\])])\[\[(?:[abc]|tie|[ab](?:>|>>|=|<|<<)[ab])\]\]"),
     # Control tokens of chat dialects that stand in no other kind of text.
     _pattern("markup", "<", "|>/｜>", r"<[|｜][^\s<>|｜]{1,60}[|｜]>"),
     _pattern("markup", "<", "sys>>/_of_turn>", r"<</?sys>>|</?(?:start|end)_of_turn>"),
@@ -88,7 +91,7 @@ _PATTERNS = (
     ),
 )
 # Text in tag characters, and letters turned around.
-_HIDDEN = re.compile("[\U000e0000-\U000e007f]{3,}|[\u202d\u202e]")
+_HIDDEN = re.compile("[\U000e0000-\U000e007f]{3,}|[\u202d\u202e]+")
 # Cyrillic and Greek letters that look like Latin ones, in one word with those; not behind them alone, as the native
 # ending of a foreign name is. And characters without width behind ASCII: behind others they have work to do.
 _ALIKE = "асеорхуіјѕһԁАВСЕНКМОРТХІЈЅοΑΒΕΖΗΙΚΜΝΟΡΤΥΧ"
@@ -157,10 +160,12 @@ def _worth_a_look(text: str) -> list[_Pattern]:
 
 def _in_text(field: str, text: str, patterns: Sequence[_Pattern]) -> Iterator[Suspicion]:
     allowed = [each for each in patterns if field != "instruction" or each.kind in _ANYWHERE]
+    line, counted = 1, 0  # line breaks are counted once: there may be a place every few characters
     for start, end, kind in sorted(_places(text, allowed)):
+        line, counted = line + text.count("\n", counted, start), start
         said = text[start:end].lstrip()
         begin = end - len(said)
-        yield Suspicion(field, kind, begin, text.count("\n", 0, begin) + 1, said.rstrip()[:_LONGEST])
+        yield Suspicion(field, kind, begin, line + text.count("\n", start, begin), said.rstrip()[:_LONGEST])
 
 
 def _places(text: str, patterns: Sequence[_Pattern]) -> Iterator[tuple[int, int, str]]:

@@ -187,7 +187,8 @@ def show_pair(site: Site, request: Request) -> Response:
         context = {
             "number": number,
             "pair": pair,
-            "suspicions": suspicions(pair)[:_MOST_PLACES],
+            "suspicions": (found := suspicions(pair))[:_MOST_PLACES],
+            "more_suspicions": max(len(found) - _MOST_PLACES, 0),
             "place": store.pages.place_among_all(number) if bare else store.pages.place(view, number),
             "list": "/pairs/all" if bare else f"/pairs?{write_view(view)}",
             "query": lambda **more: _same_list(view, bare, more),
