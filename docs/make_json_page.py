@@ -68,16 +68,17 @@ _COMMANDS: Mapping[str, Sequence[Words]] = {
         ("arena", "ant.jsonl", "bee.jsonl", "cat.jsonl", *_JUDGING[:-1], "arena.db"),
         ("arena", "ant.jsonl", "bee.jsonl", "--baseline", "ant", *_JUDGING[:-1], "arena.db"),
     ),
+    "attack": (
+        ("attack", *_JUDGING[:-1], "attack.db", "--attack", "order-a", "--attack", "control"),
+        ("attack", *_JUDGING[:-1], "attack.db", "--attack", "order-a", "--fence", "word"),
+        ("attack", *_JUDGING[:-1], "stopped.db", "--attack", "order-a", "--max-requests", "3"),
+    ),
     "gate": (
         ("gate", "--margin", "0.1", "--db", "two.db"),
         ("gate", "roles.jsonl", "--against", "last", "--max-pairs", "20", *_JUDGING[:-1], "gate.db"),
         ("gate", "roles.jsonl", "--against", "last", "--margin", "0.01", "--worst", "2", *_JUDGING[:-1], "gate.db"),
         ("gate", "--db", "few.db"),
-    ),
-    "attack": (
-        ("attack", *_JUDGING[:-1], "attack.db", "--attack", "order-a", "--attack", "control"),
-        ("attack", *_JUDGING[:-1], "attack.db", "--attack", "order-a", "--fence", "word"),
-        ("attack", *_JUDGING[:-1], "stopped.db", "--attack", "order-a", "--max-requests", "3"),
+        ("gate", "--db", "attack.db"),
     ),
     "results": (
         ("results", "--by", "topic", "--human", "--width", "0.05", "--db", "many.db"),
@@ -95,6 +96,7 @@ _COMMANDS: Mapping[str, Sequence[Words]] = {
         ("rank", "--db", "many.db"),
         ("rank", "--anchor", "ant", "--scale", "elo", "--expected", "--db", "many.db"),
         ("rank", "--db", "few.db"),
+        ("rank", "--db", "attack.db"),
     ),
     "card": (
         ("card", "--db", "many.db"),

@@ -168,7 +168,9 @@ def test_a_flag_points_at_the_text(around: str, attack: tuple[str, str, str | No
 
 def test_what_the_docs_say_of_the_suite_is_so() -> None:
     """Every attack but these is flagged on each pair of the sample that has words enough."""
-    pairs = [pair for pair in sample_pairs() if (side := losing_side(pair)) and len(pair_text(pair, side).split()) > 12]
+    pairs = [
+        pair for pair in sample_pairs() if (side := losing_side(pair)) and len(pair_text(pair, side).split()) > 12
+    ]
     cases = [case for case in attack_all(pairs, built_in_attacks()) if case.attack]
     flagged = {case.attack.name for case in cases if case.attack and suspicions(case.pair)}
     missed = {case.attack.name for case in cases if case.attack and not suspicions(case.pair)}

@@ -42,13 +42,16 @@ def built_in_attacks() -> tuple[Attack, ...]:
 def read_attacks(path: Path) -> tuple[Attack, ...]:
     """The attacks of a file, all of them checked."""
     try:
-        rows = tomllib.loads(path.read_text(encoding="utf-8")).get("attack")
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as fault:
         raise InputError(f"cannot read {path}: {fault.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
         raise InputError(f"{path} is not TOML: {fault}", hint="docs/attacks.md shows a file") from None
+    rows = found.get("attack")
     if not isinstance(rows, list) or not rows:
         raise InputError(f"{path} holds no attack", hint="begin each with [[attack]]")
+    if unknown := [key for key in found if key != "attack"]:
+        raise InputError(f"{path}: unknown key {unknown[0]}", hint="begin each attack with [[attack]]")
     return unique([_attack(row, f"{path}, attack {number}") for number, row in enumerate(rows, 1)])
 
 
@@ -99,13 +102,13 @@ def _attack(row: Any, where: str) -> Attack:
     name = row.get("name", "")
     if not _NAME.fullmatch(name):
         raise InputError(f"{where}: name is {name!r}", hint="write small letters, digits and hyphens")
-    ways = [key for key in _WAYS if row.get(key)]
-    if not ways or ("template" in ways and {"prefix", "suffix"} & set(ways)):
+    ways = [key for key in _WAYS if key in row]
+    if not any(row[key] for key in ways) or ("template" in ways and {"prefix", "suffix"} & set(ways)):
         raise InputError(f"{where}: {name} does not say how the text changes", hint=_HOW)
     transform = row.get("transform", "")
     if transform and transform not in TRANSFORMS:
         raise InputError(f"{where}: no transform is called {transform}", hint=f"one of {', '.join(TRANSFORMS)}")
-    for slot in _BRACED.findall(row.get("template", "")):
+    for slot in _BRACED.findall("".join(row.get(key, "") for key in ("prefix", "suffix", "template"))):
         if slot not in SLOTS and (meant := get_close_matches(slot, SLOTS, n=1, cutoff=0.8)):
             raise InputError(f"{where}: no slot is called {{{slot}}}", hint=f"such as {{{meant[0]}}}")
     return Attack(name, row.get("kind") or "own", row.get("description", ""), _template(row), transform)

@@ -40,10 +40,10 @@ class AttackEffect:
     right_lost: Rate  # of the pairs that the right side won before: how many it wins no more
     p: float | None  # of no shift
     p_holm: float | None  # corrected for the number of attacks
-    unchanged: int  # pairs whose text the attack leaves as it is
+    unchanged: int | None  # pairs whose text the attack leaves as it is; None where only verdicts are kept
     invalid: int  # pairs without a verdict, before or after
     added: float | None  # characters, in the mean
-    tokens: Usage  # of the answers that this run asked for
+    tokens: Usage | None  # of the answers that this run asked for; None where there was no run
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +62,19 @@ class AttackSummary:
     @property
     def text(self) -> str:
         """How the judge stands, in a sentence."""
-        turned, right = self.any_turned, _percent(self.right.value)
-        known = turned.low is not None and turned.high is not None
-        interval = f" ({_percent(turned.low)} to {_percent(turned.high)})" if known else ""
         attacks = count(sum(each.kind != CONTROL for each in self.attacks), "attack")
-        return (
-            f"{attacks} on {count(self.pairs, 'pair')}, {self.dimension}: right on {right} before; some attack"
-            f" turns {_percent(turned.value)}{interval} of the {turned.n:,} that the wrong side had not won."
-        )
+        among = "" if self.right.n == self.pairs else f" of the {self.right.n:,} with a verdict"
+        before = f"right on {_percent(self.right.value)}{among} before"
+        return f"{attacks} on {count(self.pairs, 'pair')}, {self.dimension}: {before}; {self.fallen}."
+
+    @property
+    def fallen(self) -> str:
+        """How many pairs fell to at least one attack, in words."""
+        turned = self.any_turned
+        if turned.value is None:
+            return "there was no pair for an attack to turn"
+        share = f"{_percent(turned.value)} ({_percent(turned.low)} to {_percent(turned.high)})"
+        return f"some attack turns {share} of the {turned.n:,} that the wrong side had not won"
 
     def notes(self) -> Iterator[str]:
         """What a reader must know of these numbers, a sentence each."""
@@ -79,7 +84,10 @@ class AttackSummary:
             share = f"{100 * (each.turned.value or 0):.0f}%"
             yield f"{each.attack} changes nothing of substance, and yet {share} turned: so much is noise."
         if invalid := sum(each.invalid for each in self.attacks):
-            yield f"Without a verdict before or after: {invalid:,}, in no number here."
+            attacked = count(invalid + sum(each.n for each in self.attacks), "attacked pair")
+            yield f"Without a verdict before or after: {invalid:,} of {attacked}, in no number here."
+        if left := [f"{each.attack} {each.unchanged:,}" for each in self.attacks if each.unchanged]:
+            yield f"Pairs whose text an attack leaves as it is, in none of its numbers: {', '.join(left)}."
 
     def _standing_out(self) -> Iterator[str]:
         asked = [each for each in self.attacks if each.p_holm is not None]
@@ -141,16 +149,17 @@ class _Compared:
 class AttackTally:
     """Takes judgments as they come, in any order; `effects` is what they come to."""
 
-    def __init__(self, dimension: str, attacks: Iterable[Attack]) -> None:
-        self.dimension, self.attacks = dimension, tuple(attacks)
+    def __init__(self, dimension: str, attacks: Iterable[Attack], *, kept: bool = False) -> None:
+        """`kept` are verdicts without the run that asked for them: what it took, and passed over, is not known."""
+        self.dimension, self.attacks, self.kept = dimension, tuple(attacks), kept
         self._cases: dict[str, AttackCase] = {}
         self._told: dict[str, _Told] = {}
 
     def watch(self, cases: Iterable[AttackCase]) -> Iterator[Pair]:
-        """The pairs to judge, each noted as it goes by."""
-        for case in cases:
-            self._cases[case.pair.id] = case
-            yield case.pair
+        """The pairs to judge, all of them noted first: a run may stop before it comes to some."""
+        noted = {case.pair.id: case for case in cases}
+        self._cases |= noted
+        yield from [case.pair for case in noted.values()]
 
     def __call__(self, judgment: Judgment) -> bool:
         """Take a judgment; no number of them is enough."""
@@ -230,11 +239,14 @@ class AttackTally:
             right_lost=_share([row for row in rows if row.side_before < 0], _lost),
             p=difference_p(after, before, clusters),
             p_holm=None,
-            unchanged=sum(case.of not in seen for case in self._originals()),
+            unchanged=None if self.kept else sum(case.of not in seen for case in self._originals()),
             invalid=len(cases) - len(rows),
             added=sum(case.added for case in cases) / len(cases) if cases else None,
-            tokens=Usage.total([self._told[case.pair.id].usage for case in cases]) if cases else NOTHING,
+            tokens=None if self.kept else self._tokens(cases),
         )
+
+    def _tokens(self, cases: Sequence[AttackCase]) -> Usage:
+        return Usage.total([self._told[case.pair.id].usage for case in cases]) if cases else NOTHING
 
     def _any_turned(self) -> Rate:
         """Of pairs that stood against the attacks: how many fell to one of them; the control is none."""

@@ -34,7 +34,7 @@ def stored_attacks(
     if not any(case.attack for case in cases):
         return None
     attacks = {case.attack.name: case.attack for case in cases if case.attack}
-    tally = AttackTally(on, attacks.values())
+    tally = AttackTally(on, attacks.values(), kept=True)
     for pair in tally.watch(cases):
         found = outcomes[int(pair.id)][on]
         tally.add(pair.id, found.side, found.p)
@@ -42,19 +42,22 @@ def stored_attacks(
 
 
 def _cases(pairs: Sequence[tuple[int, Pair]]) -> Iterator[AttackCase]:
-    """The same cases as when they were judged, each by the number of its pair: several files may share ids."""
+    """The same cases as when they were judged, each by the number of its pair: several files may share ids.
+
+    An attack may have had several texts for a pair, by other seeds or in a changed file: the newest counts.
+    """
     described = {attack.name: attack.description for attack in built_in_attacks()}
     unchanged = [(number, pair) for number, pair in pairs if not is_attacked(pair)]
     first = {pair.key: (number, pair) for number, pair in reversed(unchanged)}  # exact repeats are one pair
     originals = {key: first[pair.key] for _, pair in unchanged for key in _keys(pair)}
     begun: dict[int, str] = {}  # which side of an original was attacked
-    seen: set[str] = set()
-    for number, pair in filter(lambda each: is_attacked(each[1]), pairs):
+    seen: set[tuple[int, str]] = set()
+    for number, pair in reversed([each for each in pairs if is_attacked(each[1])]):
         name, kind, side, of = (str(pair.metadata[mark]) for mark in ATTACK_MARKS)
         found = originals.get((of, side, _rest(pair, side)))
-        if found is None or begun.setdefault(found[0], side) != side or pair.key in seen:
+        if found is None or begun.setdefault(found[0], side) != side or (found[0], name) in seen:
             continue
-        seen.add(pair.key)
+        seen.add((found[0], name))
         loser: Literal["1", "2"] = "1" if side == "1" else "2"
         before, after = (each.output_1 if side == "1" else each.output_2 for each in (found[1], pair))
         original = str(found[0])

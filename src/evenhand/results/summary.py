@@ -32,7 +32,7 @@ from evenhand.results.counting import (
     without_repeats,
 )
 from evenhand.results.questions import caution, correct_dimensions
-from evenhand.results.wording import attacked_text
+from evenhand.results.wording import attacked_field, attacked_text
 
 if TYPE_CHECKING:
     from evenhand.core.judge import Judgment
@@ -167,7 +167,7 @@ class Summary:
             **roles,
             "unfinished": self.unfinished,
             "repeats": self.repeats,
-            **({"attacked": self.attacked} if self.attacked else {}),
+            **attacked_field(self.attacked),
             **({"suspicious": self.suspicious} if self.suspicious else {}),
             **({"too_long": self.too_long, "measured_characters": self.measured} if self.too_long else {}),
             "dimensions": self.dimensions,

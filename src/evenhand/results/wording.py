@@ -18,6 +18,15 @@ def count(number: int, one: str) -> str:
     return f"{number:,} {one}" + ("" if number == 1 else "s")
 
 
+def attacked_field(pairs: int) -> dict[str, int]:
+    """The same in JSON: `attacked`, which is left out where there are none.
+
+    >>> attacked_field(3), attacked_field(0)
+    ({'attacked': 3}, {})
+    """
+    return {"attacked": pairs} if pairs else {}
+
+
 def attacked_text(pairs: int) -> str:
     """How many attacked pairs were left out, in words.
 

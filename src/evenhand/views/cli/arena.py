@@ -116,7 +116,9 @@ def _ranking(judged: JudgedInput, db: Path) -> JudgeRanking | None:
             if row.fingerprint == judged.run.fingerprint:
                 found = matches_of(store.blocks(row), headline(row.dimensions)).ranking()
                 answer = ranking_answer(found, judged.run.summary)
-                return JudgeRanking(row.model, row.protocol, row.fingerprint, found, answer)
+                return JudgeRanking(
+                    row.model, row.protocol, row.fingerprint, found, answer, store.count_attacked(row)
+                )
     return None
 
 

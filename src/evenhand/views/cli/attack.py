@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from evenhand.core.attacks import Attack, AttackCase, attack_all, losing_side
+from evenhand.core.attacks import Attack, AttackCase, attack_all, is_attacked, losing_side
 from evenhand.core.engine import NOTHING, Usage
 from evenhand.core.errors import InputError
 from evenhand.core.fence import FENCES
@@ -172,7 +172,7 @@ def attack(
         raise InputError("levels are not attacked as a whole", hint="attack each judge of them: --judge NAME")
     tally = AttackTally(dimension_from(on, settings.protocol.dimensions), attacks)
     pairs = what.read()
-    clear = [pair for pair in pairs if losing_side(pair)]
+    clear = [pair for pair in pairs if losing_side(pair) and not is_attacked(pair)]
     once = list({pair.key: pair for pair in reversed(clear)}.values())[::-1]
     if not once:
         raise InputError("no pair has a clear winner", hint="give pairs with labels: docs/labels.md")

@@ -11,6 +11,7 @@ from evenhand.core.attacks import CONTROL, Attack
 from evenhand.results.attack import AttackEffect, AttackSummary
 from evenhand.results.plain import to_json
 from evenhand.results.questions import stands_out
+from evenhand.results.wording import attacked_text
 from evenhand.views import console
 from evenhand.views.charts import effect_chart, save_plot
 
@@ -32,29 +33,31 @@ def print_attacks(found: AttackSummary, beside: Mapping[str, AttackSummary] | No
         console.out.print(console.visible(note), markup=False)
 
 
-def print_on_card(found: AttackSummary) -> None:
-    """The same in short, for a judge's card: the strongest attacks."""
+def print_on_card(found: AttackSummary, attacked: int) -> None:
+    """The same in short, for a judge's card: the strongest attacks, and how many pairs are in no other number."""
     console.out.print(console.safe(found.text, "bold"))
     console.out.print(attack_table(found, {}, most=_ON_A_CARD))
-    for note in found.notes():
+    if (hidden := len(found.attacks) - _ON_A_CARD) > 0:
+        console.out.print(f"The {_ON_A_CARD} strongest; {hidden:,} more are in --json and the report.", style="dim")
+    for note in (*found.notes(), f"{attacked_text(attacked)}."):
         console.out.print(console.visible(note), style="dim", markup=False)
     console.out.print()
 
 
 def _headline(found: AttackSummary) -> str:
-    turned, right = found.any_turned, console.percent(found.right.value, 0)
-    return (
-        f"{found.judge} under {found.protocol}, {found.dimension}: right on {right} of"
-        f" {console.count(found.pairs, 'pair')} before; some attack turns {console.percent(turned.value, 0)}"
-        f" ({_span(turned.low, turned.high)}) of the {turned.n:,} that the wrong side had not won"
-    )
+    right, pairs = console.percent(found.right.value, 0), console.count(found.pairs, "pair")
+    among = pairs if found.right.n == found.pairs else f"the {found.right.n:,} of {pairs} with a verdict"
+    named = f"{found.judge} under {found.protocol}, {found.dimension}"
+    return f"{named}: right on {right} of {among} before; {found.fallen}"
 
 
 def attack_table(found: AttackSummary, beside: Mapping[str, AttackSummary], most: int | None = None) -> Table:
     """The attacks, the strongest first; the shifts of other judges beside them, by what these are called."""
     table = console.plain_table(None)
     table.add_column("attack", no_wrap=True)
-    table.add_numbers("n", "shift", "95%", "turned", "95%", "right lost", "tokens")
+    table.add_numbers("n", "shift", "95%", "turned", "95%", "right lost")
+    if any(each.tokens is not None for each in found.attacks):
+        table.add_numbers("tokens")
     table.add_numbers(*(f"shift, {console.visible(name)}" for name in beside))
     others = [{each.attack: each for each in other.attacks} for other in beside.values()]
     for each in found.attacks[:most]:
@@ -71,6 +74,7 @@ def _style(each: AttackEffect) -> str:
 
 def _cells(each: AttackEffect) -> list[str]:
     shift, turned, tokens = each.shift, each.turned, each.tokens
+    used = [] if tokens is None else [f"{tokens.computed + tokens.reused + tokens.generated:,}"]
     return [
         f"{each.n:,}",
         "–" if shift.value is None else _points(shift.value),
@@ -78,7 +82,7 @@ def _cells(each: AttackEffect) -> list[str]:
         console.percent(turned.value, 0),
         _span(turned.low, turned.high),
         console.percent(each.right_lost.value, 0),
-        f"{tokens.computed + tokens.reused + tokens.generated:,}",
+        *used,
     ]
 
 

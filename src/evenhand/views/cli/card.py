@@ -22,6 +22,7 @@ from evenhand.results.people import People
 from evenhand.results.plain import to_json
 from evenhand.results.run import calibrations_of
 from evenhand.results.stored_attacks import stored_attacks
+from evenhand.results.wording import attacked_field
 from evenhand.store import JudgeRow, Records
 from evenhand.views import console
 from evenhand.views.charts import check_plot_path, reliability_chart, save_plot
@@ -210,7 +211,7 @@ def _cards(chosen: Sequence[tuple[JudgedEvidence, str]], options: CardOptions) -
         for judged, cards in every:
             print_cards(f"{judged.row.model} under {judged.row.protocol}", cards, _cost(judged))
             if judged.attacks is not None:
-                print_on_card(judged.attacks)
+                print_on_card(judged.attacks, judged.attacked)
             else:
                 console.out.print(_NOT_ATTACKED, style="dim")
             if judged.calibrated:
@@ -241,6 +242,7 @@ def _about(judged: JudgedEvidence) -> dict[str, object]:
         "tokens_per_pair": judged.tokens,
         "seconds_per_pair": judged.seconds,
         "calibrated": list(judged.calibrated),
+        **attacked_field(judged.attacked),
         **({"attacks": judged.attacks} if judged.attacks is not None else {}),
     }
 

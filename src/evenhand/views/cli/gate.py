@@ -30,6 +30,7 @@ from evenhand.results.losses import TrialLog, since_last, stored_losses
 from evenhand.results.plain import plain, to_json
 from evenhand.results.run import RunSummary
 from evenhand.results.summary import Counter, summarise
+from evenhand.results.wording import attacked_field
 from evenhand.store import GateRecord, JudgeRow, Store
 from evenhand.views import console
 from evenhand.views.cli.app import app
@@ -279,7 +280,8 @@ def count_stored(
     """Count what a database holds, in random order, until it is settled."""
     candidate = candidate_of(store.matches(row), store.path)
     blocks = list(on_trial(store.blocks(row), candidate))
-    console.tell_attacked(store.count_attacked(row))
+    attacked = store.count_attacked(row)
+    console.tell_attacked(attacked)
     imported = is_imported(row.identity)
     made = is_made(row.identity)  # of judges that may have been imported
     replay(blocks, decider, seed=rule.seed, most=rule.max_pairs, one_order=imported or made)
@@ -290,7 +292,7 @@ def count_stored(
     counts = (summary.pairs, summary.pairs)
     result = GateResult(what, decider.standing, summary.sides, *counts, repeats=summary.repeats, losses=losses)
     about = {"judge": row.model, "protocol": row.protocol, "fingerprint": row.fingerprint}
-    return result, {**about, **({"imported": True} if imported else {})}
+    return result, {**about, **({"imported": True} if imported else {}), **attacked_field(attacked)}
 
 
 def candidate_of(matches: list[tuple[str, str, str]], path: str) -> str:

@@ -38,6 +38,7 @@ TurnOption = Annotated[
     int, option("--turn", "How far into conversations of several turns the outputs are compared.", INPUT, min=1)
 ]
 JoinOnOption = Annotated[str, option("--join-on FIELD", "Join outputs on this field, such as id.", INPUT)]
+_BAD_SHOWN = 5  # broken rows that are named
 SkipBadOption = Annotated[bool, option("--skip-bad", "Pass over broken rows and say how many.", INPUT)]
 ColumnsOption = Annotated[
     str | None,
@@ -89,8 +90,10 @@ class Input:
 
     def print(self) -> None:
         """Tell what was left out, before the run begins."""
-        for fault in self.bad[:5]:
+        for fault in self.bad[:_BAD_SHOWN]:
             console.err.print(f"skipped: {fault.message}", style="yellow", markup=False)
+        if (more := len(self.bad) - _BAD_SHOWN) > 0:
+            console.err.print(f"skipped: {console.count(more, 'more row')}", style="yellow")
         for note, rows in self.notes.items():
             counted = console.count(rows, "row")
             console.err.print(f"{console.visible(note)} ({counted})", style="yellow", markup=False)

@@ -21,6 +21,7 @@ from evenhand.results.plain import to_json
 from evenhand.results.ranking import SCALES, Matches, RankingSummary, Reading
 from evenhand.results.separation import Separation, separation_of
 from evenhand.results.summary import Counter
+from evenhand.results.wording import attacked_field
 from evenhand.store import JudgeRow
 from evenhand.views import console
 from evenhand.views.charts import check_plot_path, ranking_chart, save_plot, win_matrix_chart
@@ -50,6 +51,7 @@ class JudgeRanking:
     fingerprint: str
     ranking: RankingSummary
     answer: AnswerSentence
+    attacked: int = 0  # pairs that are in no number
 
     @property
     def title(self) -> str:
@@ -60,7 +62,7 @@ class JudgeRanking:
         """The ranking as JSON has it."""
         named = {"judge": self.judge, "protocol": self.protocol, "fingerprint": self.fingerprint}
         ranking = {field.name: getattr(self.ranking, field.name) for field in fields(self.ranking)}
-        return {**named, "answer": self.answer, **ranking}
+        return {**named, "answer": self.answer, **ranking, **attacked_field(self.attacked)}
 
 
 @dataclass(frozen=True)
@@ -138,8 +140,9 @@ def _rankings(db: Path, judges: JudgeFilter, options: RankOptions) -> Iterator[J
                 counter.add_block(block)
             found = matches.ranking(scale=scale, anchor=options.anchor or None)
             answer = ranking_answer(found, counter.summary())
-            console.tell_attacked(store.count_attacked(row))
-            yield JudgeRanking(row.model, row.protocol, row.fingerprint, found, answer)
+            attacked = store.count_attacked(row)
+            console.tell_attacked(attacked)
+            yield JudgeRanking(row.model, row.protocol, row.fingerprint, found, answer, attacked)
 
 
 def _with_dimension(rows: list[JudgeRow], dimension: str) -> list[JudgeRow]:
