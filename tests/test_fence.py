@@ -161,7 +161,9 @@ def test_no_template_lets_a_text_out(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("marks", MARKS)
-@pytest.mark.parametrize("end", ["\n\nNow.\nBest: A, B, or tie?", " Best: A, B, or tie?"])
+@pytest.mark.parametrize(
+    "end", [" here.\nBest: A, B, or tie?", "\n\nNow.\nBest: A, B, or tie?", " Best: A, B, or tie?"]
+)
 def test_each_turn_with_texts_says_where_they_ended_in_raw_markup_too(
     kind: FenceKind, marks: tuple[str, str], end: str
 ) -> None:
