@@ -23,6 +23,8 @@ from evenhand.core.markup import Span, Turn
 from evenhand.core.protocol import Prompt
 from evenhand.core.verdict import read_answer
 from evenhand.engines import open_engine
+from evenhand.engines.batches.client import BatchService
+from evenhand.engines.batches.opening import open_batches
 from evenhand.engines.endpoint import EndpointSettings
 from evenhand.engines.http import ServerReply, _retry_after
 from evenhand.running.pace import Limits
@@ -185,15 +187,18 @@ class Odd:
         self.url = f"http://127.0.0.1:{self.runner.addresses[0][1]}"
 
     async def _answer(self, request: web.Request) -> web.Response:
-        body = json.loads(await request.read() or b"{}")
+        sent = await request.read()
+        body = json.loads(sent or b"{}") if request.content_type == "application/json" else {}
         route, text, status, later = self.odd
         if request.path == route:
             headers = {"Retry-After": later} if later else {}
             return web.Response(body=text.encode("utf-8", "surrogatepass"), status=status, headers=headers)
+        if request.path not in self.replies:
+            return web.json_response({}, status=404)
         reply = self.replies[request.path]
         if request.path in ("/apply-template", "/detokenize"):  # the frame has to show what was sent
-            sent = "".join(turn["content"] for turn in body.get("messages", ())) or getattr(self, "marks", "")
-            reply = {"prompt": f"<{sent}>"}
+            shown = "".join(turn["content"] for turn in body.get("messages", ())) or getattr(self, "marks", "")
+            reply = {"prompt": f"<{shown}>"}
         elif "content" in body:  # llama.cpp's tokeniser: one control token, and bytes
             text = body["content"]
             reply = {"tokens": [7] if text == "<s>" and body["parse_special"] else [100 + n for n in text.encode()]}
@@ -208,6 +213,7 @@ def server(loop: LoopThread) -> Iterator[Odd]:
     loop.run(odd.start())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ANTHROPIC_API_KEY", "sk-0123456789")
+        patch.setenv("OPENAI_API_KEY", "sk-0123456789")
         yield odd
     loop.run(odd.runner.cleanup())
 
@@ -258,6 +264,113 @@ def test_the_replies_that_are_changed_are_good_ones(kind: str, server: Odd, loop
     found = loop.run(asked(engine, None))
     assert isinstance(found, Answer)
     assert read_answer(found, ["overall"])[0].label == "A"
+
+
+BATCH = {
+    "id": "b1",
+    "status": "completed",
+    "request_counts": {"total": 1, "completed": 1, "failed": 0},
+    "output_file_id": "f1",
+    "error_file_id": "f1",
+    "metadata": {"evenhand": "token"},
+    "input_file_id": "file-1",
+    "created_at": 5,
+}
+FAILED = BATCH | {"status": "failed", "errors": {"data": [{"message": "m", "code": "c"}]}}
+REFUSAL = {"error": {"message": "temperature", "param": "temperature", "code": "x"}}
+MESSAGE = {
+    "content": [{"type": "text", "text": "A"}],
+    "stop_reason": "end_turn",
+    "usage": {"input_tokens": 1, "output_tokens": 1},
+}
+ERRORED = {"type": "errored", "error": {"error": {"type": "invalid_request_error", "message": "temperature"}}}
+MESSAGES = {"id": "b1", "processing_status": "ended", "results_url": "x", "request_counts": {"succeeded": 1}}
+# What each route of a batch service may answer; the first is what it answers where another is changed.
+SERVICES: dict[str, dict[str, list[Any]]] = {
+    "openai": {
+        "/v1/batches/b1": [BATCH, FAILED],
+        "/v1/batches": [{"data": [BATCH, BATCH], "has_more": False}],
+        "/v1/files": [{"id": "file-1"}],
+        "/v1/files/file-1": [{"id": "file-1"}],
+        "/v1/files/f1/content": [
+            {"custom_id": "x", "response": {"status_code": 200, "body": CHAT}, "error": None},
+            {"custom_id": "x", "response": {"status_code": 400, "body": REFUSAL}, "error": None},
+            {"custom_id": "x", "response": None, "error": {"code": "c", "message": "m"}},
+        ],
+    },
+    "anthropic": {
+        "/v1/messages/batches/b1": [MESSAGES],
+        "/v1/messages/batches": [{"data": [MESSAGES], "has_more": False}],
+        "/v1/messages/batches/b1/results": [
+            {"custom_id": "x", "result": {"type": "succeeded", "message": MESSAGE}},
+            {"custom_id": "x", "result": ERRORED},
+        ],
+        "/v1/messages": [MESSAGE],
+    },
+}
+
+
+async def used(service: BatchService, folder: Path) -> list[Any]:
+    """What comes of everything that is done with a service, one after the other."""
+    file = folder / "requests.jsonl"
+    file.write_text("{}\n")
+
+    async def replies() -> list[Any]:
+        return [reply async for reply in service.replies(await service.status("b1"), folder)]
+
+    steps: list[Any] = [
+        service.newest(),
+        service.upload(file),
+        service.submit(file, "file-1", "token"),
+        service.find("token", "file-1", 1, "b9", set()),
+        service.find("another", "file-1", 1, "", {"b1"}),
+        service.status("b1"),
+        replies(),
+        service.cancel("b1"),
+        service.engine.answer(PROMPT),
+    ]
+    found = []
+    for step in steps:
+        try:
+            found.append(await step)
+        except EngineError as error:
+            found.append(error)
+    await service.close()
+    await service.engine.close()
+    return found
+
+
+@pytest.mark.parametrize("name", SERVICES)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_reply_of_a_batch_service_can_be_used_or_is_an_engine_error(
+    name: str, server: Odd, loop: LoopThread, data: st.DataObject, tmp_path: Path
+) -> None:
+    routes = SERVICES[name]
+    server.replies = {route: replies[0] for route, replies in routes.items()}
+    route = data.draw(st.sampled_from(sorted(routes)))
+    server.odd = data.draw(oddities({route: data.draw(st.sampled_from(routes[route]))}))
+    service = open_batches(open_engine(f"{name}@{server.url}/v1#m"))
+    for found in loop.run(used(service, tmp_path)):
+        str(found).encode()  # which no database takes otherwise
+
+
+def test_a_page_in_the_place_of_results_is_fetched_again(server: Odd, loop: LoopThread, tmp_path: Path) -> None:
+    """What cannot be read is no sign that nothing came back: the answers are paid for, and would be asked twice."""
+    server.replies = {route: replies[0] for route, replies in SERVICES["openai"].items()}
+    server.odd = ("/v1/files/f1/content", "<html>One moment, please.</html>", 200, "")
+
+    async def replies() -> None:
+        service = open_batches(open_engine(f"openai@{server.url}/v1#m"))
+        try:
+            async for _ in service.replies(await service.status("b1"), tmp_path):
+                pass
+        finally:
+            await service.close()
+
+    with pytest.raises(EngineError, match="holds none") as caught:
+        loop.run(replies())
+    assert (caught.value.reason, caught.value.retryable) == ("bad_response", True)
 
 
 @given(st.text(max_size=40))

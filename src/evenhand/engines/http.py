@@ -66,13 +66,13 @@ class ServerReply:
         while isinstance(data, list) and data:
             data = data[0]
         if isinstance(data, Mapping) and isinstance(data.get("detail"), list):
-            return cls(_short("; ".join(_detail(item) for item in data["detail"][:10])))
+            return cls(short("; ".join(_detail(item) for item in data["detail"][:10])))
         inner = data.get("error", data) if isinstance(data, Mapping) else data
         if not isinstance(inner, Mapping):
-            return cls(_short(inner))
+            return cls(short(inner))
         message = inner.get("message") or inner.get("detail") or inner
         code = inner.get("code") or inner.get("type") or ""
-        return cls(_short(message), _short(code), _short(inner.get("param") or ""))
+        return cls(short(message), short(code), short(inner.get("param") or ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +259,7 @@ class JsonClient:
             text = self._redaction.text(content[:10_000].decode("utf-8", "replace"))
             if status != 200:
                 return text  # a proxy's page; its status says enough
-            shown = _short(text)
+            shown = short(text)
             raise EngineError(
                 f"{self.who} answered with something that is no JSON: {shown}",
                 reason="bad_response",
@@ -271,7 +271,7 @@ class JsonClient:
         return EngineError(f"{self.who} did not answer{seconds}", reason="timeout", retryable=True, overloaded=True)
 
     def _cut(self, fault: Exception) -> EngineError:
-        why = _short(self._redaction.text(str(fault) or type(fault).__name__))
+        why = short(self._redaction.text(str(fault) or type(fault).__name__))
         if isinstance(fault, ValueError):  # a URL or a key that cannot be sent
             return self._unreachable(why)
         if isinstance(fault, Unreachable):
@@ -394,13 +394,13 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 def _detail(item: Any) -> str:
     if not isinstance(item, Mapping):
-        return _short(item)
+        return short(item)
     where = item.get("loc")
-    named = ".".join(map(_short, where)) if isinstance(where, (list, tuple)) else _short(where or "")
-    return f"{named}: {_short(item.get('msg') or '')}"
+    named = ".".join(map(short, where)) if isinstance(where, (list, tuple)) else short(where or "")
+    return f"{named}: {short(item.get('msg') or '')}"
 
 
-def _short(text: Any) -> str:
+def short(text: Any) -> str:
     """One line of at most 300 characters, none of which steers a terminal."""
     try:
         line = printable(" ".join(str(text)[:1000].split()))

@@ -25,7 +25,7 @@ from evenhand.engines.batches.service import (
 from evenhand.engines.completion import read_choices
 from evenhand.engines.endpoint import BROKEN, CHAT_TOKENS, EndpointEngine, refused_field, string_of
 from evenhand.engines.figures import bad_response, count
-from evenhand.engines.http import Reply, ServerReply, dump
+from evenhand.engines.http import Reply, ServerReply, dump, short
 
 VERSION = "2023-06-01"
 # The kinds of errors, as the statuses that they come with elsewhere.
@@ -140,10 +140,10 @@ class AnthropicBatches(BatchService):
         found = list[str]()
         async for listed in self.pages():
             for batch in listed:
-                if batch.get("id") == newest:
+                if batch["id"] == newest:
                     return found
-                if _total(batch) == requests and batch.get("id") not in known:
-                    found.insert(0, str(batch["id"]))
+                if _total(batch) == requests and batch["id"] not in known:
+                    found.insert(0, batch["id"])
         if newest:
             raise self.another_account()
         return found
@@ -151,7 +151,7 @@ class AnthropicBatches(BatchService):
     async def status(self, remote: str) -> BatchStatus:
         """Look at a batch."""
         batch = await self.look_up(remote)
-        word, total = str(batch.get("processing_status")), _total(batch)
+        word, total = short(batch.get("processing_status")), _total(batch)
         done = total - _counts(batch).get("processing", 0)
         if word != "ended":
             return BatchStatus(remote, "waiting", word, done, total)
@@ -163,12 +163,12 @@ class AnthropicBatches(BatchService):
         return BatchStatus(remote, "ended", word, done, total, (f"{self.route}/{remote}/results",))
 
     def _read(self, row: Mapping[str, Any], word: str) -> BatchReply:
-        name, given = str(row.get("custom_id")), row.get("result")
+        name, given = short(row.get("custom_id")), row.get("result")
         result: Mapping[str, Any] = given if isinstance(given, dict) else {}
         try:
             if result.get("type") == "succeeded":
                 return BatchReply(name, read_message(result.get("message")))
-            return BatchReply(name, error=self._error(str(result.get("type")), result.get("error")))
+            return BatchReply(name, error=self._error(short(result.get("type")), result.get("error")))
         except EngineError as fault:
             return BatchReply(name, error=fault)
 
@@ -178,7 +178,7 @@ class AnthropicBatches(BatchService):
         if kind == "canceled":
             return ended_by(CANCELLED)
         inner = error.get("error", error) if isinstance(error, dict) else {}
-        word = str(inner.get("type")) if isinstance(inner, dict) else ""
+        word = short(inner.get("type")) if isinstance(inner, dict) else ""
         reply = Reply(_STATUS.get(word, 500), {"error": inner})
         fault = self._client.fault(reply)
         known = ServerReply.of(reply.data).message
@@ -198,7 +198,7 @@ def read_message(data: Any, notes: tuple[str, ...] = ()) -> Answer:
     if not isinstance(data, dict) or not isinstance(data.get("content"), list):
         raise bad_response("the server answered without an answer in it")
     stop = {"refusal": "content_filter", "max_tokens": "length", "model_context_window_exceeded": "length"}
-    finish = stop.get(str(data.get("stop_reason")), "stop")
+    finish = stop.get(short(data.get("stop_reason")), "stop")
     (choice,) = read_choices({"choices": [{"message": {"content": data["content"]}, "finish_reason": finish}]})
     return Answer(choice.text, (), _usage(data.get("usage")), choice.finish, notes=notes)
 

@@ -22,7 +22,8 @@ from evenhand.engines.batches.service import (
     no_such_batch,
 )
 from evenhand.engines.endpoint import EndpointEngine
-from evenhand.engines.http import JsonClient, Reply
+from evenhand.engines.figures import bad_response
+from evenhand.engines.http import JsonClient, Reply, short
 
 if TYPE_CHECKING:
     import aiohttp
@@ -103,10 +104,9 @@ class BatchClient(JsonClient):
         except TimeoutError:
             raise self._late() from None
         except (aiohttp.ClientError, OSError, ValueError) as fault:
+            why = short(self._redaction.text(str(fault) or type(fault).__name__))
             raise EngineError(
-                self._redaction.text(f"the connection to {self.who} broke: {str(fault) or type(fault).__name__}"),
-                reason="connection",
-                retryable=True,
+                f"the connection to {self.who} broke: {why}", reason="connection", retryable=True
             ) from None
 
     @asynccontextmanager
@@ -180,19 +180,19 @@ class BatchService(ABC):
 
     async def newest(self) -> str:
         """The newest batch that the service has; empty where it has none."""
-        listed = listed_in(await self._client.get_ok(f"{self.route}?limit=1"))
-        return str(listed[0].get("id")) if listed else ""
+        listed = batches_in(await self._client.get_ok(f"{self.route}?limit=1"))
+        return listed[0]["id"] if listed else ""
 
     async def pages(self) -> AsyncIterator[list[dict[str, Any]]]:
         """The list of batches, page by page."""
         after = ""
         for _ in range(_MOST_PAGES):
             page = await self._client.get_ok(f"{self.route}?limit={_PAGE}{after}")
-            listed = listed_in(page)
+            listed = batches_in(page)
             yield listed
             if not listed or not page.get("has_more"):
                 return
-            after = f"&{self.after}={listed[-1].get('id')}"
+            after = f"&{self.after}={listed[-1]['id']}"
 
     def another_account(self) -> EngineError:
         """What was at the service before a batch was sent is not there."""
@@ -213,8 +213,12 @@ class BatchService(ABC):
         for number, path in enumerate(status.results):
             file = folder / f"{number}.jsonl"
             await self._client.fetch(path, file)
+            found = False
             for row in self._client.rows(file):
+                found = True
                 yield self._read(row, status.word)
+            if not found and file.stat().st_size > len("\r\n"):  # a page of something in between, perhaps
+                raise bad_response(f"{self._client.who} sent a file of results that holds none")
             file.unlink()
 
     @abstractmethod
@@ -238,6 +242,15 @@ def listed_in(page: Mapping[str, Any]) -> list[dict[str, Any]]:
     """
     listed = page.get("data")
     return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+
+
+def batches_in(page: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The batches of a list, each with its name.
+
+    >>> batches_in({"data": [{"id": "b"}, {"id": 7}, {}]})
+    [{'id': 'b'}]
+    """
+    return [batch for batch in listed_in(page) if isinstance(batch.get("id"), str) and batch["id"]]
 
 
 async def _read(reply: aiohttp.ClientResponse) -> bytes:

@@ -11,7 +11,8 @@ from evenhand.core.protocol import Prompt
 from evenhand.engines.batches.client import BatchService, listed_in, submitting
 from evenhand.engines.batches.service import CANCELLED, EXPIRED, BatchReply, BatchStatus, ended_by
 from evenhand.engines.endpoint import EndpointEngine
-from evenhand.engines.http import Reply, dump
+from evenhand.engines.figures import count, sound, text_of
+from evenhand.engines.http import Reply, dump, short
 
 _ROUTE = "/v1/chat/completions"
 _ENDED = ("completed", "expired", "cancelled")
@@ -65,10 +66,10 @@ class OpenAIBatches(BatchService):
         """The batch whose metadata has our token, or that was made of our file."""
         reached = False  # whether the list has come to where it ended before ours was sent
         async for listed in self.pages():
-            ours = [batch for batch in listed if _is_ours(batch, token, uploaded) and batch.get("id") not in known]
+            ours = [batch for batch in listed if _is_ours(batch, token, uploaded) and batch["id"] not in known]
             if ours:
-                return [str(batch["id"]) for batch in ours]
-            reached = reached or any(batch.get("id") == newest for batch in listed)
+                return [batch["id"] for batch in ours]
+            reached = reached or any(batch["id"] == newest for batch in listed)
             if reached and _newest_first(listed):
                 break
         if not reached and (newest or not await self._has_file(uploaded)):
@@ -81,18 +82,21 @@ class OpenAIBatches(BatchService):
     async def status(self, remote: str) -> BatchStatus:
         """Look at a batch."""
         batch = await self.look_up(remote)
-        word, counts = str(batch.get("status")), batch.get("request_counts") or {}
-        done = int(counts.get("completed") or 0) + int(counts.get("failed") or 0)
+        word, counts = short(batch.get("status")), batch.get("request_counts")
+        completed, failed, total = (
+            count(counts.get(name)) if isinstance(counts, dict) else 0 for name in ("completed", "failed", "total")
+        )
         if word == "failed":
             why, codes = _errors(batch)
             return BatchStatus(remote, "refused", word, why=why, too_many="token_limit_exceeded" in codes)
-        names = [batch[name] for name in ("output_file_id", "error_file_id") if batch.get(name)]
+        with sound(self._client.who):  # else what is paid for would be given up
+            names = [text_of(batch[name]) for name in ("output_file_id", "error_file_id") if batch.get(name)]
         files = tuple(f"/files/{name}/content" for name in names)
         phase: Literal["ended", "waiting"] = "ended" if word in _ENDED else "waiting"
-        return BatchStatus(remote, phase, word, done, int(counts.get("total") or 0), files)
+        return BatchStatus(remote, phase, word, completed + failed, total, files)
 
     def _read(self, row: Mapping[str, Any], word: str) -> BatchReply:
-        name, response = str(row.get("custom_id")), row.get("response")
+        name, response = short(row.get("custom_id")), row.get("response")
         try:
             if isinstance(response, dict) and isinstance(response.get("status_code"), int):
                 reply = Reply(response["status_code"], response.get("body"))
@@ -119,16 +123,16 @@ def _errors(batch: Mapping[str, Any]) -> tuple[str, set[str]]:
     """What is wrong with a batch, in the service's words and in its codes."""
     errors = batch.get("errors")
     listed = listed_in(errors) if isinstance(errors, dict) else []
-    said = "; ".join(dict.fromkeys(str(error.get("message"))[:300] for error in listed[:3]))
-    return said or "no reason given", {str(error.get("code")) for error in listed}
+    said = "; ".join(dict.fromkeys(short(error.get("message")) for error in listed[:3]))
+    return said or "no reason given", {short(error.get("code")) for error in listed}
 
 
 def _error(error: Any, word: str) -> EngineError:
     """Why a request has no response."""
-    code = str(error.get("code") if isinstance(error, dict) else "")
-    message = str(error.get("message") if isinstance(error, dict) else "") or "no reason given"
+    code = short(error.get("code") or "") if isinstance(error, dict) else ""
+    message = short(error.get("message") or "") if isinstance(error, dict) else ""
     if code == EXPIRED or (word == "expired" and not code):
         return ended_by(EXPIRED)
     if code == CANCELLED or word == "cancelled":
         return ended_by(CANCELLED)
-    return EngineError(message[:500], reason="server_error", retryable=True)
+    return EngineError(message or "no reason given", reason="server_error", retryable=True)
