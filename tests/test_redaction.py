@@ -18,8 +18,11 @@ from evenhand import Judge, Pair
 from evenhand.core.errors import EngineError, SpecError
 from evenhand.core.markup import Span, Turn
 from evenhand.core.protocol import Prompt
+from evenhand.engines import open_engine
+from evenhand.engines.batches.client import BatchClient
 from evenhand.engines.endpoint import EndpointEngine, EndpointSettings
 from evenhand.engines.http import JsonClient
+from evenhand.engines.presets import find_address
 from evenhand.engines.redaction import Redaction, printable
 from evenhand.running.pace import Limits
 from evenhand.views import console
@@ -140,6 +143,89 @@ def test_a_proxys_password_is_in_no_message_and_no_database(
     said = asyncio.run(run())
     for secret in (PASSWORD, quoted, base64.b64encode(f"me:{PASSWORD}".encode()).decode()):
         assert part_of(secret, said) == ""
+
+
+@pytest.mark.parametrize(
+    "proxy",
+    [
+        "me:{}@127.0.0.1:9",
+        "http://me:{}@[::1",
+        "http://me:{}#x@127.0.0.1:9",
+        "http://me:{}/x@127.0.0.1:9",
+        "http://me:{}?x@127.0.0.1:9",
+        "http://me:{}@127.0.0.1:99999",
+        "//me:{}@127.0.0.1:x",
+        "http://{}@127.0.0.1:x",
+        "http://{}:@127.0.0.1:x",
+    ],
+)
+@pytest.mark.parametrize("file", [False, True], ids=["post", "file"])
+def test_a_proxy_that_is_no_address_is_said_without_its_password(
+    proxy: str, file: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("http_proxy", proxy.format("secret-word-99"))
+    (tmp_path / "x").write_text("{}")
+
+    async def run() -> None:
+        client = BatchClient("http://judge.invalid/v1", who="x", timeout=5)
+        try:
+            await (client.send_file("/x", tmp_path / "x") if file else client.post("/x", {}))
+        finally:
+            await client.close()
+
+    with pytest.raises(EngineError) as caught:
+        asyncio.run(run())
+    assert part_of("secret-word-99", f"{caught.value} {caught.value!r}") == ""
+
+
+def test_a_proxy_may_be_named_without_its_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As curl and others take it."""
+
+    async def run() -> int:
+        async with Server(says("A")) as server:
+            monkeypatch.setenv("http_proxy", server.url.removesuffix("/v1").removeprefix("http://"))
+            client = JsonClient("http://judge.invalid/v1", who="x", timeout=60)
+            try:
+                return (await client.post("/chat/completions", {"messages": []})).status
+            finally:
+                await client.close()
+
+    assert asyncio.run(run()) == 200
+
+
+@pytest.mark.parametrize("address", ["http://[bad", "http://h:word/v1", "http://h:99999/v1", "http://ｈ／v1"])
+def test_an_address_that_is_none_is_refused_in_a_sentence(address: str) -> None:
+    with pytest.raises(SpecError, match="no address"):
+        find_address(f"vllm@{address}#m")
+
+
+def test_an_address_may_be_in_capital_letters() -> None:
+    found = open_engine("HTTP://127.0.0.1:9/v1#m")
+    assert found.identity["base_url"] == "http://127.0.0.1:9/v1"
+
+
+@pytest.mark.parametrize("status", [200, 418])
+@pytest.mark.parametrize("written", ["plain", "escaped", "cut"])
+def test_a_key_is_known_however_a_server_writes_it(
+    written: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", KEY)
+    echoed = {"plain": KEY, "escaped": "".join(f"\\u{ord(c):04x}" for c in KEY), "cut": KEY[:-4] + "..."}[written]
+    reply = '{"choices": [{"message": {"content": "the key ' + echoed + '"}}], "message": "the key ' + echoed + '"}'
+
+    async def run() -> str:
+        async with Server(sends(reply, status=status)) as server:
+            engine = EndpointEngine(EndpointSettings(server.url, "m", key_env="MY_KEY"))
+            try:
+                return (await engine.answer(PROMPT)).text
+            except EngineError as error:
+                return str(error)
+            finally:
+                await engine.close()
+
+    said = asyncio.run(run())
+    assert "the key ***" in said
+    assert part_of(KEY, said) == ""
 
 
 def test_an_address_with_a_password_is_no_judge() -> None:

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, get_args
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -28,7 +29,6 @@ from evenhand.engines.completion import Choice, read_choices, read_usage
 from evenhand.engines.http import JsonClient, Reply, ServerReply, dump
 from evenhand.engines.llama_server import LlamaServerEngine
 from evenhand.engines.presets import ANY, PRESETS, Address, Preset
-from evenhand.engines.redaction import without_login
 from evenhand.engines.vllm import VllmTokeniser
 
 Mode = Literal["auto", "chat", "completions"]
@@ -80,7 +80,7 @@ class EndpointSettings:
             raise SpecError("max_tokens must be at least 1")
         if self.timeout <= 0:
             raise SpecError("timeout must be more than 0 seconds")
-        if without_login(self.base_url) != self.base_url:  # identities are stored and shown
+        if "@" in urlsplit(self.base_url).netloc:  # identities are stored and shown
             raise SpecError("a URL with a name or a password is not taken", hint="keys come from the environment")
         if self.mode not in get_args(Mode):
             raise SpecError(f"there is no mode {self.mode!r}", hint=", ".join(get_args(Mode)))
@@ -259,7 +259,8 @@ class EndpointEngine(Engine):
 
     async def _tokens(self, prompt: Prompt) -> list[int]:
         if self._tokeniser is None:
-            self._root = self._connect(_root(self.settings.base_url))
+            # Ids are remembered for later prompts: none may be the answer to another text.
+            self._root = self._connect(_root(self.settings.base_url), once_only=True)
             self._tokeniser = VllmTokeniser(self._root, self.settings.model)
         return await self._tokeniser.tokens(prompt)
 
@@ -400,7 +401,7 @@ class EndpointEngine(Engine):
         self._client = self._client or self._connect(self.settings.base_url)
         return self._client
 
-    def _connect(self, url: str) -> JsonClient:
+    def _connect(self, url: str, *, once_only: bool = False) -> JsonClient:
         settings = self.settings
         return JsonClient(
             url,
@@ -409,6 +410,7 @@ class EndpointEngine(Engine):
             timeout=settings.timeout,
             limit=settings.concurrency * settings.samples,
             who=settings.preset.name if settings.preset is not ANY else "the endpoint",
+            once_only=once_only,
             on_notice=self._notice_once,
         )
 

@@ -313,7 +313,8 @@ def proxy_for(url: str) -> str | None:
     if _is_loopback(host) or proxy_bypass(host):
         return None
     proxies = getproxies()
-    return proxies.get(parts.scheme) or proxies.get("all")
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    return f"http://{proxy}" if proxy and "://" not in proxy and not proxy.startswith("//") else proxy
 
 
 def _is_loopback(host: str) -> bool:

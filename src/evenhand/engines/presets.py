@@ -124,7 +124,11 @@ def find_address(spec: str) -> Address | None:
 
 
 def _checked(url: str) -> str:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # which is read now
+    except ValueError:
+        raise SpecError("the URL is no address", hint="write http://host:port/v1#MODEL") from None
     if parts.username or parts.password or parts.query:
         # Whatever is in a URL ends up in the shell's history, in the database and in messages.
         raise SpecError(
@@ -132,7 +136,7 @@ def _checked(url: str) -> str:
         )
     if not parts.hostname:
         raise SpecError(f"{url!r} names no server", hint="write http://host:port/v1#MODEL")
-    return url.rstrip("/")
+    return parts.geturl().rstrip("/")
 
 
 def _model(name: str | None, form: str) -> str:

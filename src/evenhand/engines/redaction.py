@@ -13,12 +13,16 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote
 
 HIDDEN = "***"
 # A key this short may be a word of an answer ("none", "EMPTY"), so that only messages are cleaned of it.
 _LONG = 8
+# So much of a secret is none by chance; some begin alike, and servers show the last few characters.
+_PIECE = 4
+_CUT = 12
 # Control characters but line feed and tab, and those that change the direction of what follows.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -37,6 +41,8 @@ class Redaction:
         """The text without the secrets."""
         for secret in self._secrets:
             text = text.replace(secret, HIDDEN)
+            if len(secret) > _CUT and secret[:_CUT] in text:
+                text = _without_beginnings(text, secret)
         return text
 
     def data(self, data: Any, depth: int = 0) -> Any:
@@ -56,33 +62,47 @@ class Redaction:
         return data
 
     def stands_in(self, content: bytes) -> bool:
-        """Whether a long secret is in an answer as it came."""
-        return any(len(secret) >= _LONG and secret.encode() in content for secret in self._secrets)
+        """Whether a long secret, or the beginning of one, may be in JSON; escaped characters can be its own."""
+        long = [secret for secret in self._secrets if len(secret) >= _LONG]
+        if long and (b"\\u" in content or b"\\/" in content):
+            return True
+        return any(secret[:_CUT].encode() in content for secret in long)
+
+
+def _without_beginnings(text: str, secret: str) -> str:
+    """A text without what a server has left of a secret.
+
+    >>> _without_beginnings("no: sk-0123456789ab...", "sk-0123456789abcdef")
+    'no: ***...'
+    """
+    first, *others = text.split(secret[:_CUT])
+    for other in others:
+        alike = takewhile(lambda both: both[0] == both[1], zip(other, secret[_CUT:], strict=False))
+        first += HIDDEN + other[len(list(alike)) :]
+    return first
 
 
 def secrets_of(url: str | None) -> list[str]:
     """What must not be shown of an address.
 
+    Nothing is asked of the address: one that is none is shown in a message, with a password in it. A name without a
+    password is a key.
+
     >>> secrets_of("http://me:p%40ss@proxy:3128")
     ['p%40ss', 'p@ss', 'bWU6cEBzcw==']
+    >>> secrets_of("key:@proxy"), secrets_of("http://proxy")
+    (['key', 'a2V5Og=='], [])
     """
-    parts = urlsplit(url or "")
-    if not parts.password:
+    before, _, _ = (url or "").rpartition("@")
+    user, _, password = before.rpartition("://")[2].removeprefix("//").partition(":")
+    secret = password or user
+    if not secret:
         return []
-    plain = unquote(parts.password)
-    login = f"{unquote(parts.username or '')}:{plain}"
-    forms = [parts.password, plain, quote(plain, safe=""), base64.b64encode(login.encode()).decode()]
+    plain = unquote(secret)
+    login = f"{unquote(user)}:{unquote(password)}"
+    pieces = [piece for piece in re.split("[/?#]", secret) if len(piece) >= _PIECE]  # as one who misreads it has it
+    forms = [secret, plain, quote(plain, safe=""), base64.b64encode(login.encode()).decode(), *pieces]
     return list(dict.fromkeys(forms))
-
-
-def without_login(url: str) -> str:
-    """An address without the name and password in it.
-
-    >>> without_login("http://me:secret@proxy:3128/x")
-    'http://proxy:3128/x'
-    """
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def printable(text: str) -> str:
