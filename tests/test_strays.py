@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import random
 from collections.abc import Mapping
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,9 +18,12 @@ from evenhand import Pair, Protocol
 from evenhand.core.engine import Answer, Engine
 from evenhand.core.errors import EngineError
 from evenhand.core.judge import Setup
+from evenhand.core.markup import Span
 from evenhand.core.protocol import Prompt
+from evenhand.engines import open_engine
 from evenhand.engines.endpoint import EndpointEngine, EndpointSettings
 from evenhand.engines.provenance import ConnectionRecord, ServerRecord, note
+from evenhand.engines.vllm_states import VllmEngine
 from evenhand.running.runner import Run
 from evenhand.running.settling import Settling
 from evenhand.store import Store
@@ -184,3 +189,50 @@ def test_a_judgment_waits_until_it_is_sure() -> None:
         assert back == [(doubtful, True), (gone, False)]
 
     patient.run(run())
+
+
+async def _remembered_wrongly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """vLLM with a token for each character. An answer takes 0.1 s; that to "<x_0>" comes again 0.2 s later."""
+    with suppress(asyncio.IncompleteReadError, ConnectionError):
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            sent = json.loads(await reader.readexactly(int(head.split(b"content-length: ")[1].split(b"\r\n")[0])))
+            text = sent["prompt"] if "prompt" in sent else "".join(map(chr, sent["input"]))
+            ids = [ord(c) for c in text]
+            reply = (
+                {"tokens": ids, "token_strs": list(text)} if "prompt" in sent else {"data": [{"embedding": ids}]}
+            )
+            body = json.dumps(reply).encode()
+            response = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+            await asyncio.sleep(0.1)
+            writer.write(response)
+            if text == "<x_0>":
+                asyncio.get_running_loop().call_later(0.2, writer.write, response)
+    writer.close()
+
+
+@pytest.mark.parametrize("what", ["tokens", "states"])
+def test_what_is_remembered_is_never_the_answer_to_another_prompt(what: str) -> None:
+    """Tokens and states are kept for later prompts, which take no connection for them: none could be taken back."""
+
+    async def run() -> list[str]:
+        server = await asyncio.start_server(_remembered_wrongly, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        engine = open_engine(f"vllm@{url}#m", endpoint=EndpointSettings(mode="completions", timeout=60))
+        assert isinstance(engine, VllmEngine)
+        prompts = [Prompt((), raw=(Span(f"<x_{n}>", True),)) for n in range(3)]
+        if what == "states":  # so that only they take time
+            for prompt in prompts:
+                await engine._tokens(prompt)
+        found = []
+        for prompt in prompts:
+            await asyncio.sleep(0.15)  # longer than a connection rests
+            with suppress(EngineError):
+                ids = await engine._tokens(prompt) if what == "tokens" else (await engine.state(prompt)).vector
+                found.append("".join(chr(int(number)) for number in ids))
+        await engine.close()
+        server.close()
+        await asyncio.sleep(0.05)
+        return found
+
+    assert patient.run(run()) == ["<x_0>", "<x_1>", "<x_2>"]

@@ -38,7 +38,8 @@ class VllmEngine(EndpointEngine):
     async def state(self, prompt: Prompt, blocks: int | None = None) -> State:
         """The state at the last token of a prompt."""
         ids = await self._tokens(prompt)
-        client = self._connected()
+        # States are kept: none may be that of another prompt. A server that gives them answers nothing else.
+        client = self._client = self._client or self._connect(self.settings.base_url, once_only=True)
         body = {"model": self.settings.model, "input": ids, "encoding_format": "float", **_AS_THEY_ARE}
         reply = await client.post("/embeddings", body)
         if reply.status != 200:
