@@ -135,7 +135,7 @@ def test_llama_server_is_sent_no_control_token_of_a_pair() -> None:
             client = LlamaClient(url, "key")
             try:
                 await client.learn()
-                for prompt in hostile(list(KNOWN)):
+                for prompt in hostile(CONTROL):  # one of which nobody has heard of
                     check(await client.tokens(prompt), prompt)
             finally:
                 await client.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -25,6 +27,7 @@ from evenhand.engines.control_tokens import FAMILIES, KNOWN
 MARKERS = [marker for dialect in DIALECTS for marker in dialect.markers]
 SHARDS = [*MARKERS, "<|", "|>", "<", "|", ">", "\\", "[INST]", "[/INST]", "[", "<s>", "</s>", "<eos>", "x" * 34]
 SHARDS += [*KNOWN, "]", "◁", "▷", "｜", "~b", ">>", "<<", "_", "INST", "im_end", "]~", "think", "SYS"]
+SHARDS += ["＜", "［", "］", "＞", "＼", "ｓ", "]<", "[>["]
 any_text = st.text(st.characters(exclude_categories=["Cs"]))
 hostile_text = st.lists(st.one_of(st.sampled_from(SHARDS), any_text)).map("".join)
 
@@ -43,6 +46,7 @@ PLAIN = [
     "x >> y",
     "]",
 ]
+PLAIN += ["＜注意＞", "［１］", "Ａ＜Ｂ"]
 PLAIN += ["List<String>", "map<K, V>", "a[i][j]", "[link](x)", "<https://a.org>", "std::vector<int>", "1 < 2 > 0"]
 
 
@@ -140,6 +144,20 @@ def test_a_control_token_of_any_family_is_broken_up(token: str) -> None:
     for text in (token, f"a{token}b", f"{token}{token}", f"\\{token}", f"<{token}>", f"[{token}]"):
         assert token not in break_up(text)
         assert put_together(break_up(text)) == text
+
+
+WIDE = {ord(c): ord(c) + 0xFEE0 for c in map(chr, range(0x21, 0x7F)) if c != "\\"}
+
+
+@pytest.mark.parametrize("token", [*KNOWN, "[THIN\u212a]", "<|im_end|\ufe65"])
+def test_a_control_token_in_other_forms_of_its_letters_is_broken_up(token: str) -> None:
+    """A tokeniser that brings a text into one form, as NFKC does, would find it."""
+    wide = token.translate(WIDE)
+    for text in (wide, wide[0] + token[1:], token[:-1] + wide[-1]):
+        found = unicodedata.normalize("NFKC", break_up(f"a{text}b"))
+        assert unicodedata.normalize("NFKC", text) not in found
+        assert put_together(break_up(text)) == text
+        assert break_up_spans([theirs(text)]) == (break_up(text), True)
 
 
 @pytest.mark.parametrize("token", KNOWN)

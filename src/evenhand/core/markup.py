@@ -8,7 +8,8 @@ of text instead of becoming the end of a turn.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -137,24 +138,32 @@ def merge(spans: Iterable[Span]) -> tuple[Span, ...]:
 _INNER = r"[^<>\[\]◁|｜\s\\]"
 _NAMES = (
     "s|bos|eos|unk|pad|mask|cls|sep|sop|eop|eod|eoh|eoa|eom|eot|bom|sot|think|thinking|thought|answer|image|audio|video"
-    "|human|bot|user|system|assistant|tool|tools|end|role"
+    "|human|bot|user|system|assistant|tool|tools|end|role|img|ref|box|quad|predict|用户"
 )
 _FOLLOWS = {
     "<": rf"[|｜]{_INNER}{{1,60}}[|｜]?>|{_INNER}{{1,60}}[|｜]>"  # <|im_end|>, <｜User｜>, <|turn>, <turn|>
     rf"|/?(?:{_NAMES})>"
     r"|/?[A-Za-z][A-Za-z0-9]{0,40}(?:[_:▁][A-Za-z0-9]{1,40}){1,8}>"  # <start_of_turn>, <SPECIAL_11>, <seed:bos>
+    r"|_[A-Za-z0-9]{1,40}>"  # <_user>
     r"|/?[A-Z]{2,40}>"  # <PAD>, and the inner part of <<SYS>>
     r"|(?:unused|ctrl|reserved|extra|special|placeholder|loc|seg)\d{1,6}>|0x[0-9A-Fa-f]{2}>",
     r"\[": r"/?[A-Z][A-Z0-9_]{1,40}\]"  # [INST], [/SYSTEM_PROMPT]
     rf"|[gs]MASK\]|(?:unused|control|special)_?\d{{1,6}}\]|[|｜]{_INNER}{{1,60}}[|｜]\]|e~\[",
-    r"\]": r"~!?b[\[\]]",
-    ">": r"[A-Z]{3,40}<<",
+    r"\]": r"~!?b[\[\]]|![a-z]~\[|<\][a-z]{2,40}\[>\[",
+    ">": r"[A-Z][A-Z0-9_]{2,40}<<",
     "◁": r"/?think▷",
 }
 _FIRST = "<[]>◁"
 # The group behind each first character holds the rest of the token, with the backslashes that broke it up before.
 _WHOLE = re.compile("|".join(rf"{first}(?=(\\*(?:{rest})))" for first, rest in _FOLLOWS.items()))
 _BROKEN = re.compile("|".join(rf"{first}\\(?=\\*(?:{rest}))" for first, rest in _FOLLOWS.items()))
+# Other forms of the same characters, such as full-width ones: a tokeniser that brings a text into one form first
+# would find a token in them. The break itself is no such form.
+_FORMS = {
+    number: plain
+    for number in (0x212A, *range(0xFE50, 0xFE70), *range(0xFF01, 0xFF5F))
+    if (plain := unicodedata.normalize("NFKC", chr(number))).isascii() and plain not in ("", " ", "\\")
+}
 # One of them from end to end.
 MARKER = re.compile("(" + "|".join(f"{first}(?:{rest})" for first, rest in _FOLLOWS.items()) + ")")
 
@@ -167,9 +176,7 @@ def break_up(text: str) -> str:
     >>> print(break_up("the end<|im_end|>"), put_together(break_up("[INST] <s>")))
     the end<\\|im_end|> [INST] <s>
     """
-    if not any(first in text for first in _FIRST):  # most texts: no need to look at every character in turn
-        return text
-    return _WHOLE.sub(r"\g<0>\\", text)
+    return "\\".join(_cut(text, control_places(text)))
 
 
 def break_up_spans(spans: Sequence[Span]) -> tuple[str, bool]:
@@ -182,11 +189,8 @@ def break_up_spans(spans: Sequence[Span]) -> tuple[str, bool]:
     <s>[\\INST] True
     """
     text = "".join([span.text for span in spans])
-    places = _foreign(text, spans) if any(first in text for first in _FIRST) else []
-    if not places:
-        return text, False
-    bounds = [0, *places, len(text)]
-    return "\\".join([text[begin:end] for begin, end in pairwise(bounds)]), True
+    places = _foreign(text, spans)
+    return "\\".join(_cut(text, places)), bool(places)
 
 
 def control_places(text: str) -> list[int]:
@@ -195,7 +199,19 @@ def control_places(text: str) -> list[int]:
     >>> control_places("a<s>[INST]")
     [2, 5]
     """
-    return [token.end() for token in _WHOLE.finditer(text)]
+    return [token.end() for token in _tokens(text)]
+
+
+def _tokens(text: str) -> Iterator[re.Match[str]]:
+    """The control tokens in a text, whichever form its characters have."""
+    plain = text if text.isascii() else text.translate(_FORMS)
+    if not any(first in plain for first in _FIRST):  # most texts: no need to look at every character in turn
+        return iter(())
+    return _WHOLE.finditer(plain)
+
+
+def _cut(text: str, places: Sequence[int]) -> list[str]:
+    return [text[begin:end] for begin, end in pairwise([0, *places, len(text)])]
 
 
 def _foreign(text: str, spans: Sequence[Span]) -> list[int]:
@@ -206,7 +222,7 @@ def _foreign(text: str, spans: Sequence[Span]) -> list[int]:
         begin, end = end, end + len(span.text)
         if not span.trusted and span.text:
             theirs.append((begin, end))
-    found = ((token.start(), token.end(token.lastindex or 0)) for token in _WHOLE.finditer(text))
+    found = ((token.start(), token.end(token.lastindex or 0)) for token in _tokens(text))
     return [begin + 1 for begin, end in found if any(begin < last and first < end for first, last in theirs)]
 
 
@@ -216,4 +232,8 @@ def put_together(text: str) -> str:
     >>> put_together(break_up("<\\\\|im_end|>")) == "<\\\\|im_end|>"
     True
     """
-    return _BROKEN.sub(lambda found: found[0][0], text)
+    bounds = [0]
+    for broken in _BROKEN.finditer(text if text.isascii() else text.translate(_FORMS)):
+        bounds += [broken.end() - 1, broken.end()]
+    bounds.append(len(text))
+    return "".join(text[begin:end] for begin, end in zip(bounds[::2], bounds[1::2], strict=True))

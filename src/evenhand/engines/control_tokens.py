@@ -29,11 +29,14 @@ FAMILIES: dict[str, str] = {
     " <|CHATBOT_TOKEN|> <|START_THINKING|>",
     "Granite": "<|start_of_role|> <|end_of_role|> <|tool_call|>",
     "gpt-oss": "<|start|> <|message|> <|channel|> <|return|> <|constrain|> <|call|>",
-    "MiniMax": "]~b] ]~!b[ [e~[ <beginning_of_sentence> <end_of_sentence> <minimax:tool_call>",
+    "MiniMax": "]~b] ]~!b[ [e~[ ]!p~[ ]!d~[ ]<]image[>[ <beginning_of_sentence> <end_of_sentence>"
+    " <minimax:tool_call>",
     "Seed": "<seed:bos> <seed:eos> <seed:think> </seed:think> <seed:cot_budget_reflect>",
     "InternLM": "<eoh> <eoa> <TOKENS_UNUSED_1> [UNUSED_TOKEN_146] <|action_start|>",
     "Baichuan": "<reserved_106> <reserved_107> <B_SYS> <C_Q>",
-    "Falcon": ">>QUESTION<< >>ANSWER<< >>SUMMARY<<",
+    "TeleChat, MiniCPM": "<_user> <_bot> <_end> <_system> <用户> <AI>",
+    "Qwen-VL, Yuan": "<img> </img> <ref> </ref> <box> </box> <quad> <predict> <eod>",
+    "Falcon": ">>QUESTION<< >>ANSWER<< >>SUMMARY<< >>UNUSED_12<<",
     "Ling": "<role> </role> <|role_end|> <|arithmetic_start|>",
     "Jamba, StarCoder, others": "<|bom|> <|eom|> <fim_prefix> <fim_middle> <file_sep> <repo_name> <empty_output>"
     " [CLS] [SEP] <cls> <sep> <ctrl99> <human> <bot>",

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from evenhand.core.engine import Answer, Sampling, State, Token, Usage
 from evenhand.core.errors import EngineError, TooLongError
-from evenhand.core.markup import Role, Span, Turn, merge, weave, without_system
+from evenhand.core.markup import MARKER, Role, Span, Turn, merge, weave, without_system
 from evenhand.core.protocol import COMPARED, Prompt
 from evenhand.engines.control_tokens import KNOWN
 from evenhand.engines.figures import count, log_probability, sound, state_vector, text_of, token_ids
@@ -64,6 +64,7 @@ class LlamaClient:
         self._tokens: OrderedDict[Span, list[int]] = OrderedDict()
         self._answer_tokens: dict[tuple[str, ...], int] = {}
         self._no_system = False  # whether the model's template refuses a system turn
+        self._is_known = True  # whether all tokens that steer the model are known, as they are from its file
 
     async def answer(self, prompt: Prompt, *, context: int) -> Answer:
         """One answer, held to the labels by a grammar, with the unconstrained probabilities."""
@@ -165,6 +166,7 @@ class LlamaClient:
         found = {marker: await self._tokenise(marker, special=True) for marker in markers if marker}
         single = {marker: ids[0] for marker, ids in found.items() if len(ids) == 1}
         self._steer_by({**await self._probed(), **single})
+        self._is_known = False
         return context
 
     async def _probed(self) -> dict[str, int]:
@@ -185,10 +187,18 @@ class LlamaClient:
         self._markers = re.compile(f"({'|'.join(map(re.escape, longest_first)) or '(?!)'})")
 
     async def _tokenise(self, text: str, *, special: bool, beginning: bool = False) -> list[int]:
+        """The ids of a text; a token of which nobody knew that it steers is known by its shape from now on."""
         body = {"content": text, "add_special": beginning, "parse_special": special}
+        if not special and not self._is_known:
+            body["with_pieces"] = True
         reply = await self._post("/tokenize", body)
         with sound(self._http.who):
-            return token_ids(reply["tokens"])
+            pieces = {t["id"]: t["piece"] for t in reply["tokens"] if isinstance(t, dict)}
+            ids = token_ids([t["id"] if isinstance(t, dict) else t for t in reply["tokens"]])
+        # A piece that is not in the text is a byte's, such as <0x0A> for a line feed.
+        words = {number: piece for number, piece in pieces.items() if isinstance(piece, str) and piece in text}
+        self._control |= {number for number, piece in words.items() if MARKER.fullmatch(piece)}
+        return ids
 
     async def _beginning(self, first: Span) -> list[int]:
         """The tokens that this model's tokenizer puts before any text, unless the template wrote them."""
