@@ -441,3 +441,57 @@ def test_one_odd_reply_costs_its_own_pair_at_most(body: Any, status: int, loop: 
     assert {task for task, reason in reasons.items() if reason} <= {"Task 7"}
     assert reasons["Task 7"] in (None, "bad_response", "bad_request")
     assert len(reasons) == len(pairs)
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (403, "<html>Sorry, you have been blocked</html>"),
+        (400, '{"error": {"message": "cannot read: my api key is lost"}}'),
+        (404, "<html>"),
+        (302, ""),
+        (400, '{"error": {"message": "cannot read: this model does not exist"}}'),
+    ],
+)
+def test_a_refusal_of_one_prompt_among_answers_is_its_own(status: int, said: str, loop: LoopThread) -> None:
+    """A firewall before a server refuses a text for what stands in it: the key is good, and the address right."""
+
+    async def behave(request: web.Request, sent: Body) -> web.Response:
+        odd = "Task 7\\n" in json.dumps(sent)
+        return web.Response(text=said, status=status) if odd else web.json_response(CHAT)
+
+    server = Server(behave)
+    loop.run(server.__aenter__())
+    pairs = [Pair(f"Task {n}", f"x{n}", f"y{n}") for n in range(12)]
+    try:
+        limits = Limits(retries=0, concurrency=1)
+        with Judge(f"{server.url}#m", protocol="overall", limits=limits) as judge:
+            judged = {judgment.pair.instruction: judgment["overall"].invalid for judgment in judge.judge(pairs)}
+    finally:
+        loop.run(server.__aexit__())
+    assert {task for task, reason in judged.items() if reason} == {"Task 7"}
+    assert len(judged) == 12
+
+
+def test_refusals_one_after_the_other_stop_a_run_that_was_answered_before(loop: LoopThread) -> None:
+    """A key that is taken back in the middle is not told pair by pair."""
+    asked = 0
+
+    async def behave(request: web.Request, sent: Body) -> web.Response:
+        nonlocal asked
+        asked += 1
+        return web.json_response(CHAT) if asked <= 8 else web.Response(text="{}", status=403)
+
+    server = Server(behave)
+    loop.run(server.__aenter__())
+    pairs = [Pair(f"Task {n}", f"x{n}", f"y{n}") for n in range(40)]
+    limits = Limits(retries=0, concurrency=1)
+    try:
+        with (
+            Judge(f"{server.url}#m", protocol="overall", limits=limits) as judge,
+            pytest.raises(EngineError, match="does not accept the key"),
+        ):
+            list(judge.judge(pairs))
+    finally:
+        loop.run(server.__aexit__())
+    assert 8 < asked < 20

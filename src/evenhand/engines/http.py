@@ -15,7 +15,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -101,9 +101,15 @@ _BUSY = _Fault("server_error", "{who} is overloaded ({status}): {said}", retryab
 _BROKEN = _Fault("server_error", "{who} failed ({status}): {said}", retryable=True)
 _STRANGE = _Fault("bad_response", "{who} answered with something else: {said}", retryable=True)
 _REFUSED = _Fault("bad_request", "{who} refused the request ({status}): {said}")
+_BARRED = _Fault("bad_request", "{who} refused this request ({status}), and has answered others before")
 _ODD = _Fault(
     "bad_response", "{who} answered with the status {status}, which is none for an answer", retryable=True
 )
+
+# After so many refusals without an answer between them, it is not the prompts that are refused.
+_MOST_REFUSALS = 5
+# Of an account, whatever is asked.
+_LASTING = (401, 402, 429)
 
 _STATUS = {
     200: _STRANGE,
@@ -160,6 +166,8 @@ class JsonClient:
         self._headers = headers  # that carry the key, where it is not a bearer's
         self.url, self.who = url.rstrip("/"), who
         self.reached = False  # whether the server ever answered
+        self._answered = False  # whether it ever did so well
+        self._refusals = 0  # since the last answer
         self._key, self._key_env = key, key_env
         self._timeout, self._limit = timeout, limit
         self._proxy = proxy_for(self.url)
@@ -190,7 +198,7 @@ class JsonClient:
         ('x asks for fewer requests: slow down', 'rate_limited', 2.0, True)
         """
         said = ServerReply.of(reply.data)
-        kind = _kind(reply.status, f"{said.code} {said.message}")
+        kind = self._of_one(_kind(reply.status, f"{said.code} {said.message}"), reply.status)
         message = kind.message.format(who=self.who, said=said.message or "no reason given", status=reply.status)
         return EngineError(
             self._redaction.text(message),
@@ -201,6 +209,12 @@ class JsonClient:
             fatal=kind.fatal,
             hint=kind.hint.format(key=self._key_hint()),
         )
+
+    def _of_one(self, kind: _Fault, status: int) -> _Fault:
+        """A refusal among answers is that of one prompt: a firewall reads prompts too, and servers quote them."""
+        if not kind.fatal or not self._answered or status in _LASTING or self._refusals > _MOST_REFUSALS:
+            return kind
+        return _BARRED if kind is _WRONG_KEY else replace(kind, fatal=False, hint="")
 
     async def _send(self, method: str, path: str, body: bytes) -> Reply:
         try:
@@ -215,6 +229,8 @@ class JsonClient:
         except (OSError, ValueError) as fault:
             raise self._cut(fault) from None
         self.reached = True
+        self._refusals = self._refusals + 1 if 300 <= response.status < 500 else 0
+        self._answered = self._answered or response.status == 200
         data = self._parse(response.status, response.body)
         return Reply(response.status, data, _retry_after(response.headers))
 
