@@ -47,7 +47,30 @@ def pragma(path: Path, name: str) -> int:
         return int(db.execute(f"PRAGMA {name}").fetchone()[0])
 
 
+def stopped(path: Path) -> Path:
+    """What a program that was killed leaves: all that it wrote is in the log, and nothing looks after it."""
+    with closing(sqlite3.connect(path.with_name("running.db"), isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("CREATE TABLE pairs (id INTEGER, name TEXT)")
+        for ending in ("", "-wal"):
+            shutil.copy(f"{path.with_name('running.db')}{ending}", f"{path}{ending}")
+    path.with_name("running.db").unlink()
+    return path
+
+
+def namesake(path: Path, version: int) -> Path:
+    """A database whose tables happen to have the names of ours."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute(f"PRAGMA user_version = {version}")
+        for name in ("judges", "pairs", "hearings", "docket", "verdicts"):
+            db.execute(f"CREATE TABLE {name} (id INTEGER, court TEXT)")
+    return path
+
+
 FOREIGN: dict[str, Callable[[Path], Path]] = {
+    "of a killed program": stopped,
+    "with tables of our names": lambda path: namesake(path, 0),
+    "with tables of our names and a version": lambda path: namesake(path, 4),
     "plain": lambda path: foreign(path),
     "with a log": lambda path: foreign(path, "journal_mode = WAL"),
     "with a version": lambda path: foreign(path, "user_version = 3"),
@@ -62,21 +85,20 @@ def test_a_database_of_another_program_is_refused_and_left_as_it_is(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     db = make(tmp_path / "shop.db")
-    before, files = db.read_bytes(), sorted(tmp_path.iterdir())
+    before = {file: file.read_bytes() for file in tmp_path.iterdir()}
     done = evenhand(*command.split(), "--db", db, code=4 if command == "gate" else 1)
     assert "a database of another program" in done.stderr + done.stdout
-    assert db.read_bytes() == before
-    assert sorted(tmp_path.iterdir()) == files
+    assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
 def test_a_foreign_database_that_is_open_elsewhere_is_left_alone(tmp_path: Path) -> None:
     db = foreign(tmp_path / "shop.db", "journal_mode = WAL")
     with closing(sqlite3.connect(db, isolation_level=None)) as other:
         other.execute("INSERT INTO pairs VALUES (2, 'hats')")  # it is in the log now
-        before = db.read_bytes(), Path(f"{db}-wal").read_bytes()
+        before = {file: file.read_bytes() for file in tmp_path.iterdir()}
         with pytest.raises(StoreError, match="another program"):
             Store(db)
-        assert (db.read_bytes(), Path(f"{db}-wal").read_bytes()) == before
+        assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
 def test_judging_into_a_foreign_or_an_empty_file_is_refused(tmp_path: Path) -> None:
@@ -104,6 +126,25 @@ def test_a_new_file_is_marked_and_an_old_one_is_marked_when_it_is_brought_up_to_
 def old_file(db: Path) -> None:
     """What an older evenhand has left: a file without the mark."""
     shutil.copy(Path(__file__).parent / "fixtures" / "version_7.db", db)
+
+
+def test_an_old_file_of_a_run_that_was_killed_is_known_by_its_log(tmp_path: Path) -> None:
+    """It has no mark, and its tables are nowhere but in the log."""
+    old_file(old := tmp_path / "old.db")
+    db, log = tmp_path / "a.db", tmp_path / "a.db-wal"
+    with closing(sqlite3.connect(tmp_path / "running.db", isolation_level=None)) as running:
+        running.execute("PRAGMA journal_mode = WAL")
+        with closing(sqlite3.connect(old)) as source:
+            running.execute("BEGIN")
+            for line in source.iterdump():
+                if not line.startswith(("BEGIN", "COMMIT")):
+                    running.execute(line)
+            running.execute(f"PRAGMA user_version = {pragma(old, 'user_version')}")
+            running.execute("COMMIT")
+        shutil.copy(tmp_path / "running.db", db)
+        shutil.copy(tmp_path / "running.db-wal", log)
+    with Store(db, read_only=True) as store:
+        assert store.judges()
 
 
 def test_reading_writes_nothing(tmp_path: Path) -> None:

@@ -1,15 +1,18 @@
 """Opening a database: whose file is it, may it be written to, and has it the present form?
 
 A file of another program is never written to: it is looked at as bytes, and then through a connection that takes no
-lock and makes no file beside it. SQLite's `application_id` marks ours; older files of evenhand are known by their
-tables.
+lock and makes no file beside it; where its tables are in its log alone, through a copy. SQLite's `application_id`
+marks ours; older files of evenhand are known by their version and their tables.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
+import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
@@ -23,8 +26,14 @@ BUSY_SECONDS = 30.0
 # How long another process may take from making a file to writing its first bytes.
 _BIRTH_SECONDS = 2.0
 _MAGIC = b"SQLite format 3\x00"
-# What a file has that was written before files were marked as ours.
-_OUR_TABLES = {"judges", "pairs", "hearings", "docket", "verdicts"}
+# Tables that a file has which was written before files were marked as ours, and a column that no other would have.
+_OUR_TABLES = {
+    "judges": "fingerprint",
+    "pairs": "output_1",
+    "hearings": "judge",
+    "docket": "hearing",
+    "verdicts": "p_tie",
+}
 _NOT_OURS = "name another file with --db; this one is left as it is"
 
 
@@ -75,11 +84,6 @@ def _connect_locked(path: Path) -> sqlite3.Connection:
             raise
         return _connect_by_uri(path, "immutable=1")
     return db
-
-
-def _look(path: Path) -> sqlite3.Connection:
-    """A connection to a file that may be anybody's: without its log beside it, not even a lock is taken."""
-    return _connect_by_uri(path, "mode=ro" if _has_log(path) else "immutable=1")
 
 
 def _has_log(path: Path) -> bool:
@@ -138,6 +142,26 @@ def _unable() -> sqlite3.OperationalError:
 
 
 def _has_our_tables(path: Path) -> bool:
-    with closing(_look(path)) as db:
-        names = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    return names >= _OUR_TABLES
+    """Whether an unmarked file is ours. To read its log, SQLite would make a file beside it: so that is copied."""
+    found = _tables(path)
+    if found or not _has_log(path):
+        return _are_ours(found)
+    with tempfile.TemporaryDirectory(prefix="evenhand-") as folder:
+        copy = Path(folder, "copy.db")
+        for ending in ("", "-wal"):
+            shutil.copyfile(f"{path}{ending}", f"{copy}{ending}")
+        return _are_ours(_tables(copy, "mode=ro"))
+
+
+def _are_ours(tables: Mapping[str, set[str]]) -> bool:
+    return all(column in tables.get(table, ()) for table, column in _OUR_TABLES.items())
+
+
+def _tables(path: Path, how: str = "immutable=1") -> dict[str, set[str]]:
+    """The tables of anybody's file and, if it has a version, the names of their columns."""
+    with closing(_connect_by_uri(path, how)) as db:
+        names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        if not db.execute("PRAGMA user_version").fetchone()[0]:
+            return {name: set() for name in names}
+        query = "SELECT name FROM pragma_table_info(?)"
+        return {table: {name for (name,) in db.execute(query, (table,))} for table in names}
