@@ -82,6 +82,72 @@ def test_no_command_ends_in_a_traceback_on_a_damaged_file(whole: bytes, seed: in
         assert done.stdout.strip() or done.stderr.strip()
 
 
+NAN = "000000000000f87f"
+# Whole pages, with something in them that evenhand does not write: the statement, and a command that comes upon it.
+CHANGED = {
+    "a word for a number": ("UPDATE pair_columns SET length_1 = 'long'", "report --out {}/r.html"),
+    "no blob": ("UPDATE packed SET numbers = 'x'", "rank"),
+    "a blob of another length": ("UPDATE packed SET numbers = x'00'", "card"),
+    "a side that is none": ("UPDATE known SET side = 'neither'", "results --by topic"),
+    "numbers without their reasons": (f"UPDATE packed SET numbers = x'{NAN * 5}'", "results --json"),
+    "JSON of another kind": ("UPDATE judges SET identity = '0'", "export verdicts --out {}/v.jsonl"),
+    "labels of another kind": ("UPDATE pairs SET labels = '[1]'", "export judgments --out {}/v.jsonl"),
+    "a column that is gone": ("ALTER TABLE answers DROP COLUMN reused", "results --by topic"),
+    "a table that is gone": ("DROP TABLE known", "results"),
+    "a gate that cannot count": ("UPDATE pair_columns SET length_2 = 'long'", "gate"),
+    "no time at all": ("UPDATE judges SET created = 9e999", "judges"),
+    "a batch that counts in words": (
+        "INSERT INTO batches (judge, service, token, requests, state, lessons, created)"
+        " VALUES (1, 'openai', 't', 'many', 'open', '{}', 1)",
+        "batches",
+    ),
+    "a batch of nobody": (
+        "INSERT INTO batches (judge, service, token, requests, state, lessons, created)"
+        " VALUES (1, 'openai', 't', 1, 'open', '{}', 1)",
+        "batches cancel",
+    ),
+}
+
+
+def changed(whole: bytes, db: Path, statement: str) -> Path:
+    db.write_bytes(whole)
+    with closing(sqlite3.connect(db, isolation_level=None)) as base:
+        base.execute(statement)
+    return db
+
+
+@pytest.mark.parametrize(("statement", "command"), CHANGED.values(), ids=CHANGED.keys())
+def test_what_evenhand_does_not_write_is_no_traceback(
+    whole: bytes, tmp_path: Path, statement: str, command: str
+) -> None:
+    db = changed(whole, tmp_path / "a.db", statement)
+    done = evenhand_any(*command.format(tmp_path).split(), "--db", db)
+    said = done.stderr + done.stdout
+    assert "Traceback" not in said
+    assert done.returncode == (4 if command == "gate" else 1)
+    assert "is damaged" in said or "no such table" in said or "no service" in said
+
+
+@pytest.mark.parametrize("statement", sorted({statement for statement, _ in list(CHANGED.values())[:-1]}))
+def test_damage_is_found_wherever_it_is(whole: bytes, tmp_path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(changed(whole, tmp_path / "a.db", statement))) as base:
+        assert damage_in(base)
+
+
+def test_a_page_says_that_its_database_is_damaged(
+    whole: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for place, (statement, _) in enumerate(CHANGED.values()):
+        with WebServer(changed(whole, tmp_path / f"{place}.db", statement), log_level="error") as server:
+            owner = server.owner()
+            answers = [owner.get(path) for path in PAGES]
+        assert all(answer.status in (200, 404, 500) for answer in answers)
+        assert all(
+            "is damaged" in answer.text or "no such" in answer.text for answer in answers if answer.status == 500
+        )
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_no_page_ends_in_a_traceback_on_a_damaged_file(
     whole: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,36 +2,53 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from functools import cache
+from typing import Any
 
 from evenhand.core.pair import digest
+from evenhand.core.verdict import found_on
+from evenhand.store.outcomes import PACKED, pack_outcomes
+from evenhand.store.schema import MIGRATIONS
 
-_JSON = {
-    "judges": ("identity", "dimensions"),
-    "pairs": ("labels", "metadata"),
-    "answers": ("tokens", "samples", "notes"),
-    "runs": ("settings",),
-    "calibrations": ("model",),
-    "gates": ("scores",),
+# What SQLite may hold in a column of each type; a file that was changed may hold anything anywhere.
+_TYPES = {"INTEGER": ("integer",), "REAL": ("real", "integer"), "TEXT": ("text",), "BLOB": ("blob",)}
+_LARGEST = 1e15  # no time, share or duration comes near it
+_JSON: dict[tuple[str, str], Callable[[Any], bool]] = {
+    ("judges", "identity"): lambda value: _is_texts(value, dict) and "model" in value,
+    ("judges", "dimensions"): lambda value: _is_texts(value, list) and bool(value),
+    ("pairs", "labels"): lambda value: _is_texts(value, dict) and set(value.values()) <= set(_SIDES),
+    ("pairs", "metadata"): lambda value: isinstance(value, dict),
+    ("answers", "tokens"): lambda value: isinstance(value, list) and all(map(_is_token, value)),
+    ("answers", "samples"): lambda value: _is_texts(value, list),
+    ("answers", "notes"): lambda value: _is_texts(value, list),
+    ("runs", "settings"): lambda value: isinstance(value, dict),
+    ("calibrations", "model"): lambda value: isinstance(value, dict),
+    ("gates", "scores"): lambda value: isinstance(value, dict),
+    ("batches", "rejected"): lambda value: isinstance(value, list),
+    ("batches", "lessons"): lambda value: isinstance(value, dict),
+    ("batch_items", "notes"): lambda value: _is_texts(value, list),
+    ("annotators", "dimensions"): lambda value: _is_texts(value, list),
+    ("annotators", "rubric"): lambda value: isinstance(value, dict),
 }
-_TEXT = {
-    "judges": ("fingerprint", "model", "protocol", "template"),
-    "pairs": ("name", "key", "instruction", "output_1", "output_2", "model_1", "model_2"),
-    "answers": ("text", "finish"),
-    "verdicts": ("dimension",),
-    "failures": ("reason", "detail"),
-}
+_SIDES = ("1", "2", "tie")
 _WORDS = {
-    ("queue", '"order"'): ("forward", "swapped"),
+    ("queue", "order"): ("forward", "swapped"),
+    ("tasks", "order"): ("forward", "swapped"),
     ("verdicts", "label"): ("A", "B", "tie"),
-    ("labels", "side"): ("1", "2", "tie"),
+    ("labels", "side"): _SIDES,
+    ("known", "side"): _SIDES,
     ("pairs", "candidate"): ("", "1", "2"),
+    ("pair_columns", "candidate"): ("", "1", "2"),
 }
-_NUMBERS = {"verdicts": ("p_a", "p_b", "p_tie", "mass"), "runs": ("started", "ended"), "judges": ("created",)}
+# Rows that rest on others without SQLite's knowing.
 _LINKS = (
-    ("queue", "pair", "pairs"),
-    ("queue", "conversation", "conversations"),
-    ("conversations", "judge", "judges"),
+    *((table, "pair", "pairs") for table in ("outcomes", "packed", "pair_columns", "known", "facets")),
+    *((table, "judge", "judges") for table in ("outcomes", "packed")),
+    ("packed", "pair", "pair_columns"),
 )
 
 
@@ -39,46 +56,127 @@ def damage_in(db: sqlite3.Connection) -> str:
     """What is wrong with a file, in a few words; empty where nothing is.
 
     >>> damage_in(sqlite3.connect(":memory:"))
-    'no such table: judges'
+    'there is no table annotators'
     """
     try:
         (said,) = db.execute("PRAGMA integrity_check(1)").fetchone()
-        if said != "ok":
-            return str(said)
-        return next((text for text in (_look(db, *look) for look in _looks()) if text), "") or _altered(db)
-    except (sqlite3.Error, ValueError) as fault:
+        return str(said) if said != "ok" else next(_faults(db), "")
+    except (sqlite3.Error, ValueError, TypeError) as fault:
         return str(fault)
 
 
-def _altered(db: sqlite3.Connection) -> str:
+def _faults(db: sqlite3.Connection) -> Iterator[str]:
+    yield from _missing(db)
+    for table, columns in _expected().items():
+        for name, kind, needed in columns:
+            if _is_strange(db, table, name, kind, needed):
+                yield f"the column {name} of the table {table} holds what evenhand does not write"
+    for table, _, other, _ in db.execute("PRAGMA foreign_key_check"):
+        yield f"a row of the table {table} rests on one of {other} that is not there"
+    for table, name, other in _LINKS:
+        target = "pair" if other == "pair_columns" else "id"
+        if _any(db, f"FROM {table} WHERE {name} NOT IN (SELECT {target} FROM {other})"):
+            yield f"a row of the table {table} rests on one of {other} that is not there"
+    yield from _altered(db)
+    yield from _apart(db)
+
+
+@cache
+def _expected() -> dict[str, list[tuple[str, str, bool]]]:
+    """The tables of a file as evenhand makes them: each column with its type and whether it must hold something."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        for step in (step for steps in MIGRATIONS for step in steps):
+            db.execute(step)
+        return {table: _columns(db, table) for table in sorted(_tables(db))}
+
+
+def _tables(db: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+def _columns(db: sqlite3.Connection, table: str) -> list[tuple[str, str, bool]]:
+    rows = db.execute(f"PRAGMA table_info({table})")
+    return [(name, kind, bool(needed or key)) for _, name, kind, needed, _, key in rows]
+
+
+def _missing(db: sqlite3.Connection) -> Iterator[str]:
+    here = _tables(db)
+    for table, columns in _expected().items():
+        if table not in here:
+            yield f"there is no table {table}"
+        elif lost := {name for name, _, _ in columns} - {name for name, _, _ in _columns(db, table)}:
+            yield f"the table {table} has no column {min(lost)}"
+
+
+def _is_strange(db: sqlite3.Connection, table: str, name: str, kind: str, needed: bool) -> bool:
+    """Whether a column holds a value of another type, or one that cannot stand there."""
+    quoted, types = f'"{name}"', ", ".join(f"'{each}'" for each in _TYPES[kind])
+    wrong = [f"typeof({quoted}) NOT IN ({types})"]
+    if kind == "REAL":
+        wrong.append(f"abs({quoted}) > {_LARGEST}")
+    if words := _WORDS.get((table, name)):
+        wrong.append(f"{quoted} NOT IN ({', '.join(repr(word) for word in words)})")
+    null = f"{quoted} IS NULL" if needed else "0"
+    if _any(db, f"FROM {table} WHERE {null} OR ({quoted} IS NOT NULL AND ({' OR '.join(wrong)}))"):
+        return True
+    if kind != "TEXT":
+        return False
+    # Text that is no UTF-8 is found by reading it.
+    fits = _JSON.get((table, name))
+    texts = (text for (text,) in db.execute(f"SELECT {quoted} FROM {table}"))
+    return not all(fits is None or _is_json(text, fits) for text in texts)
+
+
+def _is_json(text: str, fits: Callable[[Any], bool]) -> bool:
+    try:
+        return fits(json.loads(text))
+    except (ValueError, TypeError, RecursionError):
+        return False
+
+
+def _any(db: sqlite3.Connection, what: str) -> bool:
+    return db.execute(f"SELECT 1 {what} LIMIT 1").fetchone() is not None
+
+
+def _is_texts(value: Any, kind: type[list[Any]] | type[dict[str, Any]]) -> bool:
+    held: Iterable[Any] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return isinstance(value, kind) and all(isinstance(each, str) for each in held)
+
+
+def _is_token(value: Any) -> bool:
+    """Whether this is a token's text with what else could have stood there, and their log-probabilities."""
+    match value:
+        case [str(), list() as others]:
+            return all(map(_is_weighed, others))
+    return False
+
+
+def _is_weighed(value: Any) -> bool:
+    match value:
+        case [str(), int() | float()]:
+            return True
+    return False
+
+
+def _altered(db: sqlite3.Connection) -> Iterator[str]:
     """A pair's key is a hash of its texts: a changed letter shows."""
     for number, key, *texts in db.execute("SELECT id, key, instruction, output_1, output_2 FROM pairs"):
         if digest(*texts) != key:
-            return f"the texts of pair {number} are not what they were"
-    return ""
+            yield f"the texts of pair {number} are not what they were"
 
 
-def _looks() -> list[tuple[str, str, str]]:
-    """Table, column, and the condition under which a value of it is damaged."""
-    found = []
-    for tables, condition in (
-        (_JSON, "typeof({0}) != 'text' OR NOT json_valid({0})"),
-        (_TEXT, "typeof({0}) != 'text'"),
-        (_NUMBERS, "{0} IS NOT NULL AND typeof({0}) NOT IN ('real', 'integer')"),
-    ):
-        found += [(table, name, condition.format(name)) for table, names in tables.items() for name in names]
-    for (table, name), words in _WORDS.items():
-        listed = ", ".join(f"'{word}'" for word in words)
-        found.append((table, name, f"{name} IS NOT NULL AND {name} NOT IN ({listed})"))
-    for table, name, other in _LINKS:
-        found.append((table, name, f"{name} NOT IN (SELECT id FROM {other})"))
-    return found
-
-
-def _look(db: sqlite3.Connection, table: str, name: str, condition: str) -> str:
-    if db.execute(f"SELECT 1 FROM {table} WHERE {condition} LIMIT 1").fetchone():
-        return f"the column {name} of the table {table} holds what evenhand does not write"
-    # Text that is no UTF-8 is found by reading it.
-    for _ in db.execute(f"SELECT {name} FROM {table}"):
-        pass
-    return ""
+def _apart(db: sqlite3.Connection) -> Iterator[str]:
+    """The numbers of a pair's outcomes are kept twice, and must be the same."""
+    for judge, dimensions in db.execute("SELECT id, dimensions FROM judges").fetchall():
+        names = found_on(tuple(json.loads(dimensions)))
+        for pair, numbers in db.execute("SELECT pair, numbers FROM packed WHERE judge = ?", (judge,)):
+            rows = {
+                row[0]: row
+                for row in db.execute(
+                    f"SELECT dimension, {', '.join(PACKED)} FROM outcomes WHERE judge = ? AND pair = ?"
+                    " AND dimension IN (SELECT value FROM json_each(?))",
+                    (judge, pair, json.dumps(names)),
+                )
+            }
+            if len(rows) != len(names) or pack_outcomes(rows[name] for name in names) != numbers:
+                yield f"the outcomes of pair {pair} do not fit together"

@@ -124,11 +124,11 @@ class Store(Queries):
 
     def __exit__(self, *raised: object) -> None:
         try:
-            self._explain(raised[1] if len(raised) > 1 else None)
+            self.explain(raised[1] if len(raised) > 1 else None)
         finally:
             self.close()
 
-    def _explain(self, fault: object) -> None:
+    def explain(self, fault: object) -> None:
         """Tell a damaged file from a fault of the program, when something has gone wrong that should not."""
         if not isinstance(fault, Exception) or isinstance(fault, EvenhandError | OSError):
             return
@@ -136,6 +136,9 @@ class Store(Queries):
             raise StoreError(
                 f"the database {self.path} is damaged: {said}", hint="what can be read: sqlite3 FILE .recover"
             ) from fault
+        if isinstance(fault, sqlite3.Error):
+            with clearly(self.path):
+                raise fault
 
     def close(self) -> None:
         """Commit, let go of what this process holds, and close the file."""

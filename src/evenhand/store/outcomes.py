@@ -41,7 +41,7 @@ _LONGEST_VALUE = 120  # a metadata value that is longer is a text, not something
 _AT_ONCE = 500  # pairs that are made anew in one transaction
 _SIGNED = 1 << 63
 _NAN = math.nan
-_PACKED = OutcomeRow._fields[1:6]  # what `packed` has of each dimension, in doubles: said, p_1, p_2, p_tie, mass
+PACKED = OutcomeRow._fields[1:6]  # what `packed` has of each dimension, in doubles: said, p_1, p_2, p_tie, mass
 _SUSPICIOUS = "suspicious"  # the field of text that seems to speak to the judge
 Progress = Callable[[int, int], None]
 PairColumns = tuple[Any, Any, Any, Any, Any, Any, Any]  # of a block: key, cluster, models, lengths, candidate
@@ -178,7 +178,7 @@ class OutcomeTable:
             found = Judgment.outcomes_of(conversations)
             outcomes = [outcome_row(found[name]) for name in found_on(dimensions)]
             made += [(judge, row.dimension, pair, *row[1:], _uncertainty(row)) for row in outcomes]
-            packed.append((judge, pair, _packed(outcomes)))
+            packed.append((judge, pair, pack_outcomes(outcomes)))
         self._forget(judge, unfinished)
         self._db.executemany(_INSERT, made)
         self._db.executemany("INSERT OR REPLACE INTO packed VALUES (?, ?, ?)", packed)
@@ -273,14 +273,14 @@ class OutcomeTable:
             every = set().union(*kept)
             here = every.intersection(*kept)
             whole -= every - here
-            made += [(judge, pair, _packed(each[pair] for each in kept)) for pair in here]
+            made += [(judge, pair, pack_outcomes(each[pair] for each in kept)) for pair in here]
         self._db.executemany("INSERT OR REPLACE INTO packed VALUES (?, ?, ?)", made)
         return whole
 
     def _rows(self, judge: int, dimension: str, pairs: Iterable[int]) -> list[tuple[Any, ...]]:
         """What is kept on one dimension of some pairs: their numbers, and the columns that are packed."""
         return self._db.execute(
-            f"SELECT pair, {', '.join(_PACKED)} FROM outcomes WHERE judge = ? AND dimension = ?"
+            f"SELECT pair, {', '.join(PACKED)} FROM outcomes WHERE judge = ? AND dimension = ?"
             " AND pair IN (SELECT value FROM json_each(?))",
             (judge, dimension, _json(pairs)),
         ).fetchall()
@@ -332,7 +332,7 @@ class OutcomeTable:
             return None
         pairs, packed = values[::2], values[1::2]
         numbers, span = np.array(pairs, dtype=np.int64), (after, pairs[-1])
-        tables = np.frombuffer(b"".join(packed), dtype="<f8").reshape(len(pairs), len(dimensions), len(_PACKED))
+        tables = np.frombuffer(b"".join(packed), dtype="<f8").reshape(len(pairs), len(dimensions), len(PACKED))
         return Block(
             numbers,
             *self._pair_columns(numbers, span),
@@ -499,9 +499,9 @@ def _conversation(
     return Conversation({name: verdicts[name] for name in dimensions})
 
 
-def _packed(rows: Iterable[Sequence[Any]]) -> bytes:
+def pack_outcomes(rows: Iterable[Sequence[Any]]) -> bytes:
     """The numbers of a pair's outcomes, one after the other, the first value of each row left out; NaN for none."""
-    numbers = [_NAN if number is None else number for row in rows for number in row[1 : 1 + len(_PACKED)]]
+    numbers = [_NAN if number is None else number for row in rows for number in row[1 : 1 + len(PACKED)]]
     return struct.pack(f"<{len(numbers)}d", *numbers)
 
 

@@ -126,6 +126,19 @@ def _was_interrupted(error: BaseException | None) -> bool:
     return False
 
 
+def _run(words: Sequence[str]) -> None:
+    """Run a command; what nobody expected may be the fault of a damaged database, which is then said."""
+    try:
+        app(words, prog_name="evenhand")
+    except (EvenhandError, OSError):
+        raise
+    except Exception as fault:
+        from evenhand.views.cli.opening import explain
+
+        explain(fault, words)
+        raise
+
+
 def main() -> NoReturn:
     """Run a command; what went wrong is said in a sentence, with the remedy where one is known."""
     # The matrices here are small. Several threads on one take no less time, and ten times as much where cores are
@@ -135,7 +148,7 @@ def main() -> NoReturn:
         try:
             words = meant_by(sys.argv[1:])
             load_for(words)
-            app(words, prog_name="evenhand")
+            _run(words)
         finally:
             sys.stdout.flush()  # here, where a full disk can still be said
     except EvenhandError as error:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from evenhand.core.errors import InputError
+from evenhand.core.errors import InputError, StoreError
 from evenhand.engines.batches.opening import open_batches
 from evenhand.engines.endpoint import EndpointSettings, open_endpoint
 from evenhand.engines.presets import PRESETS, Address
@@ -67,7 +67,7 @@ def batches_cancel(
     for row in chosen:
         if row.state == "open":
             asyncio.run(_cancel(judges[row.judge], row, key_env))
-            console.out.print(f"cancelled: {row.remote}; judge --batch takes in what was computed")
+            console.out.print(f"cancelled: {row.remote}; judge --batch takes in what was computed", markup=False)
         else:
             console.out.print(f"not cancelled: {row.token}; {_NOT_THERE[row.state]}", style="yellow", markup=False)
     if any(row.state != "open" for row in chosen):
@@ -88,7 +88,7 @@ def batches_forget(
                     f"Forget {row.remote or 'a batch'} with {row.requests:,} requests?", abort=True, err=True
                 )
             store.batches.close(row.id, "forgotten")
-            console.out.print(f"forgotten: {row.remote or row.token}")
+            console.out.print(f"forgotten: {row.remote or row.token}", markup=False)
 
 
 def _chosen(store: Store, name: str) -> list[BatchRow]:
@@ -104,6 +104,11 @@ def _chosen(store: Store, name: str) -> list[BatchRow]:
 
 async def _cancel(judge: JudgeRow, row: BatchRow, key_env: str) -> None:
     identity = judge.identity
+    if row.service not in PRESETS or "base_url" not in identity:
+        raise StoreError(
+            f"{row.remote or row.token} is a batch of no service that evenhand knows",
+            hint=f"evenhand batches forget {row.remote or row.token} gives it up",
+        )
     address = Address(PRESETS[row.service], identity["base_url"], identity["model"])
     service = open_batches(open_endpoint(address, EndpointSettings(key_env=key_env)))
     try:

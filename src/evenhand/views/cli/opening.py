@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 from evenhand.core.errors import EvenhandError, InputError
 from evenhand.store import Records, Store
 from evenhand.store.database import is_old
 from evenhand.views import console
+
+DEFAULT_DB = Path("evenhand.db")
 
 
 def open_store(db: Path, *, read_only: bool = False) -> Store:
@@ -29,6 +33,16 @@ def bring_up_to_date(db: Path | None) -> Path | None:
         with suppress(EvenhandError), console.Upkeep(f"bringing {db} up to date") as upkeep:
             Store(db, read_only=True, on_progress=upkeep).close()
     return db
+
+
+def explain(fault: Exception, words: Sequence[str]) -> None:
+    """Say that a database which a command line names is damaged, where that is so: it may be why a command fell."""
+    named = [after for word, after in pairwise(words) if word == "--db"]
+    named += [word.removeprefix("--db=") for word in words if word.startswith("--db=")]
+    for path in map(Path, named or [DEFAULT_DB]):
+        if path.is_file():
+            with Store(path, read_only=True) as store:
+                store.explain(fault)
 
 
 def open_records(db: Path) -> Records:

@@ -11,13 +11,13 @@ from evenhand.core.errors import InputError
 from evenhand.core.fence import FENCES, FenceKind
 from evenhand.results.judges import judges_named
 from evenhand.store import JudgeRow
+from evenhand.views.cli.opening import DEFAULT_DB as DEFAULT_DB
 from evenhand.views.cli.opening import bring_up_to_date
 from evenhand.views.cli.option_groups import ADVANCED, INPUT, JUDGE, LIMITS, OUTPUT, one_of, option
 
 if TYPE_CHECKING:  # with numpy, which takes a third of a second
     from evenhand.results.counting import Counting
 
-DEFAULT_DB = Path("evenhand.db")
 
 DbOption = Annotated[Path, option("--db FILE", "Where verdicts are kept.", OUTPUT, callback=bring_up_to_date)]
 RecordsOption = Annotated[

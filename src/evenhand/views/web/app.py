@@ -88,7 +88,7 @@ def make_app(site: Site) -> ASGIApp:
 
 def _looking(site: Site, page: Look) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
-        return await run_in_threadpool(page, site, request)
+        return await run_in_threadpool(_explained, site, page, request)
 
     return answer
 
@@ -96,7 +96,7 @@ def _looking(site: Site, page: Look) -> Callable[[Request], Awaitable[Response]]
 def _changing(site: Site, page: Change) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         form = await read_form(request)
-        return await run_in_threadpool(page, site, request, form)
+        return await run_in_threadpool(_explained, site, page, request, form)
 
     return answer
 
@@ -107,9 +107,14 @@ def _uploading(
     async def answer(request: Request) -> Response:
         site.owner(request)  # before a large body is read
         upload = await read_upload(request)
-        return await run_in_threadpool(page, site, request, upload)
+        return await run_in_threadpool(_explained, site, page, request, upload)
 
     return answer
+
+
+def _explained(site: Site, page: Callable[..., Response], *given: object) -> Response:
+    with site.explaining():
+        return page(site, *given)
 
 
 # -- the owner's door --------------------------------------------------------------------------------

@@ -119,6 +119,18 @@ class Site:
             finally:
                 self._stores.put(store)
 
+    @contextmanager
+    def explaining(self) -> Iterator[None]:
+        """Say that the database is damaged, where that is why something went wrong that should not."""
+        try:
+            yield
+        except (Refusal, EvenhandError):
+            raise
+        except Exception as fault:
+            with self.store() as store:
+                store.explain(fault)
+            raise
+
     def version(self) -> int:
         """Another number whenever something was written to the file, by this server or anybody else."""
         with self._lock:
@@ -134,7 +146,7 @@ class Site:
 
     def _learn(self, words: WordIndex) -> None:
         """Take new pairs into the index that searches ask; it rests as long as it works: others come first."""
-        with suppress(EvenhandError):  # a search then reads all texts
+        with suppress(EvenhandError), self.explaining():  # a search then reads all texts
             while words.open and not self._stop.wait(_IDLE_SECONDS):
                 taught = 1
                 while taught and not self._stop.is_set():
