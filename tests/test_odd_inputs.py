@@ -71,6 +71,37 @@ def test_a_surrogate_in_a_label_is_a_fault_of_its_row(tmp_path: Path) -> None:
         Pair("q", "x", "y", labels={"\ud800": "1"})
 
 
+@pytest.mark.parametrize("value", ["\ud800", ["\ud800"], {"\ud800": 1}])
+def test_a_surrogate_in_any_field_is_a_fault_of_its_row(tmp_path: Path, value: object) -> None:
+    """No database and no file can hold one: where it came to be written there was a traceback."""
+    pairs, outputs = tmp_path / "pairs.jsonl", tmp_path / "outputs.jsonl"
+    pairs.write_text(json.dumps({**json.loads(ROW), "topic": value}) + "\n")
+    outputs.write_text(json.dumps({"instruction": "q", "output": "x", "topic": value}) + "\n")
+    for words in (
+        ["judge", pairs, "--judge", NOBODY, "--db", tmp_path / "a.db"],
+        ["look", pairs],
+        ["look", outputs],
+        ["arena", f"a={outputs}", f"b={outputs}", "--out", tmp_path / "met.jsonl"],
+    ):
+        assert "jsonl:1: field 'topic' holds a lone surrogate" in evenhand(*words, code=2).stderr
+
+
+def test_a_surrogate_in_an_output_is_a_fault_of_its_row(tmp_path: Path) -> None:
+    outputs = tmp_path / "outputs.jsonl"
+    outputs.write_text(json.dumps({"instruction": "q", "output": "\ud800"}) + "\n")
+    done = evenhand("arena", f"a={outputs}", f"b={outputs}", "--out", tmp_path / "met.jsonl", code=2)
+    assert "outputs.jsonl:1: field 'output' holds a lone surrogate" in done.stderr
+
+
+@pytest.mark.parametrize("label", ["{}", '"inf"', "-1", "[1]"])
+def test_look_says_of_a_label_what_judge_would_say(tmp_path: Path, label: str) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text(ROW.replace("}", f', "label": {label}}}') + ROW)
+    for words in (["look", file], ["judge", file, "--judge", NOBODY, "--dry-run", "--db", tmp_path / "a.db"]):
+        assert "is none of 1, 2, A, B, tie" in evenhand(*words, code=2).stderr
+    assert "no field is left over" in evenhand("look", file, "--skip-bad").stdout
+
+
 def test_a_servers_notice_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     note("\x1b]0;owned\x07 [red]hi[/]")
     console.out.print(console.plain_table("\x1b[2Jtitle"))

@@ -12,7 +12,7 @@ from evenhand.core.errors import InputError, PairError
 from evenhand.io.files import Row, Table, find_tables
 from evenhand.io.pairs.questions import Questions
 from evenhand.io.pairs.recognition import Recogniser, blame
-from evenhand.io.pairs.rows import name_in
+from evenhand.io.pairs.rows import check_encodable, name_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,7 @@ def output_from(row: Row) -> Output:
     >>> output_from({"instruction": "Hi", "output": "Hello", "model": "m", "dataset": "d"})
     Output(instruction='Hi', text='Hello', model='m', id='', about={'dataset': 'd'})
     """
+    check_encodable(row)
     rest = dict(row)
     instruction, text = rest.pop("instruction"), rest.pop("output")
     model, name = (name_in(rest.pop(field, None), field) for field in ("model", "id"))

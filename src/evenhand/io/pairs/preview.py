@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from evenhand.core.errors import PairError
+from evenhand.core.errors import InputError, PairError
 from evenhand.io.files import Row, Table, find_tables
 from evenhand.io.files import read_rows as file_rows
 from evenhand.io.pairs.join import JoinOptions
+from evenhand.io.pairs.outputs import output_from
 from evenhand.io.pairs.questions import Questions
-from evenhand.io.pairs.recognition import Kind, Recognised, Recogniser, recognise, rename_columns
+from evenhand.io.pairs.recognition import Kind, Recognised, Recogniser, blame, recognise, rename_columns
+from evenhand.io.pairs.rows import pair_from
 
 _ROWS = 3
 _LOOKED_AT = 100  # rows in which fields are looked for
@@ -46,12 +48,13 @@ def look_at(path: str | Path, reading: JoinOptions | None = None) -> list[Sight]
 def _look(table: Table, reading: JoinOptions, questions: Questions) -> Sight:
     door = Recogniser(_kind(table, reading), reading.columns, questions)
     found: list[Recognised] = []
-    for _, _, each in islice(door.rows([table]), _LOOKED_AT):
-        if isinstance(each, PairError):
-            if reading.skip_bad:
-                continue
-            raise each
-        found.append(each)
+    for _, where, each in islice(door.rows([table]), _LOOKED_AT):
+        fault = each if isinstance(each, PairError) else _fault(table, where, each, door.kind)
+        if fault is None:
+            assert isinstance(each, Recognised)
+            found.append(each)
+        elif not reading.skip_bad:
+            raise fault
     if not found:
         raise PairError(table.name, None, "no rows in this file", hint="expected pairs, or outputs of a model")
     left = dict.fromkeys(name for each in found for name in each.left_over if name not in _known(door.kind))
@@ -59,6 +62,15 @@ def _look(table: Table, reading: JoinOptions, questions: Questions) -> Sight:
     return Sight(
         table.name, found[0].format.name, door.kind, tuple(each.row for each in found[:_ROWS]), tuple(left), notes
     )
+
+
+def _fault(table: Table, where: int, found: Recognised, kind: Kind) -> PairError | None:
+    """What judging would say of a row that it cannot take."""
+    try:
+        (pair_from if kind == "pairs" else output_from)(found.row)
+    except (ValueError, InputError) as fault:
+        return fault if isinstance(fault, PairError) else blame(table, where, fault)
+    return None
 
 
 def _kind(table: Table, reading: JoinOptions) -> Kind:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,6 +27,7 @@ def pair_from(row: Mapping[str, Any]) -> Pair:
         raise RowFault(f"no field {missing}", hint=_remedy(row)) from None
     name, model_1, model_2 = [name_in(rest.pop(key), key) if key in rest else "" for key in _NAMES]
     labels = _labels(rest) if "labels" in rest or "label" in rest else {}
+    check_encodable(rest)
     return Pair(task, one, two, name, model_1, model_2, labels, rest)
 
 
@@ -58,6 +60,23 @@ def _labels(rest: dict[str, Any]) -> dict[str, Side]:
         label = read_label(rest.pop("label"))
         labels["overall"] = labels.get("overall") or label
     return {dimension: label for dimension, label in labels.items() if label is not None}
+
+
+def check_encodable(fields: Mapping[str, Any]) -> None:
+    """Refuse half of a surrogate pair, which no file or database can hold, wherever it stands.
+
+    >>> check_encodable({"tags": ["\\ud800"]})
+    Traceback (most recent call last):
+    evenhand.core.faults.RowFault: field 'tags' holds a lone surrogate
+    """
+    for name, value in fields.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        try:
+            f"{name}{text}".encode()
+        except UnicodeEncodeError:
+            raise RowFault(
+                f"field '{name}' holds a lone surrogate", hint="--skip-bad leaves such rows out"
+            ) from None
 
 
 def name_in(value: Any, key: str) -> str:
