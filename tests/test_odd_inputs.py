@@ -77,12 +77,13 @@ def test_a_surrogate_in_any_field_is_a_fault_of_its_row(tmp_path: Path, value: o
     pairs, outputs = tmp_path / "pairs.jsonl", tmp_path / "outputs.jsonl"
     pairs.write_text(json.dumps({**json.loads(ROW), "topic": value}) + "\n")
     outputs.write_text(json.dumps({"instruction": "q", "output": "x", "topic": value}) + "\n")
-    for words in (
+    lines: list[list[str | Path]] = [
         ["judge", pairs, "--judge", NOBODY, "--db", tmp_path / "a.db"],
         ["look", pairs],
         ["look", outputs],
         ["arena", f"a={outputs}", f"b={outputs}", "--out", tmp_path / "met.jsonl"],
-    ):
+    ]
+    for words in lines:
         assert "jsonl:1: field 'topic' holds a lone surrogate" in evenhand(*words, code=2).stderr
 
 
@@ -97,7 +98,8 @@ def test_a_surrogate_in_an_output_is_a_fault_of_its_row(tmp_path: Path) -> None:
 def test_look_says_of_a_label_what_judge_would_say(tmp_path: Path, label: str) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text(ROW.replace("}", f', "label": {label}}}') + ROW)
-    for words in (["look", file], ["judge", file, "--judge", NOBODY, "--dry-run", "--db", tmp_path / "a.db"]):
+    judging: list[str | Path] = ["judge", file, "--judge", NOBODY, "--dry-run", "--db", tmp_path / "a.db"]
+    for words in (["look", file], judging):
         assert "is none of 1, 2, A, B, tie" in evenhand(*words, code=2).stderr
     assert "no field is left over" in evenhand("look", file, "--skip-bad").stdout
 

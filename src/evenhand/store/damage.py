@@ -17,6 +17,7 @@ from evenhand.store.schema import MIGRATIONS
 # What SQLite may hold in a column of each type; a file that was changed may hold anything anywhere.
 _TYPES = {"INTEGER": ("integer",), "REAL": ("real", "integer"), "TEXT": ("text",), "BLOB": ("blob",)}
 _LARGEST = 1e15  # no time, share or duration comes near it
+_SIDES = ("1", "2", "tie")
 _JSON: dict[tuple[str, str], Callable[[Any], bool]] = {
     ("judges", "identity"): lambda value: _is_texts(value, dict) and "model" in value,
     ("judges", "dimensions"): lambda value: _is_texts(value, list) and bool(value),
@@ -34,7 +35,6 @@ _JSON: dict[tuple[str, str], Callable[[Any], bool]] = {
     ("annotators", "dimensions"): lambda value: _is_texts(value, list),
     ("annotators", "rubric"): lambda value: isinstance(value, dict),
 }
-_SIDES = ("1", "2", "tie")
 _WORDS = {
     ("queue", "order"): ("forward", "swapped"),
     ("tasks", "order"): ("forward", "swapped"),

@@ -39,7 +39,7 @@ def explain(fault: Exception, words: Sequence[str]) -> None:
     """Say that a database which a command line names is damaged, where that is so: it may be why a command fell."""
     named = [after for word, after in pairwise(words) if word == "--db"]
     named += [word.removeprefix("--db=") for word in words if word.startswith("--db=")]
-    for path in map(Path, named or [DEFAULT_DB]):
+    for path in map(Path, named or [str(DEFAULT_DB)]):
         if path.is_file():
             with Store(path, read_only=True) as store:
                 store.explain(fault)
