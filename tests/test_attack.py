@@ -228,6 +228,7 @@ def test_the_figures_are_those_of_naive_counting() -> None:
                     fallen.add(pair.id)
             if before.side not in (loser, "tie"):
                 lost.append(after.side == loser or after.side == "tie")
+        assert each.unchanged is not None
         assert each.n == len(shifts) == len(SAMPLE) - each.unchanged
         assert each.shift.value == pytest.approx(sum(shifts) / len(shifts), abs=1e-9)
         assert each.turned.n == len(turned)

@@ -131,9 +131,10 @@ MARKS = [
 
 def rich(texts: tuple[str, ...]) -> Pair:
     """A pair with something for every slot."""
-    reference, rubric, system, topic, name, said = (text or "x" for text in texts[3:])
+    one, two, three, *rest = texts
+    reference, rubric, system, topic, name, said = (text or "x" for text in rest)
     more = {"reference": reference, "rubric": rubric, "system": system, "topic": topic, "source": {"name": name}}
-    return Pair(*texts[:3], metadata={**more, "messages": [{"role": "user", "content": said}]})
+    return Pair(one, two, three, metadata={**more, "messages": [{"role": "user", "content": said}]})
 
 
 @pytest.mark.parametrize("kind", KINDS)
