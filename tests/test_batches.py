@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections import Counter
@@ -16,6 +17,9 @@ import batch_server
 from batch_server import BABBLE, BROKEN, EXPIRED, FILTERED, MISSING, OK, Body, StandIn, key_of, label_of
 from command import evenhand, evenhand_any
 from conftest import LoopThread
+from evenhand.core.errors import EngineError
+from evenhand.engines.batches import client as client_module
+from evenhand.engines.batches.client import BatchClient
 from evenhand.running.batches import run as run_module
 from evenhand.running.batches import sender as sender_module
 
@@ -678,3 +682,68 @@ def test_what_has_no_meaning_is_refused(pairs: Path, db: Path, more: list[str], 
     done = evenhand("judge", pairs, "--db", db, *more, code=2)
     assert said in done.stderr.replace("\n", " ")
     assert not db.exists()
+
+
+# -- files that never come, or never end ------------------------------------------------------------
+
+
+def fetched(server: Callable[[asyncio.StreamWriter], Iterator[bytes]], file: Path) -> EngineError:
+    """What is said of a file that a server sends so; it is given up within seconds."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            for part in server(writer):
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(0.001)
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    async def fetch() -> EngineError:
+        listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+        client = BatchClient(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", who="x", timeout=5)
+        try:
+            async with asyncio.timeout(30):
+                with pytest.raises(EngineError) as raised:
+                    await client.fetch("/results", file)
+            return raised.value
+        finally:
+            listening.close()
+            await client.close()
+
+    return asyncio.run(fetch())
+
+
+def test_results_that_are_announced_for_ever_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "_SILENCE_SECONDS", 0.5)
+
+    def announce(writer: asyncio.StreamWriter) -> Iterator[bytes]:
+        while not writer.is_closing():
+            yield b"HTTP/1.1 100 Continue\r\n\r\n"
+
+    assert fetched(announce, tmp_path / "0.jsonl").reason == "timeout"
+
+
+def test_results_without_an_end_do_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "_MOST_FILE", 2**21)
+
+    def pour(writer: asyncio.StreamWriter) -> Iterator[bytes]:
+        yield b"HTTP/1.1 200 OK\r\n\r\n"
+        while not writer.is_closing():
+            yield b"{}\n" * 2**16
+
+    error = fetched(pour, tmp_path / "0.jsonl")
+    assert (error.reason, error.message) == ("bad_response", "x sent a file larger than results can be")
+    assert (tmp_path / "0.jsonl").stat().st_size <= 2**21
+
+
+def test_what_a_service_calls_a_batch_steers_no_terminal(start: Start, pairs: Path, db: Path) -> None:
+    batch(start(), "openai", pairs, db, "--detach")
+    with closing(sqlite3.connect(db)) as base, base:
+        base.execute("UPDATE batches SET remote = ?", ("b\x1b]0;t\x07",))
+    asked = evenhand("batches", "forget", "--db", db, stdin="y\n")
+    assert "\x1b" not in asked.stdout + asked.stderr
+    assert "Forget b␛]0;t␇ with" in asked.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from contextlib import closing
@@ -16,6 +17,7 @@ from evenhand.core.verdict import Verdict, read_answer
 from evenhand.engines.scripted import ScriptedEngine
 from evenhand.running import runner
 from evenhand.store import Store, database
+from evenhand.store.queue import is_alive, name_worker
 from evenhand.store.rows import verdict_row
 from evenhand.views.api import Judge
 
@@ -73,6 +75,17 @@ def test_a_claim_from_the_future_counts_for_nothing(db: Path) -> None:
     began = time.monotonic()
     judge_all(db)
     assert time.monotonic() - began < 20
+
+
+def test_a_process_with_the_number_of_another_is_not_that_one() -> None:
+    """Numbers of processes come again: whoever has this one now began at another time than the claim says."""
+    host, pid, stamp = name_worker().rsplit(" ", 2)
+    assert int(pid) == os.getpid()
+    assert is_alive(f"{host} {pid} {stamp}", time.time(), own="")
+    began, _, opened = stamp.partition(".")
+    if not began:
+        pytest.skip("this system does not say when a process began")
+    assert not is_alive(f"{host} {pid} {int(began) - 1}.{opened}", time.time(), own="")
 
 
 def test_who_is_waited_for_is_said(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,15 @@ def test_one_answer_is_enough_to_be_kept_with_the_failures(db: Path) -> None:
     assert entry["first"] <= entry["last"]
 
 
+def test_a_protocols_name_steers_no_terminal(db: Path) -> None:
+    judge_with(ScriptedEngine(lambda _: "A", name="one"), db)
+    with Store(db) as store:
+        store._db.execute("UPDATE judges SET protocol = ?", ("p\x1b[2J",))
+    asked = evenhand("judges", "remove", "one", "--db", db, stdin="y\n")
+    assert "\x1b" not in asked.stdout + asked.stderr
+    assert "Remove one under p␛[2J" in asked.stderr
+
+
 def test_a_judge_is_removed_everywhere_and_no_other_is_touched(db: Path) -> None:
     judge_with(ScriptedEngine(lambda _: "A", name="one"), db)
     alone = counts(db)

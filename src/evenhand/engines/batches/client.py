@@ -33,6 +33,7 @@ _SILENCE_SECONDS = 300.0  # without a byte, a connection counts as broken
 _CONNECT_SECONDS = 30.0
 _MOST_REPLY = 2**22
 _MOST_LINE = 2**26
+_MOST_FILE = 2**33  # the results of the largest batches, several times over
 _PAGE = 100  # batches of a service's list
 _MOST_PAGES = 50
 
@@ -92,15 +93,17 @@ class BatchClient(JsonClient):
         import aiohttp
 
         try:
-            async with (
-                self._session() as session,
-                session.request(method, self.url + path, proxy=self._proxy, allow_redirects=False, **body) as reply,
-            ):
-                self.reached = True
-                if into is not None and reply.status == 200:
-                    await _save(reply, into)
-                    return Reply(200, {})
-                return Reply(reply.status, self._parse(reply.status, await _read(reply)))
+            async with self._session() as session:
+                asked = session.request(method, self.url + path, proxy=self._proxy, allow_redirects=False, **body)
+                # A file that is sent takes its time; a reply that is only announced, again and again, never comes.
+                async with asyncio.timeout(_SILENCE_SECONDS if into is not None else None):
+                    reply = await asked
+                async with reply:
+                    self.reached = True
+                    if into is not None and reply.status == 200:
+                        await self._save(reply, into)
+                        return Reply(200, {})
+                    return Reply(reply.status, self._parse(reply.status, await _read(reply)))
         except TimeoutError:
             raise self._late() from None
         except (aiohttp.ClientError, OSError, ValueError) as fault:
@@ -108,6 +111,15 @@ class BatchClient(JsonClient):
             raise EngineError(
                 f"the connection to {self.who} broke: {why}", reason="connection", retryable=True
             ) from None
+
+    async def _save(self, reply: aiohttp.ClientResponse, file: Path) -> None:
+        size = 0
+        with file.open("wb") as saved:
+            async for chunk in reply.content.iter_chunked(_CHUNK):
+                size += len(chunk)
+                if size > _MOST_FILE:
+                    raise bad_response(f"{self.who} sent a file larger than results can be")
+                await asyncio.to_thread(saved.write, chunk)
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[aiohttp.ClientSession]:
@@ -261,12 +273,6 @@ async def _read(reply: aiohttp.ClientResponse) -> bytes:
         if len(content) > _MOST_REPLY:
             break
     return bytes(content)
-
-
-async def _save(reply: aiohttp.ClientResponse, file: Path) -> None:
-    with file.open("wb") as saved:
-        async for chunk in reply.content.iter_chunked(_CHUNK):
-            await asyncio.to_thread(saved.write, chunk)
 
 
 def unclear(error: EngineError) -> UnclearSubmission:

@@ -67,7 +67,8 @@ def batches_cancel(
     for row in chosen:
         if row.state == "open":
             asyncio.run(_cancel(judges[row.judge], row, key_env))
-            console.out.print(f"cancelled: {row.remote}; judge --batch takes in what was computed", markup=False)
+            done = f"cancelled: {row.remote}; judge --batch takes in what was computed"
+            console.out.print(console.visible(done), markup=False)
         else:
             console.out.print(f"not cancelled: {row.token}; {_NOT_THERE[row.state]}", style="yellow", markup=False)
     if any(row.state != "open" for row in chosen):
@@ -84,11 +85,10 @@ def batches_forget(
     with open_store(db) as store:
         for row in _chosen(store, name):
             if not yes:
-                typer.confirm(
-                    f"Forget {row.remote or 'a batch'} with {row.requests:,} requests?", abort=True, err=True
-                )
+                asked = f"Forget {row.remote or 'a batch'} with {row.requests:,} requests?"
+                typer.confirm(console.visible(asked), abort=True, err=True)
             store.batches.close(row.id, "forgotten")
-            console.out.print(f"forgotten: {row.remote or row.token}", markup=False)
+            console.out.print(console.visible(f"forgotten: {row.remote or row.token}"), markup=False)
 
 
 def _chosen(store: Store, name: str) -> list[BatchRow]:
