@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from evenhand import EngineError, Pair, Protocol
+from evenhand.core.markup import Span
 from evenhand.core.protocol import COMPARED
 from evenhand.engines.llama_client import LlamaClient
 from evenhand.engines.llama_server import LlamaServerEngine
@@ -167,3 +168,29 @@ def test_no_connection_stays_open_to_a_server_that_has_a_thread_for_each() -> No
     assert asyncio.run(ask()) == ["A"] * 6
     assert asked.count("/completion") == 6
     assert len(connections) == len(asked)
+
+
+def test_a_server_that_closes_what_rests_takes_no_request_with_it() -> None:
+    """It may do so while the next request is on its way: here it never answers a second one on a connection."""
+    answer = b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{"tokens":[7]}'
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"}")
+        writer.write(answer)
+        await reader.read(1)
+        writer.close()
+
+    async def ask() -> list[list[int]]:
+        listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+        client = LlamaClient(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", "key")
+        try:
+            found = []
+            for text in ("one", "two", "three"):
+                found.append(await client.tokenise(Span(text, trusted=False)))
+                await asyncio.sleep(0.5)
+            return found
+        finally:
+            await client.close()
+            listening.close()
+
+    assert asyncio.run(ask()) == [[7], [7], [7]]

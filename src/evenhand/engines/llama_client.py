@@ -45,7 +45,6 @@ class LlamaClient:
         timeout: float | None = None,
         limit: int = 64,
         slots: int = 0,
-        once_only: bool = False,
         on_notice: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.url, self._slots = url, slots
@@ -56,7 +55,9 @@ class LlamaClient:
             timeout=timeout,
             limit=limit,
             who="llama.cpp's server",
-            once_only=once_only,
+            # It has a thread for each of a few connections: one that only rests would keep others waiting. And it
+            # closes those that rest for some seconds, perhaps while the next request is on its way.
+            once_only=True,
             on_notice=on_notice,
         )
         self._steer_by(control_tokens or {})

@@ -90,8 +90,6 @@ class LlamaServerEngine(Engine):
                     key_env=self._key_env,
                     timeout=self._timeout,
                     limit=self.concurrency,
-                    # It has a thread for each of a few connections: one that only rests would keep others waiting.
-                    once_only=True,
                     on_notice=self._notice,
                 )
                 try:
