@@ -107,5 +107,9 @@ def test_a_dry_run_of_a_local_model_tells_minutes(tmp_path: Path, monkeypatch: p
     assert fields["seconds"] == pytest.approx(12 * SLOW, rel=0.01)
     assert "on this machine" in evenhand(*words).stdout
     assert not Path("evenhand.db").exists()
+    Path("few.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:2]))
+    asked = timed.now
+    assert "judging so few" in evenhand(words[0], "few.jsonl", *words[2:]).stdout
+    assert timed.now == asked, "two pairs are not judged to find out how long two pairs take"
     hosted = json.loads(evenhand(*words[:2], "--judge", "http://127.0.0.1:9/v1#m", "--dry-run", "--json").stdout)
     assert hosted["seconds"] is None

@@ -124,6 +124,7 @@ def show_end(judged: JudgedInput, db: Path, more: str = "", decision: Decision |
 
 # A second pair is judged where the first took no longer: it finds the model loaded and its cache warm.
 _ENOUGH_SECONDS = 15.0
+_SO_FEW = "It costs only time: to find out how much would take as long as judging so few."
 
 
 def planned_engine(spec: str) -> Engine | None:
@@ -172,7 +173,9 @@ def _show_plan(
     with Store(db if db.exists() else ":memory:", read_only=True) as store:
         found = plan(settings.setup(engine), chain(first, rest), store, orders=settings.orders, seed=settings.seed)
     seconds = None
-    if stand_in is None and find_address(settings.spec) is None:
+    here = stand_in is None and find_address(settings.spec) is None
+    few = here and found.requests > 0 and found.pairs <= len(first)
+    if here and not few:
         console.aside("timing a pair on this machine …")
         seconds = seconds_for(found, settings, engine, first)
     usage = found.usage
@@ -190,7 +193,7 @@ def _show_plan(
         f"{console.count(found.pairs, 'pair')}: {console.count(found.requests, 'request')} to make,"
         f" {console.count(found.kept, 'answer')} kept already.\n"
         f"About {usage.computed:,} tokens to read and {usage.generated:,} to write, by the lengths of the texts.\n"
-        + _what_it_takes(settings, cost, seconds, batch)
+        + (_SO_FEW if few else _what_it_takes(settings, cost, seconds, batch))
     )
     return {}
 
