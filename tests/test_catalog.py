@@ -620,9 +620,9 @@ def test_a_fingerprint_is_computed_once(tmp_path: Path, cache: Path, monkeypatch
     path.write_bytes(b"one")
     assert catalog.fingerprint(path) == hashlib.sha256(b"one").hexdigest()
     kept = json.loads((cache / "hashes.json").read_text())
-    kept[str(path.resolve())]["sha256"] = "kept"
+    kept[str(path.resolve())]["sha256"] = 64 * "0"
     (cache / "hashes.json").write_text(json.dumps(kept))
-    assert catalog.fingerprint(path) == "kept"
+    assert catalog.fingerprint(path) == 64 * "0"
     os.utime(path, ns=(0, 0))
     assert catalog.fingerprint(path) == hashlib.sha256(b"one").hexdigest()
     path.write_bytes(b"two!")
@@ -630,31 +630,66 @@ def test_a_fingerprint_is_computed_once(tmp_path: Path, cache: Path, monkeypatch
     assert catalog.fingerprint(path) == hashlib.sha256(b"two!").hexdigest()
 
 
-def test_a_changed_file_of_the_same_size_and_time_is_found_out_on_the_next_day_or_on_request(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_kept_fingerprint_is_computed_again_on_the_next_day_and_on_request(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(catalog, "_today", lambda: "2026-01-01")
     path = tmp_path / "mine.gguf"
     path.write_bytes(b"one")
-    os.utime(path, ns=(0, 0))
-    one, two = hashlib.sha256(b"one").hexdigest(), hashlib.sha256(b"two").hexdigest()
-    assert catalog.fingerprint(path) == one
-    path.write_bytes(b"two")
-    os.utime(path, ns=(0, 0))
-    assert catalog.fingerprint(path) == one  # for today
-    assert catalog.fingerprint(path, again=True) == two
+    one = catalog.fingerprint(path)
+    wrong = (cache / "hashes.json").read_text().replace(one, 64 * "0")  # as if the content had changed unseen
+    for options, day in (({"again": True}, "2026-01-01"), ({}, "2026-01-02"), ({}, "2025-12-31")):
+        (cache / "hashes.json").write_text(wrong)
+        assert catalog.fingerprint(path) == 64 * "0"
+        monkeypatch.setattr(catalog, "_today", lambda day=day: day)
+        assert catalog.fingerprint(path, **options) == one
+        monkeypatch.setattr(catalog, "_today", lambda: "2026-01-01")
+
+
+def test_a_changed_file_that_is_given_its_size_and_time_again_is_found_out_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "mine.gguf"
     path.write_bytes(b"one")
     os.utime(path, ns=(0, 0))
-    monkeypatch.setattr(catalog, "_today", lambda: "2999-01-01")
-    assert catalog.fingerprint(path) == one
+    assert catalog.fingerprint(path) == hashlib.sha256(b"one").hexdigest()
+    before = path.stat().st_ctime_ns
+    path.write_bytes(b"two")
+    while path.stat().st_ctime_ns == before:  # the clock of a file system ticks a few hundred times a second
+        os.utime(path, ns=(0, 0))
+    os.utime(path, ns=(0, 0))
+    assert catalog.fingerprint(path) == hashlib.sha256(b"two").hexdigest()
+
+
+def test_a_file_that_is_changed_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mine.gguf"
+    path.write_bytes(b"one")
+    plain = catalog._sha256
+
+    def slow(path: Path, on_bytes: Callable[[int], None]) -> str:
+        sha256 = plain(path, on_bytes)
+        path.write_bytes(b"three")
+        return sha256
+
+    with monkeypatch.context() as patch:
+        patch.setattr(catalog, "_sha256", slow)
+        catalog.fingerprint(path)
+    assert catalog.fingerprint(path) == hashlib.sha256(b"three").hexdigest()
 
 
 def test_a_spoilt_list_of_hashes_is_written_anew(tmp_path: Path, cache: Path) -> None:
     path = tmp_path / "mine.gguf"
     path.write_bytes(b"one")
     cache.mkdir(parents=True)
-    entries = ("7", '"x"', "{}", '{"size": 3}')
-    spoilt = ["{", "[]", *(f"{{{json.dumps(str(path.resolve()))}: {entry}}}" for entry in entries)]
+    stamp = json.dumps(catalog._stamp(path))[:-1]
+    entries = ("7", '"x"', "{}", '{"size": 3}', stamp + "}", stamp + ', "sha256": 5}', stamp + ', "sha256": "5"}')
+    spoilt = [
+        "{",
+        "[]",
+        "[" * 100_000,
+        json.dumps({5000 * "a": 1, "\0": 2}),
+        *(f"{{{json.dumps(str(path.resolve()))}: {entry}}}" for entry in entries),
+    ]
     for content, _ in itertools.product(spoilt, range(2)):
         (cache / "hashes.json").write_text(content)
         assert catalog.fingerprint(path) == hashlib.sha256(b"one").hexdigest()

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from evenhand.core.errors import InputError, PairError
 from evenhand.io.files import find_tables, finding, harmless, read_rows, write_rows
+from evenhand.io.files.writing import unharmed
 from evenhand.io.pairs import check_pairs, read_pairs
 
 ROWS = [{"instruction": f"q{n}", "output_1": f"x{n}", "output_2": "y"} for n in range(3)]
@@ -381,6 +382,14 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_a_name_that_cannot_be_written_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError):
         write_rows(tmp_path / name, [])
+
+
+@pytest.mark.parametrize("sign", "=+-@＝＋－＠﹦﹢﹣﹫−")
+@pytest.mark.parametrize("before", ["", " ", "\u00a0 ", "\u3000", "\v", "\t", "\r\n", "\ufeff", "\u200b", "'"])
+def test_what_some_spreadsheet_takes_for_a_formula_is_none(before: str, sign: str) -> None:
+    cell = f"{before}{sign}1+1"
+    assert harmless(cell) == f"'{cell}"
+    assert unharmed(harmless(cell)) == cell
 
 
 def test_numbers_are_no_formulas() -> None:

@@ -19,6 +19,7 @@ from evenhand.store import Store
 from evenhand.store.opening import APPLICATION_ID
 from evenhand.store.schema import MIGRATIONS
 from evenhand.views.api import Judge
+from evenhand.views.web.serving import ServerAddress, open_site
 
 NOBODY = "http://127.0.0.1:9/v1#m"
 PAIRS = [Pair(f"Question {n}?", "yes", "no", id=str(n), model_1="a", model_2="b") for n in range(4)]
@@ -160,7 +161,7 @@ def test_reading_writes_nothing(tmp_path: Path) -> None:
 @pytest.fixture
 def locked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing may be written, as on a read-only mount; to root the system would allow it all the same."""
-    monkeypatch.setattr("evenhand.store.opening._writable", lambda _: False)
+    monkeypatch.setattr("evenhand.store.opening.is_writable", lambda _: False)
 
 
 @pytest.mark.usefixtures("locked")
@@ -171,6 +172,36 @@ def test_a_database_on_a_read_only_mount_can_be_read(tmp_path: Path, command: st
     db.chmod(0o444)
     evenhand(command, "--db", db)
     assert db.read_bytes() == before
+
+
+@pytest.fixture
+def mounted(tmp_path: Path, locked: None) -> Path:
+    """A database beside which SQLite can make no file, whoever it runs as."""
+    db = judged(tmp_path / "a.db")
+    Path(f"{db}-shm").symlink_to(tmp_path / "no" / "folder")
+    return db
+
+
+def test_serve_shows_a_database_on_a_read_only_mount(mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evenhand.views.web.site.is_writable", lambda _: False)
+    site = open_site(mounted, ServerAddress(), 8000)
+    with site.store() as store:
+        assert len(store.judges()) == 1
+        with pytest.raises(StoreError, match="readonly"):
+            store.add_pairs([Pair("New?", "x", "y")])
+    assert site.version() == site.version()
+    site.close()
+
+
+def test_a_log_that_cannot_be_read_there_is_named(mounted: Path) -> None:
+    with Store(mounted, read_only=True) as store:
+        assert len(store.judges()) == 1
+    Path(f"{mounted}-wal").touch()  # an empty one holds nothing
+    Store(mounted, read_only=True).close()
+    Path(f"{mounted}-wal").write_bytes(b"frames")
+    done = evenhand("results", "--db", mounted, code=1)
+    assert "stands in its log" in done.stderr
+    assert "copy a.db and a.db-wal" in " ".join(done.stderr.split())
 
 
 def test_where_sqlite_cannot_even_take_a_lock_the_file_is_read_as_it_lies(

@@ -236,7 +236,7 @@ def test_markdown_for_a_pull_request(folder: Path, serve: Callable[[Behaviour], 
         run_gate(folder, server, rows, PASSED, "--markdown", report)
         run_gate(folder, server, rows, PASSED, "--markdown", step, GITHUB_STEP_SUMMARY=str(step))
     text = report.read_text()
-    assert text.startswith("### PASS: &#60;img src=x&#62; &#35; &#64;you is not worse than a&#124;b")
+    assert text.startswith("### PASS: &#60;img src=x&#62; &#35;&#8203; &#64;&#8203;you is not worse than a&#124;b")
     assert "| has to be at least | 45% |" in text
     assert step.read_text() == 2 * text  # GitHub's is added to, any other is written anew
 

@@ -49,14 +49,14 @@ def gate(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
     monkeypatch.chdir(tmp_path)
     Path("short.txt").write_text(SHORT)
 
-    def run(good: int, *words: str, code: int, name: str = "new") -> Done:
+    def run(good: int, *words: str, code: int, name: str = "new", old: str = "old") -> Done:
         for file, bare in (("new", True), ("old", False)):
             rows = [
                 {"instruction": f"Question {n}?\n::error::no", "output": "GOOD" if (n < good) == bare else "POOR"}
                 for n in range(40)
             ]
             Path(f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        sides = ["--candidate", f"{name}=new.jsonl", "--baseline", "old.jsonl"]
+        sides = ["--candidate", f"{name}=new.jsonl", "--baseline", f"{old}=old.jsonl"]
         judge = ["--judge", f"{server.url}#judge", "--protocol", "short.txt"]
         return evenhand("gate", *sides, *judge, *words, code=code)
 
@@ -75,6 +75,17 @@ def test_pairs_that_got_worse_are_listed_and_the_rest_is_a_command_away(gate: Ca
     assert not [line for line in done.stdout.splitlines() if line.strip().startswith("::")]
     again = json.loads(evenhand("gate", "--db", "evenhand.db", "--json", "--worst", "50", code=1).stdout)
     assert again["got_worse"] == len(again["worst"]) == 35
+
+
+def test_no_name_forges_a_heading_calls_anybody_or_orders_a_service_about(gate: Callable[..., Done]) -> None:
+    name = "o**\n\n# PASS\n::error::@all\n##vso[task.complete]##[error] www.evil.test"
+    done = gate(5, "--max-pairs", "40", "--markdown", "gate.md", code=1, old=name)
+    written = Path("gate.md").read_text()
+    assert [line[:9] for line in written.splitlines() if line.startswith("#")] == ["### FAIL:"]
+    assert not re.findall(r"@|PASS\W*\n|www\.|[^&]#\w|\n::", written)
+    shown = done.stdout + done.stderr
+    assert "task.complete" in shown
+    assert not re.findall(r"(?m)^\s*::|##(?:vso|teamcity)?\[", shown)
 
 
 def test_a_gate_without_losses_lists_none(gate: Callable[..., Done]) -> None:

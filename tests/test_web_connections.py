@@ -37,10 +37,11 @@ def web(db: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WebServer]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
+def nothing_is_printed(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """No traceback and no line of the server or of asyncio."""
     yield
     assert capfd.readouterr().err == ""
+    assert not [record.message for record in caplog.get_records("call") if record.levelname == "ERROR"]
 
 
 def opened(web: WebServer, sent: bytes, stack: ExitStack) -> socket.socket:
@@ -114,6 +115,56 @@ def test_the_second_request_of_a_connection_has_its_deadline_too(web: WebServer)
         time.sleep(0.2)
         link.sendall(HALF)
         assert ended([link]) == 1
+
+
+def test_a_form_that_is_half_sent_behind_another_request_has_its_deadline_too(web: WebServer) -> None:
+    host = f"127.0.0.1:{web.port}".encode()
+    with ExitStack() as stack:
+        whole = b"GET /static/style.css HTTP/1.1\r\nHost: %s\r\n\r\n" % host
+        assert ended([opened(web, whole + FORM % (host, host), stack)]) == 1
+
+
+def test_what_is_no_http_behind_an_early_answer_leaves_no_traceback(web: WebServer) -> None:
+    with ExitStack() as stack:
+        form = b"POST /people/invite HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nTransfer-Encoding: chunked\r\n\r\n"
+        link = opened(web, form % web.port, stack)
+        assert link.recv(12) == b"HTTP/1.1 403"  # it has no Origin, so nobody waits for the rest
+        link.sendall(b"no length\r\n")
+        assert ended([link]) == 1
+
+
+def test_the_rest_of_an_answer_that_nobody_reads_is_ended(web: WebServer) -> None:
+    """It is too short to pause at, and closing a connection waits for it to be read."""
+    web.listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**12)
+    request = b"GET /static/style.css HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n\r\n" % web.port
+    with socket.socket() as link:
+        link.settimeout(PATIENCE)
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**12)
+        link.connect(("127.0.0.1", web.port))
+        link.sendall(request)
+        assert link.recv(12) == b"HTTP/1.1 200"
+        deadline = time.monotonic() + PATIENCE
+        while web.connections and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not web.connections
+
+
+def test_a_newcomer_is_answered_where_all_others_are_being_served_again_and_again(
+    web: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of them waits for its client: there, the one goes that was answered most often."""
+    monkeypatch.setattr(BoundedConnection, "most", 8)
+    host = f"127.0.0.1:{web.port}".encode()
+    with ExitStack() as stack:
+        links = [opened(web, b"GET / HTTP/1.1\r\nHost: %s\r\n\r\n" % host, stack) for _ in range(8)]
+        assert all(link.recv(12) == b"HTTP/1.1 403" for link in links)
+        stack.enter_context(web.site.door._lock)  # what comes to the door is under way until the end of this test
+        for link in links:
+            link.sendall(FORM.replace(b"people/invite", b"enter/it") % (host, host) + b"x" * 94)
+        deadline = time.monotonic() + PATIENCE
+        while any(each.waits for each in web.connections) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert web.client().get("/static/style.css").status == 200
 
 
 def test_an_answer_that_nobody_reads_is_ended(web: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,7 @@ class WebServer:
         self.site = open_site(db, address, self.port, password, lambda link, _: self.said.append(link))
         self.site.patience = 60.0  # a busy machine is no reason for a page without its figures
         self._server = make_server(make_app(self.site), log_level=log_level, lifespan="on")
-        self._listening = listening
+        self.listening = listening
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listening]}, daemon=True)
         self._thread.start()
         while not self._server.started:
@@ -168,7 +168,7 @@ class WebServer:
     ) -> None:
         self._server.should_exit = True
         self._thread.join(20)
-        self._listening.close()
+        self.listening.close()
 
 
 @dataclass(frozen=True)

@@ -140,18 +140,21 @@ _NAMES = (
     "s|bos|eos|unk|pad|mask|cls|sep|sop|eop|eod|eoh|eoa|eom|eot|bom|sot|think|thinking|thought|answer|image|audio|video"
     "|human|bot|user|system|assistant|tool|tools|end|role|img|ref|box|quad|predict|用户"
 )
+_DSML = r"DSML[|｜]"  # a token of DeepSeek V3.2 without brackets, as in <｜DSML｜invoke name="f">
 _FOLLOWS = {
-    "<": rf"[|｜]{_INNER}{{1,60}}[|｜]?>|{_INNER}{{1,60}}[|｜]>"  # <|im_end|>, <｜User｜>, <|turn>, <turn|>
+    # <|im_end|>, <｜User｜>, <|turn>, <turn|>
+    "<": rf"(?![|｜]{_DSML})[|｜]{_INNER}{{1,60}}[|｜]?>|{_INNER}{{1,60}}[|｜]>"
     rf"|/?(?:{_NAMES})>"
     r"|/?[A-Za-z][A-Za-z0-9]{0,40}(?:[_:▁][A-Za-z0-9]{1,40}){1,8}>"  # <start_of_turn>, <SPECIAL_11>, <seed:bos>
     r"|_[A-Za-z0-9]{1,40}>"  # <_user>
     r"|/?[A-Z]{2,40}>"  # <PAD>, and the inner part of <<SYS>>
     r"|(?:unused|ctrl|reserved|extra|special|placeholder|loc|seg)\d{1,6}>|0x[0-9A-Fa-f]{2}>",
     r"\[": r"/?[A-Z][A-Z0-9_]{1,40}\]"  # [INST], [/SYSTEM_PROMPT]
-    rf"|[gs]MASK\]|(?:unused|control|special)_?\d{{1,6}}\]|[|｜]{_INNER}{{1,60}}[|｜]\]|e~\[",
+    rf"|[gs]MASK\]|(?:unused|control|special)_?\d{{1,6}}\]|(?![|｜]{_DSML})[|｜]{_INNER}{{1,60}}[|｜]\]|e~\[",
     r"\]": r"~!?b[\[\]]|![a-z]~\[|<\][a-z]{2,40}\[>\[",
     ">": r"[A-Z][A-Z0-9_]{2,40}<<",
     "◁": r"/?think▷",
+    r"\|": _DSML,
 }
 _FIRST = "<[]>◁"
 # The group behind each first character holds the rest of the token, with the backslashes that broke it up before.
@@ -205,7 +208,8 @@ def control_places(text: str) -> list[int]:
 def _tokens(text: str) -> Iterator[re.Match[str]]:
     """The control tokens in a text, whichever form its characters have."""
     plain = text if text.isascii() else text.translate(_FORMS)
-    if not any(first in plain for first in _FIRST):  # most texts: no need to look at every character in turn
+    # Most texts: no need to look at every character in turn.
+    if "DSML" not in plain and not any(first in plain for first in _FIRST):
         return iter(())
     return _WHOLE.finditer(plain)
 

@@ -286,7 +286,7 @@ def pull(
         _check_space(model, partial)
         brought, sha256 = _fetch(model, partial, _default_sources() if sources is None else sources, report)
         _install(brought, path)
-        _remember(path, sha256)
+        _remember(path, sha256, _stamp(path))
         shutil.rmtree(partial, ignore_errors=True)
     return ModelFile(path, sha256, model.name)
 
@@ -322,15 +322,15 @@ def statuses() -> list[Status]:
 def fingerprint(path: Path, *, again: bool = False) -> str:
     """Give the sha256 of a file.
 
-    It is computed when the file is first used on a day, and kept for that day as long as the file's size and time
-    stay the same: both can be the same although the content is not. `again` computes it in any case.
+    It is computed when the file is first used on a day, and kept for that day as long as the file's size and times
+    stay the same: all can be the same although the content is not. `again` computes it in any case.
     """
     path = path.expanduser().resolve()
-    known = _hashes().get(str(path))
-    if not again and isinstance(known, dict) and "sha256" in known and _stamp(path).items() <= known.items():
+    stamp, known = _stamp(path), _hashes().get(str(path))
+    if not again and isinstance(known, dict) and stamp.items() <= known.items() and _is_hash(known.get("sha256")):
         return str(known["sha256"])
     sha256 = _sha256(path, lambda done: None)
-    _remember(path, sha256)
+    _remember(path, sha256, stamp)  # of before: what is changed while it is read must not pass for it
     return sha256
 
 
@@ -446,22 +446,38 @@ def _explained(model: Model) -> Iterator[None]:
 def _hashes() -> dict[str, object]:
     try:
         known = json.loads((cache_folder() / "hashes.json").read_text("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return known if isinstance(known, dict) else {}
 
 
-def _remember(path: Path, sha256: str) -> None:
+def _is_hash(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return Path(name).exists()
+    except OSError:  # no name that a file can have
+        return False
+
+
+def _remember(path: Path, sha256: str, stamp: dict[str, int | str]) -> None:
     path = path.resolve()
-    known = {name: entry for name, entry in _hashes().items() if Path(name).exists()}
-    known[str(path)] = {**_stamp(path), "sha256": sha256}
+    known = {name: entry for name, entry in _hashes().items() if _is_there(name)}
+    known[str(path)] = {**stamp, "sha256": sha256}
     with contextlib.suppress(OSError):  # a cache that cannot be written costs time, not the answer
         _write_json(cache_folder() / "hashes.json", known)
 
 
 def _stamp(path: Path) -> dict[str, int | str]:
-    stat = path.stat()
-    return {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "day": _today()}
+    stat = path.stat()  # anybody can set a file's mtime, and nobody its ctime (on Windows, when it was made)
+    return {
+        "size": stat.st_size,
+        "mtime_ns": stat.st_mtime_ns,
+        "ctime_ns": stat.st_ctime_ns,
+        "day": _today(),
+    }
 
 
 def _today() -> str:

@@ -12,7 +12,7 @@ FAMILIES: dict[str, str] = {
     "Llama 3, 4": "<|begin_of_text|> <|end_of_text|> <|start_header_id|> <|end_header_id|> <|eot_id|> <|eom_id|>"
     " <|python_tag|> <|reserved_special_token_0|> <|header_start|> <|eot|> <|finetune_right_pad_id|>",
     "DeepSeek": "<｜begin▁of▁sentence｜> <｜end▁of▁sentence｜> <｜User｜> <｜Assistant｜> <｜tool▁calls▁begin｜>"
-    " <｜tool▁outputs▁end｜> <｜fim▁hole｜> <|EOT|> <｜▁pad▁｜>",
+    " <｜tool▁outputs▁end｜> <｜fim▁hole｜> <|EOT|> ｜DSML｜ <｜▁pad▁｜>",
     "Mistral": "[SYSTEM_PROMPT] [/SYSTEM_PROMPT] [AVAILABLE_TOOLS] [/AVAILABLE_TOOLS] [TOOL_CALLS] [TOOL_RESULTS]"
     " [/TOOL_RESULTS] [IMG] [THINK] [/THINK] [ARGS] [CALL_ID] [PREFIX] [SUFFIX] [MIDDLE] [control_8]",
     "Gemma": "<bos> <eos> <pad> <mask> <start_of_turn> <end_of_turn> <start_of_image> <unused42> <|turn> <turn|>",

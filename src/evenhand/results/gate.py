@@ -234,14 +234,20 @@ class GateResult:
         if not self.losses.worst:
             return []
         rows = [f"| {_plain(loss.id)} | {_plain(loss.sure)} | {_plain(loss.short)} |" for loss in self.losses.worst]
-        title = f"**{self.losses.sentence(self.names[0])}**"
+        title = f"**{_plain(self.losses.sentence(self.names[0]))}**"
         return [title, "", "| pair | sure | instruction |", "|---|---|---|", *rows, ""]
 
 
 def _plain(text: str) -> str:
-    """Text that Markdown shows as it is.
+    """Text that Markdown shows as it is, and in which GitHub finds nobody to call and nothing to link to.
 
-    >>> _plain("a|b <b>*x*</b>")
-    'a&#124;b &#60;b&#62;&#42;x&#42;&#60;/b&#62;'
+    It looks for those in the finished page, where an entity is its character again: so something invisible follows.
+
+    >>> _plain("a|b <b>*x*</b>"), _plain("@all, http://a.b")
+    ('a&#124;b &#60;b&#62;&#42;x&#42;&#60;/b&#62;', '&#64;&#8203;all, http&#58;&#8203;//a.b')
     """
-    return re.sub(r"[|<>*_`\\[\]!&#~@$]", lambda sign: f"&#{ord(sign[0])};", " ".join(text.split()))
+    return re.sub(r"[|<>*_`\\[\]!&#~@$]|:(?=//)|(?i:(?<=www))\.", _entity, " ".join(text.split()))
+
+
+def _entity(sign: re.Match[str]) -> str:
+    return f"&#{ord(sign[0])};" + ("&#8203;" if sign[0] in "@#:." else "")

@@ -50,14 +50,14 @@ def open_to_read(path: str) -> sqlite3.Connection:
         return _connect(path)
     _check(Path(path))
     # Where that is possible SQLite may put away what a killed run has left.
-    db = _connect(path) if _writable(Path(path)) else _connect_locked(Path(path))
+    db = _connect(path) if is_writable(path) else _connect_locked(Path(path))
     db.execute("PRAGMA query_only = ON")
     return db
 
 
 def refuse_to_migrate(path: str) -> None:
     """Say that an old file cannot be brought up to date where it lies, if that is so."""
-    if not _writable(Path(path)):
+    if not is_writable(path):
         raise StoreError(
             f"{path} was written by an older evenhand and has to be brought up to date, but cannot be written to",
             hint="copy it to a folder of yours, and open the copy",
@@ -81,7 +81,10 @@ def _connect_locked(path: Path) -> sqlite3.Connection:
     except sqlite3.OperationalError:
         db.close()
         if _has_log(path):
-            raise
+            raise StoreError(
+                f"a part of {path} stands in its log, {path.name}-wal, which cannot be read on a read-only mount",
+                hint=f"copy {path.name} and {path.name}-wal to a folder of yours, and open the copy",
+            ) from None
         return _connect_by_uri(path, "immutable=1")
     return db
 
@@ -91,8 +94,9 @@ def _has_log(path: Path) -> bool:
     return log.is_file() and log.stat().st_size > 0
 
 
-def _writable(path: Path) -> bool:
-    return os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK)
+def is_writable(path: str | Path) -> bool:
+    """Whether a database, and the files that SQLite puts beside it, can be written to."""
+    return os.access(path, os.W_OK) and os.access(Path(path).absolute().parent, os.W_OK)
 
 
 def _make_or_check(path: Path) -> None:

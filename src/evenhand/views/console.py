@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -57,11 +58,15 @@ class _Calm(Console):
     """A console whose terminal nothing can steer but rich itself: names and messages come from others."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        begins = True  # whether a line begins here
         for segment in super().render(renderable, options):
-            if segment.control or segment.text.isprintable():
+            if segment.control:
                 yield segment
-            else:
-                yield Segment(visible(segment.text), segment.style)
+                continue
+            shown = no_order(visible(segment.text), begins)
+            yield segment if shown == segment.text else Segment(shown, segment.style)
+            last = shown.rpartition("\n")
+            begins = not last[2].strip() and (begins or bool(last[1]))
 
     def print(self, *objects: Any, soft_wrap: bool | None = None, **more: Any) -> None:
         """As rich does; but a sentence is one line in a file, and breaks between words in a terminal.
@@ -74,6 +79,21 @@ class _Calm(Console):
             objects = tuple(_command_below(each, self.width) for each in objects)
             soft_wrap = any(_is_to_copy(each) for each in objects)
         super().print(*objects, soft_wrap=soft_wrap, **more)
+
+
+# What services that run tests obey in a log: "::error::" where a line begins (GitHub); the others in any place.
+_ORDER = re.compile(r"^\s*:(?=:)|##(?=(?:vso|teamcity)?\[)", re.MULTILINE)
+
+
+def no_order(text: str, begins: bool = True) -> str:
+    """Text in which a service that runs tests finds no order to itself; `begins` says that a line does here.
+
+    >>> print(no_order("::error::a, ::b"), no_order("::c", begins=False), no_order("##vso[d]"))
+    :\\:error::a, ::b ::c ##\\vso[d]
+    """
+    if "::" not in text and "##" not in text:
+        return text
+    return _ORDER.sub(lambda found: found[0] + ("\\" if begins or found.start() or found[0] == "##" else ""), text)
 
 
 def _is_to_copy(shown: object) -> bool:

@@ -8,6 +8,7 @@ import importlib
 import io
 import itertools
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,8 +22,9 @@ from evenhand.io.files.arrow import pyarrow
 from evenhand.io.files.finding import kind_of
 
 WRITES = (".jsonl", ".json", ".csv", ".parquet")
-# A spreadsheet takes a cell that begins so for a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+# A spreadsheet may take a cell that begins so for a formula: some pass over blanks and what cannot be seen, some
+# read full-width and small forms as the plain ones. An apostrophe of the text's own is treated like them.
+_FORMULA = re.compile("['\t\r\n]|[\\s\u00ad\u200b-\u200f\u2060-\u2064\ufeff]*[-=+@＝＋－＠﹦﹢﹣﹫−]")
 # The forms of views/export that no others write: all their columns, or who the annotator is, give them away.
 OWN_COLUMNS = {
     "dpo": ("prompt", "chosen", "rejected", "margin", "pair", "chosen_model", "rejected_model"),
@@ -100,10 +102,10 @@ def harmless(value: Any) -> Any:
 
     Numbers stay numbers. An apostrophe of the text's own is doubled, so that taking one off is always right.
 
-    >>> [harmless(cell) for cell in ("=1+1", "-3", -3, "'quoted'", "plain")]
-    ["'=1+1", "'-3", -3, "''quoted'", 'plain']
+    >>> [harmless(cell) for cell in ("=1+1", " -3", -3, "'quoted'", "plain")]
+    ["'=1+1", "' -3", -3, "''quoted'", 'plain']
     """
-    if isinstance(value, str) and value.startswith((*_FORMULA, "'")):
+    if isinstance(value, str) and _FORMULA.match(value):
         return "'" + value
     return value
 

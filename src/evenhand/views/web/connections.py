@@ -1,8 +1,8 @@
 """Connections that cannot be held open for nothing: deadlines, and a bound on their number.
 
-A request must be here whole some seconds after its first byte, and somebody must read the answer. With more
-connections than the bound, those go first that wait for their client: who sends a request at once gets an answer,
-however many others send half of one.
+A request must be here whole some seconds after its first byte, and somebody must read the answer to its end. With
+more connections than the bound, those go first that wait for their client, then those that were answered most
+often: who sends a request at once gets an answer, however many others send half of one, or one after another.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -49,7 +50,9 @@ class BoundedConnection(H11Protocol):
         super().__init__(*args, **options)
         self._request: asyncio.TimerHandle | None = None
         self._reading: asyncio.TimerHandle | None = None
+        self._rest: asyncio.TimerHandle | None = None
         self._since = 0.0
+        self._answered = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request; where there are too many, somebody has to go."""
@@ -59,10 +62,25 @@ class BoundedConnection(H11Protocol):
         if len(self.connections) > self.most:
             self._make_room()
 
-    def data_received(self, data: bytes) -> None:
-        """Take a part of a request."""
-        super().data_received(data)
+    def handle_events(self) -> None:
+        """Take a part of a request: one that has just come, or that came behind the request before it."""
+        super().handle_events()
         self._watch()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP; where an answer has begun, another has no place."""
+        answered = self.cycle is None or self.cycle.response_complete
+        if answered and self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+            self._expect_reading()
+        else:
+            self.transport.abort()
+
+    def on_response_complete(self) -> None:
+        """An answer is written, if not yet read."""
+        self._answered += 1
+        super().on_response_complete()
+        self._expect_reading()
 
     def pause_writing(self) -> None:
         """The client does not read."""
@@ -78,6 +96,7 @@ class BoundedConnection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing more."""
         self._request, self._reading = _stopped(self._request), _stopped(self._reading)
+        self._rest = _stopped(self._rest)
         super().connection_lost(exc)
 
     @property
@@ -94,11 +113,28 @@ class BoundedConnection(H11Protocol):
         elif self._request is None:
             self._request = self.loop.call_later(self.request_seconds, self.transport.abort)
 
+    def _expect_reading(self) -> None:
+        """Set the deadline for the rest of a written answer: too little to pause at, and kept even when closing."""
+        self._rest = _stopped(self._rest)
+        if self._unread:
+            self._rest = self.loop.call_later(self.reading_seconds, self._end_unread, self.cycle)
+
+    def _end_unread(self, cycle: Any) -> None:
+        if self._unread and self.cycle is cycle:  # another answer has a deadline of its own
+            self.transport.abort()
+
+    @property
+    def _unread(self) -> int:
+        return self.transport.get_write_buffer_size()
+
     def _make_room(self) -> None:
-        """End the oldest connection that waits for its client, other than this one; this one if there is none."""
+        """End the oldest connection that waits for its client; else the one answered most often, or this one."""
         others = [each for each in self.connections if isinstance(each, BoundedConnection) and each is not self]
-        waiting = [each for each in others if each.waits and not each.transport.is_closing()]
-        min(waiting, key=lambda each: each._since, default=self).transport.abort()
+        # One that closes goes by itself, unless there is something that its client should read first.
+        others = [each for each in others if each._unread or not each.transport.is_closing()]
+        waiting = [each for each in others if each.waits]
+        busiest = max((self, *others), key=lambda each: each._answered)
+        min(waiting, key=lambda each: each._since, default=busiest).transport.abort()
 
 
 def _stopped(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:

@@ -20,6 +20,7 @@ from starlette.responses import HTMLResponse, Response
 from evenhand import __version__
 from evenhand.core.errors import EvenhandError
 from evenhand.store import Annotator, Store
+from evenhand.store.opening import is_writable
 from evenhand.store.words import WordIndex
 from evenhand.views.web.guard import Door, Form, Refusal, check_token, form_token
 from evenhand.views.web.templating import make_environment
@@ -111,13 +112,17 @@ class Site:
             try:
                 store = self._stores.get_nowait()
             except queue.Empty:
-                store = Store(self.db)
+                store = self._open()
                 store.flush_each()
             store.pages.words = self.words
             try:
                 yield store
             finally:
                 self._stores.put(store)
+
+    def _open(self) -> Store:
+        """A connection; on a read-only mount one can look, and whoever changes something is told."""
+        return Store(self.db, read_only=self.db.exists() and not is_writable(self.db))
 
     @contextmanager
     def explaining(self) -> Iterator[None]:
@@ -135,7 +140,7 @@ class Site:
         """Another number whenever something was written to the file, by this server or anybody else."""
         with self._lock:
             if self._watcher is None:
-                self._watcher = Store(self.db)
+                self._watcher = self._open()
             return self._watcher.pages.version()
 
     def start(self) -> None:
