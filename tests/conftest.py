@@ -58,6 +58,7 @@ def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collecto
     return [each for each in found if not (without and isinstance(each, DoctestModule))]
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Which tests one worker runs, and which come first.
 
@@ -76,6 +77,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif item.path.name in TOGETHER:
             item.add_marker(pytest.mark.xdist_group(item.path.name))
     items.sort(key=lambda item: item.path.name not in SLOW)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """The groups have reached xdist, which tells them by the ends of names; without them all runs, but slowly."""
+    if session.config.getoption("loadgroup", False):
+        lost = [item.nodeid for item in session.items if item.get_closest_marker("xdist_group")]
+        lost = [name for name in lost if name.rfind("@") <= name.rfind("]")]
+        assert not lost, f"xdist does not know that these belong to a group: {lost[:3]}"
 
 
 class LoopThread:
