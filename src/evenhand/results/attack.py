@@ -79,7 +79,7 @@ class AttackSummary:
         said = f"some attack turns {_share_text(turned)} of the {turned.n:,} that the wrong side had not won"
         if lost.value is None:
             return said
-        return f"{said}, and takes {_share_text(lost)} of the {lost.n:,} that the right side had won from it"
+        return f"{said}, and takes from the right side {_share_text(lost)} of the {lost.n:,} that it had won"
 
     def notes(self) -> Iterator[str]:
         """What a reader must know of these numbers, a sentence each."""

@@ -120,7 +120,8 @@ def draw_attacks(found: AttackSummary, file: Path) -> None:
     """Draw the shifts into a file."""
     shifts = [(each.attack, each.shift) for each in found.attacks]
     title = f"Attacks on {found.judge} under {found.protocol}, {found.dimension}"
-    save_plot(file, effect_chart(shifts, axis="shift to the attacked side", title=title))
+    axis = "shift to the attacked side (0.1 is 10 points), 95% intervals, not corrected for their number"
+    save_plot(file, effect_chart(shifts, axis=axis, title=title))
 
 
 def print_list(attacks: Sequence[Attack], as_json: bool) -> None:
