@@ -452,6 +452,23 @@ def test_attacked_pairs_are_in_no_other_number(engine: ScriptedEngine, db: Path,
     assert judge["dimensions"]["overall"]["n"] == before["results"]["dimensions"]["overall"]["n"]
 
 
+def test_an_export_says_which_pairs_were_attacked(engine: ScriptedEngine, db: Path, tmp_path: Path) -> None:
+    attack(db, "--attack", "verdict-a", "--pairs", "2")
+    for form in ("judgments", "verdicts"):
+        out = tmp_path / f"{form}.jsonl"
+        evenhand("export", form, "--db", db, "--out", out, "--texts")
+        rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+        assert {row["pair"]: row["attack"] for row in rows} == {
+            name: attack
+            for pair in SAMPLE[:2]
+            for name, attack in ((pair.id, None), (f"{pair.id}+verdict-a", "verdict-a"))
+        }
+    other = tmp_path / "other.db"  # what is read back says so too
+    evenhand("judge", tmp_path / "judgments.jsonl", "--judge", "script", "--protocol", "overall", "--db", other)
+    found = json.loads(evenhand("results", "--db", other, "--by", "attack", "--json").stdout)["by"]["groups"]
+    assert {group["value"]: group["pairs"] for group in found} == {None: 2, "verdict-a": 2}
+
+
 def test_rank_and_gate_say_how_many_they_left_out_in_json_too(engine: ScriptedEngine, db: Path) -> None:
     attack(db, "--attack", "verdicts", "--pairs", "6")
     for command in (("rank",), ("gate", "--margin", "0.1")):
