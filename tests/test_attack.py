@@ -446,6 +446,8 @@ def test_attacked_pairs_are_in_no_other_number(engine: ScriptedEngine, db: Path,
     assert "attacks on 22 pairs, overall: right on 100% before; some attack turns" in shown
     grouped = json.loads(evenhand("results", "--db", db, "--by", "attack", "--json").stdout)["by"]["groups"]
     assert sum(group["pairs"] for group in grouped) == attacked + 28
+    said = " ".join(evenhand("results", "--db", db, "--by", "attack").stdout.split())
+    assert "The attacked pairs are in these groups; what attacks did is on the card" in said
     report = json.loads(evenhand("report", "--db", db, "--json").stdout)
     [judge] = report["judges"]
     assert report["pairs"] == judge["pairs"] == 28
