@@ -251,6 +251,11 @@ def test_stored_verdicts_come_to_the_same(folder: Path, serve: Callable[[Behavio
     same = ("decision", "win_rate_2", "interval", "counted", "instructions", "invalid", "dimension")
     assert {name: stored[name] for name in same} == {name: asked[name] for name in same}
     assert stored["saved"] == 0
+    assert "of several judges" not in evenhand("gate", "--db", folder / "gate.db").stderr
+    with Judge(ScriptedEngine(lambda _: "tie", name="other"), "overall", db=folder / "gate.db") as judge:
+        list(judge.judge([Pair("Question", "x", "y")]))
+    said = " ".join(evenhand("gate", "--db", folder / "gate.db", code=UNDECIDED).stderr.split())
+    assert "counted: other under overall, the newest of several judges; --judge names another" in said
     assert "no verdicts of that kind" in evenhand("gate", "--db", folder / "gate.db", "-j", "x", code=WRONG).stderr
 
 

@@ -161,6 +161,18 @@ def test_two_judges_are_two_rankings_and_one_picture_needs_one(db: Path, tmp_pat
 # -- judgments to comparisons ---------------------------------------------------------------------------
 
 
+def test_a_judge_that_said_nothing_keeps_no_other_from_being_ranked(db: Path, tmp_path: Path) -> None:
+    path = tmp_path / "two.db"
+    path.write_bytes(db.read_bytes())
+    with Judge(ScriptedEngine(lambda _: "I cannot say.", name="mute"), "overall", db=path) as judge:
+        list(judge.judge(pairs()[:6]))
+    done = evenhand("rank", "--db", path)
+    assert (done.returncode, "ant" in done.stdout) == (0, True)
+    assert "mute under overall is not ranked: every verdict on overall is invalid" in done.stderr
+    alone = evenhand("rank", "--db", path, "--judge", "mute")
+    assert (alone.returncode, alone.stderr) == (2, "error: every verdict on overall is invalid\n")
+
+
 def judged(one: str, two: str, label: str | None, instruction: str = "Hi", output: str = "x") -> Judgment:
     verdict = Verdict("overall", label) if label else invalid(["overall"], "unreadable")[0]  # type: ignore[arg-type]
     pair = Pair(instruction, output, "y", model_1=one, model_2=two)

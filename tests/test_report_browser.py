@@ -6,6 +6,7 @@ Without a Chromium these tests are skipped, except where CI runs them: there tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from browsing import PATIENCE, chromium, ready
 from evenhand import Pair
+from evenhand.core.attacks import attack_all
+from evenhand.io.attacks import built_in_attacks
+from evenhand.io.pairs import sample_pairs
 from evenhand.store import Store
 from evenhand.views.report import compile_report
 from evenhand.views.report.page import write_page
@@ -42,13 +46,20 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With attacks of every name, on one pair."""
+    cases = attack_all(islice(sample_pairs(), 1), built_in_attacks())
+    return write(tmp_path_factory.mktemp("attacked"), [case.pair for case in cases], ("overall",))
+
+
+@pytest.fixture(scope="module")
 def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
     long = Pair("Write much.", "word " * 2_000_000, "y" * 1_000_000, id="ten megabytes")
     return write(tmp_path_factory.mktemp("bad"), [*hostile_pairs(), long], ("overall",))
 
 
 @pytest.fixture(scope="module")
-def browser(plain: Path, bad: Path, short: Path) -> Iterator[Browser]:
+def browser(plain: Path, bad: Path, short: Path, attacked: Path) -> Iterator[Browser]:
     """Started after the reports are written: while it runs, this thread has a loop of its own."""
     with chromium() as browser:
         yield browser
@@ -76,6 +87,11 @@ def opened(browser: Browser) -> Iterator[Opener]:
     for context in contexts:
         context.close()
     assert not faults
+
+
+def test_all_that_attacks_did_is_seen_without_scrolling(attacked: Path, opened: Opener) -> None:
+    table = opened(attacked, width=1280).get_by_role("region", name="Attacks on")
+    assert table.evaluate("e => e.scrollWidth <= e.clientWidth")
 
 
 def watch(page: Page, file: Path, faults: list[str]) -> None:

@@ -113,6 +113,14 @@ def test_the_table_has_both_readings_the_length_and_the_invalid(database: Path) 
         assert words in shown
 
 
+def test_dimensions_without_a_rate_at_equal_length_are_named_together(tmp_path: Path) -> None:
+    with Judge(ScriptedEngine(lambda _: "A"), "chained", db=tmp_path / "few.db") as judge:
+        list(judge.judge(make_pairs()[:6]))
+    said = " ".join(warm.run("results", "--db", tmp_path / "few.db").stdout.split())
+    assert "precision, correctness, format, overall, combined: no rate at equal length, because of" in said
+    assert said.count("no rate at equal length") == 1
+
+
 def test_the_rate_is_that_of_the_judgments_in_clusters(database: Path) -> None:
     valid = [j for j in judgments(database) if j["overall"].side]
     assert 0 < len(valid) < COUNT

@@ -42,7 +42,7 @@ def built_in_attacks() -> tuple[Attack, ...]:
 def read_attacks(path: Path) -> tuple[Attack, ...]:
     """The attacks of a file, all of them checked."""
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as fault:
         raise InputError(f"cannot read {path}: {fault.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:

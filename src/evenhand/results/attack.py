@@ -43,7 +43,7 @@ class AttackEffect:
     unchanged: int | None  # pairs whose text the attack leaves as it is; None where only verdicts are kept
     invalid: int  # pairs without a verdict, before or after
     added: float | None  # characters, in the mean
-    tokens: Usage | None  # of the answers that this run asked for; None where there was no run
+    tokens: Usage | None  # of the answers that this run asked for; None where there was no run, and for a jury
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +57,29 @@ class AttackSummary:
     pairs: int  # with a clear winner, that were judged
     right: Rate  # how often the judge chooses the right side with nothing changed
     any_turned: Rate  # of the pairs that the wrong side did not win before: how many some attack turns to it
+    any_right_lost: Rate  # of the pairs that the right side won before: how many some attack takes from it
     attacks: Sequence[AttackEffect]
 
     @property
     def text(self) -> str:
         """How the judge stands, in a sentence."""
-        attacks = count(sum(each.kind != CONTROL for each in self.attacks), "attack")
         among = "" if self.right.n == self.pairs else f" of the {self.right.n:,} with a verdict"
         before = f"right on {_percent(self.right.value)}{among} before"
-        return f"{attacks} on {count(self.pairs, 'pair')}, {self.dimension}: {before}; {self.fallen}."
+        on = f"{attacks_text(each.kind for each in self.attacks)} on {count(self.pairs, 'pair')}, {self.dimension}"
+        return f"{on}: {before}; {self.fallen}." if self.right.n else f"{on}: no verdict before the attacks."
 
     @property
     def fallen(self) -> str:
         """How many pairs fell to at least one attack, in words."""
-        turned = self.any_turned
+        turned, lost = self.any_turned, self.any_right_lost
+        if all(each.kind == CONTROL for each in self.attacks):
+            return "no attack was tried"
         if turned.value is None:
             return "there was no pair for an attack to turn"
-        share = f"{_percent(turned.value)} ({_percent(turned.low)} to {_percent(turned.high)})"
-        return f"some attack turns {share} of the {turned.n:,} that the wrong side had not won"
+        said = f"some attack turns {_share_text(turned)} of the {turned.n:,} that the wrong side had not won"
+        if lost.value is None:
+            return said
+        return f"{said}, and takes from the right side {_share_text(lost)} of the {lost.n:,} that it had won"
 
     def notes(self) -> Iterator[str]:
         """What a reader must know of these numbers, a sentence each."""
@@ -95,7 +100,7 @@ class AttackSummary:
         to = [each.attack for each in found if (each.shift.value or 0.0) > 0]
         away = [each.attack for each in found if (each.shift.value or 0.0) < 0]
         if asked:
-            these = "this moves" if len(to) == 1 else "these move" if to else "none moves"
+            these = "this moves" if len(to) == 1 else "these move" if to else "none is shown to move"
             said = f"{these} the judge to the attacked side{': ' if to else ''}{', '.join(to)}"
             corrected = ", corrected for their number (Holm)" if len(asked) > 1 else ""
             yield f"{count(len(asked), 'attack')}{corrected}: {said}."
@@ -109,7 +114,7 @@ class AttackRun(AttackSummary):
     """The same of one run, with the pairs that it passed over, and what it took."""
 
     seed: int
-    left_out: int  # pairs without a clear winner
+    left_out: int  # pairs without a clear winner, and such as were attacked before
     repeats: int  # exact repeats of pairs with one, which are in no number
     tokens: Usage
     seconds: float
@@ -122,6 +127,8 @@ class AttackRun(AttackSummary):
         if self.stopped:
             yield f"Stopped early: {self.stopped}. The same command goes on from here."
         yield from AttackSummary.notes(self)
+        if self.left_out:
+            yield f"Left out: {count(self.left_out, 'pair')} without a clear winner, or attacked before."
         if self.repeats:
             yield f"{repeats_text(self.repeats)}."
 
@@ -194,7 +201,8 @@ class AttackTally:
             *(judge, protocol, fingerprint, self.dimension),
             pairs=len(self._originals()),
             right=self._right(),
-            any_turned=self._any_turned(),
+            any_turned=self._some(lambda row: row.side_before < 1, _won),
+            any_right_lost=self._some(lambda row: row.side_before < 0, _lost),
             attacks=effects,
         )
 
@@ -248,20 +256,36 @@ class AttackTally:
     def _tokens(self, cases: Sequence[AttackCase]) -> Usage:
         return Usage.total([self._told[case.pair.id].usage for case in cases]) if cases else NOTHING
 
-    def _any_turned(self) -> Rate:
+    def _some(self, stood: Callable[[_Compared], bool], fell: Callable[[_Compared], bool]) -> Rate:
         """Of pairs that stood against the attacks: how many fell to one of them; the control is none."""
-        attacks = [attack for attack in self.attacks if attack.kind != CONTROL]
         worst: dict[str, _Compared] = {}
-        for attack in attacks:
-            for case in self._of(attack):
+        for attack in self.attacks:
+            for case in self._of(attack) if attack.kind != CONTROL else ():
                 for row in self._compare([case]):
                     if case.of not in worst or row.side_after > worst[case.of].side_after:
                         worst[case.of] = row
-        return _share([row for row in worst.values() if row.side_before < 1], _won)
+        return _share([row for row in worst.values() if stood(row)], fell)
+
+
+def attacks_text(kinds: Iterable[str]) -> str:
+    """How many attacks there are, and that one of them is none.
+
+    >>> attacks_text(["orders", "chat", "control"]), attacks_text(["orders"]), attacks_text(["control"])
+    ('2 attacks and the control', '1 attack', 'the control')
+    """
+    found = list(kinds)
+    attacks, controls = len(found) - found.count(CONTROL), found.count(CONTROL)
+    tried = [count(attacks, "attack")] if attacks or not controls else []
+    beside = "the control" if controls == 1 else f"{controls:,} controls"
+    return " and ".join([*tried, *([beside] if controls else [])])
 
 
 def _percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.0f}%"
+
+
+def _share_text(rate: Rate) -> str:
+    return f"{_percent(rate.value)} ({_percent(rate.low)} to {_percent(rate.high)})"
 
 
 def _won(row: _Compared) -> bool:

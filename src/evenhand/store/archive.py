@@ -9,6 +9,7 @@ from typing import Any
 
 from evenhand.core.engine import Answer
 from evenhand.core.protocol import Order
+from evenhand.store.attacked import ATTACKED
 from evenhand.store.book import AMONG, Book, to_json
 from evenhand.store.rows import answer_from, said_text
 from evenhand.store.schema import clearly
@@ -100,9 +101,10 @@ class Archive(Book):
         return found
 
     def pairs_judged(self, judges: Sequence[int]) -> int:
-        """How many pairs at least one of these judges has judged."""
+        """How many pairs at least one of these judges has judged, without those that were attacked."""
         exists = f"EXISTS (SELECT 1 FROM queue d WHERE d.pair = p.id AND d.judge IN {AMONG})"
-        (count,) = self._row(f"SELECT count(*) FROM pairs p WHERE {exists}", to_json(judges))
+        as_it_was = f"p.id NOT IN ({ATTACKED})"
+        (count,) = self._row(f"SELECT count(*) FROM pairs p WHERE {exists} AND {as_it_was}", to_json(judges))
         return int(count)
 
     def number(self, name: str, key: str) -> int | None:

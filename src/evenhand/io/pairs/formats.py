@@ -52,7 +52,7 @@ def _same(row: Row, _: Context) -> Row:
     uses=(
         *("judge", "protocol", "model_1", "model_2", "p_1", "p_2", "p_tie", "mass", "order", "shown"),
         *("inconsistent", "invalid", "label", "reason", "reason_forward", "reason_swapped"),
-        *("strength", "strength_forward", "strength_swapped"),
+        *("strength", "strength_forward", "strength_swapped", "attack"),
     ),
     together="key",
 )
@@ -71,6 +71,8 @@ def _judgments(row: Row, context: Context) -> Row:
             "overall", next(each["label"] for each in context.group if each["dimension"] == "combined")
         )
     found = {"id": row["pair"], **{name: row.get(name) for name in names}, "labels": labels}
+    if row.get("attack"):
+        found["attack"] = row["attack"]
     return {name: unharmed(value) for name, value in found.items()} if context.suffix == ".csv" else found
 
 

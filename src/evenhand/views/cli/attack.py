@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from evenhand.core.attacks import Attack, AttackCase, attack_all, is_attacked, losing_side
+from evenhand.core.attacks import CONTROL, Attack, AttackCase, attack_all, is_attacked, losing_side
 from evenhand.core.engine import NOTHING, Usage
 from evenhand.core.errors import InputError
 from evenhand.core.fence import FENCES
@@ -21,7 +21,7 @@ from evenhand.engines.heads import is_head
 from evenhand.engines.presets import find_address
 from evenhand.io.attacks import built_in_attacks, choose_attacks, one_of_each_kind, read_attacks, unique
 from evenhand.io.pairs import JoinOptions, sample_pairs
-from evenhand.results.attack import AttackRun, AttackSummary, AttackTally
+from evenhand.results.attack import AttackRun, AttackSummary, AttackTally, attacks_text
 from evenhand.results.plain import to_json
 from evenhand.results.stored_attacks import stored_attacks
 from evenhand.running.runner import Plan, plan
@@ -190,12 +190,13 @@ def attack(
 
 def _announce(what: AttackOptions, cases: Sequence[AttackCase], attacks: Sequence[Attack], clear: int) -> None:
     """How much is tried, and of how much where nobody has said so."""
-    pairs, listed = sum(case.attack is None for case in cases), len(what.listed())
-    few = len(attacks) < listed or (pairs < clear and what.limit is None)
-    there = f"{console.count(listed, 'attack')} and {console.count(clear, 'pair')}"
+    pairs, listed = sum(case.attack is None for case in cases), what.listed()
+    few = len(attacks) < len(listed) or (pairs < clear and what.limit is None)
+    every = sum(attack.kind != CONTROL for attack in listed)
+    there = f"{console.count(every, 'attack')} and {console.count(clear, 'pair')}"
     of_all = f" (of {there}; --all takes all of them)" if few else ""
     console.aside(
-        f"{console.count(pairs, 'pair')} with a clear winner, {console.count(len(attacks), 'attack')}:"
+        f"{console.count(pairs, 'pair')} with a clear winner, {attacks_text(attack.kind for attack in attacks)}:"
         f" {console.count(len(cases), 'pair')} to judge{of_all}"
     )
 
@@ -208,7 +209,11 @@ def _run(settings: AnySettings, tally: AttackTally, cases: list[AttackCase], db:
         tokens = found.tokens + probe.usage
         cost = judge.cost_of(tokens)
     asked, seconds = found.asked + probe.asked, found.seconds + probe.seconds
-    return replace(found, tokens=tokens, asked=asked, seconds=seconds, cost=cost)
+    found = replace(found, tokens=tokens, asked=asked, seconds=seconds, cost=cost)
+    if isinstance(settings, JudgeSettings):
+        return found
+    # A jury pools what its judges were asked for, and does not know what that took.
+    return replace(found, attacks=[replace(each, tokens=None) for each in found.attacks])
 
 
 # -- what it will take --------------------------------------------------------------------------------
@@ -306,4 +311,4 @@ def _show(found: AttackRun, output: AttackOutput, beside: dict[str, AttackSummar
     console.out.print(console.usage_line(found.tokens, found.seconds, found.asked), style="dim")
     if found.cost is not None:
         console.out.print(f"cost: {found.cost:.4f} at the table's prices", style="dim")
-    console.out.print(f"[dim]kept in {output.db}; pair by pair:[/] evenhand results --db {output.db} --by attack")
+    console.out.print(f"[dim]kept in {output.db}; pair by pair:[/] evenhand serve --db {output.db}")

@@ -16,8 +16,8 @@ from evenhand.views import console
 from evenhand.views.charts import effect_chart, save_plot
 
 _ABOUT = (
-    "shift: how much more of the verdict the attacked side gets, in points; turned: pairs that it wins now and did"
-    " not before; right lost: pairs that the right side won before and wins no more."
+    "shift: how much more of the verdict the attacked side gets, in points; turned: of the pairs that it had not"
+    " won, how many it wins now; right lost: of the pairs that the right side had won, how many it wins no more."
 )
 _ON_A_CARD = 5  # attacks
 
@@ -48,6 +48,8 @@ def _headline(found: AttackSummary) -> str:
     right, pairs = console.percent(found.right.value, 0), console.count(found.pairs, "pair")
     among = pairs if found.right.n == found.pairs else f"the {found.right.n:,} of {pairs} with a verdict"
     named = f"{found.judge} under {found.protocol}, {found.dimension}"
+    if not found.right.n:
+        return f"{named}: no verdict on {pairs} before the attacks"
     return f"{named}: right on {right} of {among} before; {found.fallen}"
 
 
@@ -56,13 +58,15 @@ def attack_table(found: AttackSummary, beside: Mapping[str, AttackSummary], most
     table = console.plain_table(None)
     table.add_column("attack", no_wrap=True)
     table.add_numbers("n", "shift", "95%", "turned", "95%", "right lost")
-    if any(each.tokens is not None for each in found.attacks):
+    asked = any(_tokens(each) for each in found.attacks)
+    if asked:
         table.add_numbers("tokens")
     table.add_numbers(*(f"shift, {console.visible(name)}" for name in beside))
     others = [{each.attack: each for each in other.attacks} for other in beside.values()]
     for each in found.attacks[:most]:
         named = console.safe(each.attack, _style(each))
-        table.add_row(named, *_cells(each), *_shifts(each.attack, others))
+        used = [f"{_tokens(each):,}"] if asked else []
+        table.add_row(named, *_cells(each), *used, *_shifts(each.attack, others))
     return table
 
 
@@ -73,8 +77,7 @@ def _style(each: AttackEffect) -> str:
 
 
 def _cells(each: AttackEffect) -> list[str]:
-    shift, turned, tokens = each.shift, each.turned, each.tokens
-    used = [] if tokens is None else [f"{tokens.computed + tokens.reused + tokens.generated:,}"]
+    shift, turned = each.shift, each.turned
     return [
         f"{each.n:,}",
         "–" if shift.value is None else _points(shift.value),
@@ -82,8 +85,12 @@ def _cells(each: AttackEffect) -> list[str]:
         console.percent(turned.value, 0),
         _span(turned.low, turned.high),
         console.percent(each.right_lost.value, 0),
-        *used,
     ]
+
+
+def _tokens(each: AttackEffect) -> int:
+    """Of the answers that a run asked for; none where it asked for nothing, or that is not known."""
+    return 0 if each.tokens is None else each.tokens.computed + each.tokens.reused + each.tokens.generated
 
 
 def _shifts(attack: str, others: Sequence[Mapping[str, AttackEffect]]) -> list[str]:
@@ -113,7 +120,8 @@ def draw_attacks(found: AttackSummary, file: Path) -> None:
     """Draw the shifts into a file."""
     shifts = [(each.attack, each.shift) for each in found.attacks]
     title = f"Attacks on {found.judge} under {found.protocol}, {found.dimension}"
-    save_plot(file, effect_chart(shifts, axis="shift to the attacked side", title=title))
+    axis = "shift to the attacked side (0.1 is 10 points), 95% intervals, not corrected for their number"
+    save_plot(file, effect_chart(shifts, axis=axis, title=title))
 
 
 def print_list(attacks: Sequence[Attack], as_json: bool) -> None:

@@ -271,6 +271,9 @@ def newest(store: Store, spec: str, protocol: str, db: Path) -> JudgeRow:
     rows = judges_named(store.judges(), spec, protocol)
     if not rows:
         raise InputError(f"{db} holds no verdicts of that kind", hint="evenhand results shows what it holds")
+    if len(rows) > 1:
+        name = f"{rows[-1].model} under {rows[-1].protocol}"
+        console.aside(f"counted: {name}, the newest of several judges; --judge names another")
     return rows[-1]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
@@ -131,18 +131,34 @@ def rank(
 
 def _rankings(db: Path, judges: JudgeFilter, options: RankOptions) -> Iterator[JudgeRanking]:
     scale, counting = one_of("--scale", options.scale, SCALES), options.count.counting
+    faults: dict[str, InputError] = {}
     with open_records(db) as store:
-        for row in _with_dimension(judges.find(store.judges(), db), options.dimension):
+        rows = _with_dimension(judges.find(store.judges(), db), options.dimension)
+        attacked = {row.id: store.count_attacked(row) for row in rows}
+        for pairs in sorted(set(attacked.values())):
+            console.tell_attacked(pairs)
+        for row in rows:
             on = options.dimension or headline(row.dimensions)
             matches, counter = Matches(on, options.reading, counting), Counter(found_on(row.dimensions))
             for block in store.blocks(row):
                 matches.add_block(block)
                 counter.add_block(block)
-            found = matches.ranking(scale=scale, anchor=options.anchor or None)
+            try:
+                found = matches.ranking(scale=scale, anchor=options.anchor or None)
+            except InputError as fault:
+                faults[f"{row.model} under {row.protocol}"] = fault
+                continue
             answer = ranking_answer(found, counter.summary())
-            attacked = store.count_attacked(row)
-            console.tell_attacked(attacked)
-            yield JudgeRanking(row.model, row.protocol, row.fingerprint, found, answer, attacked)
+            yield JudgeRanking(row.model, row.protocol, row.fingerprint, found, answer, attacked[row.id])
+    _tell_unranked(faults, len(rows))
+
+
+def _tell_unranked(faults: Mapping[str, InputError], judges: int) -> None:
+    """Which judges cannot be ranked by; an error where none can."""
+    if faults and len(faults) == judges:
+        raise next(iter(faults.values()))
+    for name, fault in faults.items():
+        console.note(f"{name} is not ranked: {fault.message}")
 
 
 def _with_dimension(rows: list[JudgeRow], dimension: str) -> list[JudgeRow]:

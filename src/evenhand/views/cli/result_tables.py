@@ -51,11 +51,12 @@ def odds(effect: float | None) -> str:
 
 def readings_notes(dimensions: Mapping[str, DimensionSummary]) -> Iterator[str]:
     """What a reader of the readings should know."""
+    without: dict[str, list[str]] = {}  # dimensions by the reason that they share
     for dimension, found in dimensions.items():
         length = found.length_controlled
         if length.reason or length.length_effect_ci is None:
             if found.n and length.reason:
-                yield f"{dimension}: no rate at equal length, because of {_because(length.reason)}"
+                without.setdefault(length.reason, []).append(dimension)
             continue
         low, high = length.length_effect_ci
         says = "wins more often" if low > 0 else "wins less often" if high < 0 else "is not shown to win more often"
@@ -63,6 +64,8 @@ def readings_notes(dimensions: Mapping[str, DimensionSummary]) -> Iterator[str]:
             f"{dimension}: a response that is longer by {length.typical_difference:.0f} characters {says}"
             f" (odds {odds(length.length_effect)}, {odds(low)} to {odds(high)})"
         )
+    for reason, names in without.items():
+        yield f"{', '.join(names)}: no rate at equal length, because of {_because(reason)}"
 
 
 def _because(reason: str) -> str:

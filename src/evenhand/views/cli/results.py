@@ -90,6 +90,10 @@ class ResultOptions:
             raise InputError("--width works only with --human", hint="give --human too")
 
 
+# A win rate of side 1 says little here: the attacked side is 1 in some pairs and 2 in others.
+_ATTACKED_TOO = "The attacked pairs are in these groups; what attacks did is on the card (evenhand card)."
+
+
 @app.command()
 @flat_options
 def results(
@@ -224,6 +228,8 @@ def show_more(found: JudgeSummary, more: Readings, options: ResultOptions) -> No
     if more.by:
         console.out.print(tables.groups_table(more.by, more.groups))
         print_notes(tables.groups_notes(more.groups))
+        if found.summary.attacked and more.by in ATTACK_MARKS:
+            console.out.print(_ATTACKED_TOO, style="dim")
     for comparisons in (more.against, more.between):
         if comparisons:
             console.out.print(tables.differences_table("Paired differences, in percentage points", comparisons))

@@ -26,8 +26,8 @@ KINDS: dict[ExampleKind, str] = {
     "inconsistent": "orders contradict",
     "invalid": "invalid",
     "against_people": "judge and people differ",
-    "near_tie": "near tie",
-    "clear": "clear win",
+    "near_tie": "nearest to a tie",
+    "clear": "clearest win",
 }
 
 

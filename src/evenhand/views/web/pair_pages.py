@@ -82,8 +82,13 @@ def _beside_people(site: Site, judges: list[JudgeOverview]) -> dict[str, object]
         item.judge.id for item in judges if any(found.agreement for found in item.summary.dimensions.values())
     ]
     found = cards(site, patience=site.patience / 3) if labelled else None
-    known = {item.judge.id: item.cards for item in found.value.judges} if found and found.value else {}
-    return {"cards": known, "uncounted": [number for number in labelled if number not in known]}
+    counted = found.value.judges if found and found.value else ()
+    known = {item.judge.id: item.cards for item in counted}
+    return {
+        "cards": known,
+        "attacks": {item.judge.id: item.attacks for item in counted if item.attacks},
+        "uncounted": [number for number in labelled if number not in known],
+    }
 
 
 def _reasons_given(site: Site, judges: list[JudgeOverview]) -> dict[str, object]:
