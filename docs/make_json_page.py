@@ -18,9 +18,12 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
+
+from typer.main import get_command
 
 from evenhand import EngineError, Judge, Pair, ScriptedEngine
 from evenhand.core.engine import MEASURED, Engine
@@ -203,9 +206,14 @@ class Keys(dict[str, Key]):
 
 def page() -> str:
     """The whole page."""
-    load_all()  # before anything is put in the place of the writer
+    program = get_command(load_all())  # before anything is put in the place of the writer
     objects: dict[str, Keys] = {}
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), _scripted():
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.chdir(folder),
+        mock.patch("typer.main.get_command", return_value=program),  # made once, not for each of sixty runs
+        _scripted(),
+    ):
         prepare()
         commands = {name: keys_of(runs, objects) for name, runs in _COMMANDS.items()}
     parts = [_section(f"## evenhand {name}", keys) for name, keys in commands.items()]
@@ -439,6 +447,7 @@ def _type_of(item: Any) -> str:
     return _TYPES.get("None" if item is None else type(item).__name__, "object")
 
 
+@cache
 def _comments(kind: type) -> dict[str, str]:
     """What stands beside the fields of a class, in its source and that of the classes it extends."""
     sources = [inspect.getsource(each) for each in reversed(kind.__mro__) if dataclasses.is_dataclass(each)]
