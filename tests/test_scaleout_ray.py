@@ -122,6 +122,20 @@ def server(tmp_path: Path) -> Iterator[Counting]:
     counting.close()
 
 
+STARTED: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_on() -> Iterator[None]:
+    """A command that a failed test has left would take its time from all the others."""
+    yield
+    for process in STARTED:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+    STARTED.clear()
+
+
 class Work:
     """A file of pairs, and the command that judges it on the cluster."""
 
@@ -136,13 +150,15 @@ class Work:
         self.words: tuple[str, ...] = ("ray", *self.judge, "--address", address, "--out", str(self.out))
 
     def start(self, *more: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [str(EVENHAND), *self.words, *more],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, **QUIET, **TOKEN},
         )
+        STARTED.append(process)
+        return process
 
     def finish(self, process: subprocess.Popen[str], code: int = 0) -> dict[str, Any]:
         said, given = process.communicate(timeout=TIME_LIMIT)
