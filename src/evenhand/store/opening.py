@@ -1,15 +1,16 @@
 """Opening a database: whose file is it, may it be written to, and has it the present form?
 
-A file of another program is never written to: it is looked at as bytes, and then through a connection that takes no
-lock and makes no file beside it; where its tables are in its log alone, through a copy. SQLite's `application_id`
+A file of another program is never written to: it is looked at through a connection that takes no lock and makes no
+file beside it; where its tables are in its log alone, through a copy. SQLite's `application_id`
 marks ours; older files of evenhand are known by their version and their tables.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -25,7 +26,6 @@ MEMORY = ":memory:"
 BUSY_SECONDS = 30.0
 # How long another process may take from making a file to writing its first bytes.
 _BIRTH_SECONDS = 2.0
-_MAGIC = b"SQLite format 3\x00"
 # Tables that a file has which was written before files were marked as ours, and a column that no other would have.
 _OUR_TABLES = {
     "judges": "fingerprint",
@@ -34,6 +34,7 @@ _OUR_TABLES = {
     "docket": "hearing",
     "verdicts": "p_tie",
 }
+_COPY = "import shutil, sys; shutil.copyfile(*sys.argv[1:])"
 _NOT_OURS = "name another file with --db; this one is left as it is"
 
 
@@ -114,30 +115,44 @@ def _make_or_check(path: Path) -> None:
 
 def _check(path: Path) -> None:
     """Refuse what is not a database of evenhand."""
-    head = _head(path)
-    if not head:
+    if _is_empty(path):
         raise InputError(
             f"{path} is empty: nothing is judged yet", hint="delete it, or name another file with --db"
         )
-    if not head.startswith(_MAGIC):
-        raise StoreError(f"{path} is not a database", hint=_NOT_OURS)
-    mark = int.from_bytes(head[68:72], "big")
+    mark = _mark(path)
     if mark != APPLICATION_ID and (mark or not _has_our_tables(path)):
         raise StoreError(f"{path} is a database of another program", hint=_NOT_OURS)
 
 
-def _head(path: Path) -> bytes:
-    """The first bytes of a file; another process may be making it just now."""
+def _is_empty(path: Path) -> bool:
+    """Whether there is nothing in a file; another process may be making it just now."""
     deadline = time.monotonic() + _BIRTH_SECONDS
     while True:
         try:
-            with path.open("rb") as file:
-                head = file.read(100)
+            found = path.stat()
         except OSError:
             raise _unable() from None
-        if head or time.monotonic() > deadline or time.time() - path.stat().st_mtime > _BIRTH_SECONDS:
-            return head
+        if found.st_size or time.monotonic() > deadline or time.time() - found.st_mtime > _BIRTH_SECONDS:
+            return not found.st_size
         time.sleep(0.01)
+
+
+def _mark(path: Path) -> int:
+    """Whose file it says it is, read by SQLite and never as bytes.
+
+    To close a file takes away every lock that this process has on it, also those of its other connections. The next
+    process to end would then take itself for the last one and delete the log under them
+    (https://sqlite.org/howtocorrupt.html, section 2.2). SQLite knows its own connections, and waits.
+    """
+    with closing(_connect_by_uri(path, "immutable=1")) as db:
+        # The log may be being written back just now, so that the file is shorter than it says.
+        db.execute("PRAGMA writable_schema = ON")
+        try:
+            return int(db.execute("PRAGMA application_id").fetchone()[0])
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:
+            raise StoreError(f"{path} is not a database", hint=_NOT_OURS) from None
 
 
 def _unable() -> sqlite3.OperationalError:
@@ -152,8 +167,8 @@ def _has_our_tables(path: Path) -> bool:
         return _are_ours(found)
     with tempfile.TemporaryDirectory(prefix="evenhand-") as folder:
         copy = Path(folder, "copy.db")
-        for ending in ("", "-wal"):
-            shutil.copyfile(f"{path}{ending}", f"{copy}{ending}")
+        for ending in ("", "-wal"):  # by another process, which has no lock to lose
+            subprocess.run([sys.executable, "-I", "-c", _COPY, f"{path}{ending}", f"{copy}{ending}"], check=True)
         return _are_ours(_tables(copy, "mode=ro"))
 
 
