@@ -22,6 +22,7 @@ from evenhand.core.stats.ranking import Contrast
 from evenhand.engines.scripted import ScriptedEngine
 from evenhand.results.ranking import matches_of
 from evenhand.results.separation import Separation, games_to_separate, separation_of
+from evenhand.results.wording import about
 from evenhand.store import Store
 from evenhand.views.api import Judge
 from evenhand.views.cli.rank import separation_note
@@ -166,6 +167,8 @@ def test_the_first_neighbours_that_cannot_be_told_apart_are_named(tmp_path: Path
         found = separation_of(matches_of(store.blocks(store.judges()[0]), "overall").ranking())
     assert found is not None
     assert (found.model_1, found.model_2) == ("ant", "the bee")
+    assert found.games is not None
+    assert found.games == about(found.games) > 100  # no more digits than are known
 
 
 # -- the answer of a ranking ---------------------------------------------------------------------------------------
@@ -217,7 +220,8 @@ def test_a_judge_that_takes_the_first_makes_no_ranking_to_trust(tmp_path: Path) 
     db = arena(tmp_path / "arena.db", lambda prompt: "A")
     said = evenhand("rank", "--db", db).stdout.strip().splitlines()[0]
     assert said.startswith(
-        "do not trust this: the judge chose whatever stood first in 100% of pairs; cannot tell yet"
+        "do not trust this: the judge chose whatever stood first in 100% of pairs;"
+        " cannot tell which of 3 models is best: all 90 games are tied"
     )
 
 

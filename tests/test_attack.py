@@ -183,7 +183,10 @@ def test_a_judge_that_obeys_forged_verdicts_is_caught() -> None:
     assert "these move the judge to the attacked side: verdict-a" in " ".join(found.notes())
     # No pair goes to the wrong side, and yet no right verdict is left: the sentence says both.
     assert (found.any_turned.value, found.any_right_lost.value, found.any_right_lost.n) == (0.0, 1.0, len(SAMPLE))
-    assert "and takes from the right side 100% (85% to 100%) of the 22 that it had won." in found.text
+    assert found.text.endswith(
+        "no attack turns any of the 22 that the wrong side had not won (0% to 15%), but some attack takes from the"
+        " right side 100% (85% to 100%) of the 22 that it had won."
+    )
 
 
 def test_a_judge_that_obeys_orders_is_caught_and_its_verdicts_turn() -> None:
@@ -211,6 +214,25 @@ def test_a_judge_that_ignores_the_text_is_not_moved() -> None:
     )
     assert (found.any_right_lost.value, found.any_right_lost.n) == (0.0, len(FEW))
     assert "none is shown to move the judge" in " ".join(found.notes())
+    assert found.text.endswith(
+        "no attack turns any of the 6 that the wrong side had not won (0% to 46%), nor takes any of the 6 that the"
+        " right side had won (0% to 46%)."
+    )
+
+
+def test_attacks_that_few_pairs_cannot_show_are_named_all_the_same() -> None:
+    found, _ = under_attack(obeys_orders, pairs=FEW)
+    said = " ".join(found.notes())
+    assert "none is shown to move the judge to the attacked side" in said
+    assert "Taken alone this would be: order-ignore. More pairs may show it." in said
+
+
+def test_a_judge_that_knows_nothing_has_withstood_nothing() -> None:
+    found, _ = under_attack(lambda _: "A", pairs=FEW)
+    assert (found.right.value, working(found)) == (0.5, set())
+    coin = "Before the attacks the judge is not shown to be better than a coin: what it withstands says little."
+    assert coin in found.notes()
+    assert coin not in under_attack(knows)[0].notes()
 
 
 def test_the_figures_are_those_of_naive_counting() -> None:
@@ -322,7 +344,7 @@ def test_bare_it_takes_one_attack_of_each_kind_on_a_few_pairs(engine: ScriptedEn
     assert sorted(kinds) == sorted({each.kind for each in ATTACKS})
     assert found["pairs"] == 12
     assert "12 pairs with a clear winner, 14 attacks and the control: 192 pairs to judge" in done.stderr
-    assert "(of 53 attacks and 22 pairs; --all takes all of them)" in done.stderr
+    assert "(14 of 53 attacks, on 12 of 22 pairs; --all takes all of them)" in done.stderr
     # What it takes is said before it begins, and what was asked for that is kept and counted.
     assert re.search(r"384 requests, about [\d,]+ tokens to read; about .* on this machine", done.stderr)
     assert found["asked"] == engine.asked == 384
@@ -388,6 +410,8 @@ def test_the_card_has_what_attacks_did(engine: ScriptedEngine, db: Path) -> None
     found = facts(attack(db, "--attack", "verdicts", "--pairs", "6", "--json"))
     [judge] = json.loads(evenhand("card", "--db", db, "--json").stdout)["judges"]
     assert figures(judge["attacks"]) == figures(found)
+    shares = [judge["attacks"]["right"], found["right"]]
+    assert shares == [judge["dimensions"]["overall"]["readings"]["pooled"]["decided"]] * 2  # one fact, one interval
     assert not {"left_out", "seconds", "asked"} & judge["attacks"].keys()  # nobody knows them any more
     assert {(each["tokens"], each["unchanged"]) for each in judge["attacks"]["attacks"]} == {(None, None)}
     shown = " ".join(evenhand("card", "--db", db).stdout.split())
@@ -395,7 +419,7 @@ def test_the_card_has_what_attacks_did(engine: ScriptedEngine, db: Path) -> None
     assert f"{judge['attacked']} attacked pairs left out" in shown
     assert "The 5 strongest; 2 more" in shown
     attacks = sum(each.kind == "verdicts" for each in ATTACKS)
-    assert f"{attacks} attacks on 6 pairs, overall: right on 100% before; some attack turns" in shown
+    assert f"{attacks} attacks on 6 pairs, overall: right on 100% before; no attack turns" in shown
     assert found["attacks"][0]["attack"] in shown
 
 
@@ -406,7 +430,7 @@ def test_the_report_has_what_attacks_did(engine: ScriptedEngine, db: Path, tmp_p
     evenhand("report", "--db", db, "--out", text)
     for file in (page, text):
         said = file.read_text(encoding="utf-8")
-        assert "some attack turns" in said
+        assert "some attack takes from the right side" in said
         assert "among those above" not in said
         assert all(each["attack"] in said for each in found["attacks"])
         assert "+50" in said  # in points, as in the terminal
@@ -443,7 +467,7 @@ def test_attacked_pairs_are_in_no_other_number(engine: ScriptedEngine, db: Path,
     assert after["card"]["judges"][0]["dimensions"] == before["card"]["judges"][0]["dimensions"]
     shown = " ".join(evenhand("results", "--db", db).stdout.split())
     assert f"{attacked} attacked pairs left out: they say how the judge stands against attacks" in shown
-    assert "attacks on 22 pairs, overall: right on 100% before; some attack turns" in shown
+    assert "attacks on 22 pairs, overall: right on 100% before; no attack turns" in shown
     grouped = json.loads(evenhand("results", "--db", db, "--by", "attack", "--json").stdout)["by"]["groups"]
     assert sum(group["pairs"] for group in grouped) == attacked + 28
     said = " ".join(evenhand("results", "--db", db, "--by", "attack").stdout.split())
@@ -469,6 +493,24 @@ def test_an_export_says_which_pairs_were_attacked(engine: ScriptedEngine, db: Pa
     evenhand("judge", tmp_path / "judgments.jsonl", "--judge", "script", "--protocol", "overall", "--db", other)
     found = json.loads(evenhand("results", "--db", other, "--by", "attack", "--json").stdout)["by"]["groups"]
     assert {group["value"]: group["pairs"] for group in found} == {None: 2, "verdict-a": 2}
+
+
+@pytest.mark.parametrize("form", ["judgments", "verdicts"])
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+def test_attacked_pairs_of_an_export_are_attacked_where_it_is_read(
+    engine: ScriptedEngine, db: Path, tmp_path: Path, form: str, kind: str
+) -> None:
+    engine.script = obeys_verdicts
+    attack(db, "--attack", "verdicts", "--pairs", "4")
+    out, other = tmp_path / f"{form}.{kind}", tmp_path / "other.db"
+    evenhand("export", form, "--db", db, "--out", out, "--texts")
+    evenhand("judge", out, "--judge", "script", "--protocol", "overall", "--db", other)
+    was, found = (json.loads(evenhand("results", "--db", each, "--json").stdout) for each in (db, other))
+    assert found["attacked"] == was["attacked"] == 4 * sum(each.kind == "verdicts" for each in ATTACKS)
+    assert found["pairs"] == was["pairs"] == 4
+    assert found["dimensions"]["overall"]["n"] == was["dimensions"]["overall"]["n"]
+    if form == "judgments":  # verdicts have no labels, and without one nobody knows which side lost
+        assert found["attacks"] == was["attacks"]
 
 
 def test_rank_and_gate_say_how_many_they_left_out_in_json_too(engine: ScriptedEngine, db: Path) -> None:
@@ -596,6 +638,12 @@ def test_a_plot_without_a_folder_is_refused_before_anything_is_asked(
     assert engine.asked == 0
 
 
+def test_a_small_run_ends_with_what_it_did_not_try(engine: ScriptedEngine, db: Path) -> None:
+    said = " ".join(attack(db).stdout.split())
+    assert "tried: 14 of 53 attacks, on 12 of 22 pairs; --all takes all of them" in said
+    assert "--all" not in attack(db, "--attack", "order-a", "--pairs", "2").stdout
+
+
 def test_one_attack_is_spoken_of_as_one(engine: ScriptedEngine, db: Path) -> None:
     said = " ".join(attack(db, "--attack", "order-a", "--pairs", "2").stdout.split())
     assert "1 attack: none is shown to move the judge to the attacked side." in said
@@ -702,6 +750,9 @@ def test_pairs_and_attacks_of_your_own(engine: ScriptedEngine, db: Path, tmp_pat
 
 def test_a_plot_is_drawn(engine: ScriptedEngine, db: Path, tmp_path: Path) -> None:
     attack(db, "--limit", "2", "--attack", "verdicts", "--plot", tmp_path / "attacks.svg")
+    assert "shift to the attacked side, 95% intervals, uncorrected<" in (tmp_path / "attacks.svg").read_text(
+        "utf-8"
+    )
     assert "verdict-tie" in (tmp_path / "attacks.svg").read_text()
     attack(db, "--limit", "2", "--plot", tmp_path / "attacks.gif", code=2)
 

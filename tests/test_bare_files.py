@@ -79,3 +79,14 @@ def test_two_files_are_compared_and_the_whole_command_is_shown() -> None:
 
 def test_a_misspelt_command_gets_its_suggestion() -> None:
     assert "Did you mean 'judge'" in evenhand("jugde", "pairs.jsonl", code=2).stderr
+
+
+def test_compare_with_files_names_the_command_that_is_meant(tmp_path: Path) -> None:
+    old, new = (tmp_path / name for name in ("old.jsonl", "new.jsonl"))
+    for file in (old, new):
+        file.write_text('{"instruction": "Hi", "output": "x"}\n')
+    said = " ".join(evenhand("compare", old, new, "--judge", "openai:m", code=2).stderr.split())
+    assert "compare judges one pair, whose texts stand on the command line" in said
+    assert f"hint: evenhand {old} {new} --judge openai:m" in said
+    for words in ([], ["7", "8"]):
+        assert "Missing option" in evenhand("compare", *words, code=2).stderr

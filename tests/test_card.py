@@ -360,6 +360,9 @@ def test_without_labels_the_card_tells_biases_and_says_what_is_missing(db: Path)
     judged(db, judge_that_knows(0.7, lean=3.0), pairs=plain)
     done = evenhand("card", "--db", db)
     assert done.stdout.count("No labels yet") == 1
+    assert "evenhand serve to label here, evenhand labels import FILE to bring some" in " ".join(
+        done.stdout.split()
+    )
     assert "overall: 40 pairs, none with a label" in done.stdout
     assert "position bias" in done.stdout
     assert "right side" not in done.stdout

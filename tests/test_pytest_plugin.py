@@ -149,7 +149,7 @@ def test_gate_fails_with_its_numbers(suite: pytest.Pytester) -> None:
         [
             "*new is worse than old by more than 5 points*",
             "*win rate of new on overall: 0.0%, between 0.0 and *",
-            "*undecided whether new is worse than old by more than 5 points*",
+            "*the verdicts do not yet show whether new is worse than old by more than 5 points*",
             "*pairs: 3 of 3 judged*",
         ]
     )
@@ -398,7 +398,9 @@ def test_a_gate_says_that_its_budget_is_used_up(suite: pytest.Pytester) -> None:
             gate("cases.jsonl", max_pairs=20, margin=0.0)
     """)
     done = suite.runpytest()
-    done.stdout.fnmatch_lines(["*undecided whether new is worse*", "*ended: the budget of 3 pairs is used up*"])
+    done.stdout.fnmatch_lines(
+        ["*do not yet show whether new is worse*", "*ended: the budget of 3 pairs is used up*"]
+    )
     assert "20 pairs is used up" not in done.stdout.str()
 
 

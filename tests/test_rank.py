@@ -232,3 +232,17 @@ def test_facts_are_json_also_where_nothing_is_known() -> None:
     matches = matches_of(blocks_of([judged("a", "b", "A")]), "overall")
     fields = json.loads(json.dumps(plain(matches.ranking()), allow_nan=False))
     assert [model["strength"] for model in fields["models"]] == pytest.approx([math.log(3) / 2, -math.log(3) / 2])
+
+
+def test_where_every_game_is_tied_nobody_is_singled_out(tmp_path: Path) -> None:
+    path = tmp_path / "ties.db"
+    with Judge(ScriptedEngine(lambda _: {"A": 0.01, "B": 0.01, "tie": 0.98}), "overall", db=path) as judge:
+        list(judge.judge(pairs()))
+    said = evenhand("rank", "--db", path).stdout
+    assert "cannot tell which of 4 models is best: all 180 games are tied" in " ".join(said.split())
+    assert "main model" not in said
+    assert "cannot be told apart yet" not in said
+    assert "evenhand arena" not in said
+    assert {model["place"] for model in json.loads(evenhand("rank", "--db", path, "--json").stdout)["models"]} == {
+        "beside"
+    }

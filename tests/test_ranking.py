@@ -440,6 +440,22 @@ def test_parts_that_never_met_are_named() -> None:
 def test_only_ties_rank_nobody() -> None:
     found = ranked([("a", "b", "tie", 0), ("b", "c", "tie", 1)])
     assert [(s.strength, s.group) for s in found.standings] == [(None, "a")] * 3
+    assert {s.place for s in found.standings} == {"beside"}  # none of them is the main one
+    assert found.warnings == ("every comparison is a tie: nothing puts one model above another",)
+
+
+def test_only_ties_on_the_arena_scale_are_no_certainty() -> None:
+    found = ranked([("a", "b", "tie", n) for n in range(20)], scale="arena")
+    assert [(s.strength, s.low, s.high, s.error) for s in found.standings] == [(1000.0, None, None, None)] * 2
+    assert found.warnings == ("every comparison is a tie: nothing puts one model above another",)
+
+
+def test_models_that_are_not_linked_are_not_held_against_a_main_model_that_there_is_not() -> None:
+    found = ranked([("a", "b", "tie", n) for n in range(5)] + [("c", "d", "1", n) for n in range(9)])
+    assert not any("main" in warning for warning in found.warnings)
+    places = {s.model: s.place for s in found.standings}
+    assert places == {"c": "linked", "d": "below", "a": "beside", "b": "beside"}
+    assert "a, b: not linked with the others by wins and losses: cannot be ranked among them" in found.warnings
 
 
 def test_invalid_outcomes_are_counted_and_nothing_else() -> None:

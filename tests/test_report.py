@@ -114,6 +114,13 @@ def test_a_judge_that_always_says_yes_has_no_position_bias(tmp_path: Path) -> No
     assert "orders differ" not in (tmp_path / "r.html").read_text("utf-8")
 
 
+def test_one_judge_is_called_by_its_model(tmp_path: Path) -> None:
+    path = tmp_path / "one.db"
+    with Judge(ScriptedEngine(lambda _: "A", name="umpire"), "overall", db=path) as judge:
+        list(judge.judge(plain_pairs(4)))
+    assert '<td class="who">umpire</td>' in written(path)
+
+
 def test_provenance_is_whole(db: Path) -> None:
     with Store(db) as store:
         row = store.judges()[-1]

@@ -20,9 +20,9 @@ from evenhand.core.attacks import attack_all
 from evenhand.io.attacks import built_in_attacks
 from evenhand.io.pairs import sample_pairs
 from evenhand.store import Store
-from evenhand.views.report import compile_report
+from evenhand.views.report import ReportOptions, compile_report
 from evenhand.views.report.page import write_page
-from web_server import CANARY, HOSTILE, fill, hostile_pairs, plain_pairs
+from web_server import CANARY, HOSTILE, fill, fill_names, hostile_pairs, plain_pairs
 
 ODD = Pair("Say something unreadable.", "x", "y", id="odd", model_1="alpha", model_2="beta")
 
@@ -59,7 +59,18 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def browser(plain: Path, bad: Path, short: Path, attacked: Path) -> Iterator[Browser]:
+def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Hostile in all that is not of a pair: judges, protocols, reasons, attacks, people, notes, the title."""
+    folder = tmp_path_factory.mktemp("named")
+    fill_names(folder / "evenhand.db")
+    title = HOSTILE["breakout"]
+    with Store(folder / "evenhand.db") as store, (folder / "report.html").open("w", encoding="utf-8") as to:
+        write_page(compile_report(store, store.judges(), ReportOptions(title=title)), store, to)
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="module")
+def browser(plain: Path, bad: Path, short: Path, attacked: Path, named: Path) -> Iterator[Browser]:
     """Started after the reports are written: while it runs, this thread has a loop of its own."""
     with chromium() as browser:
         yield browser
@@ -118,6 +129,17 @@ def test_nothing_hostile_runs_or_is_fetched(bad: Path, opened: Opener, width: in
     assert page.locator("main").get_by_text("<script>").count() > 0  # it is there, as text
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     expect(page.get_by_role("heading", name="Provenance")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_no_name_runs_or_fetches_anything(named: Path, opened: Opener, width: int) -> None:
+    page = opened(named, width=width)
+    open_all(page)
+    page.mouse.move(200, 400)
+    assert page.evaluate("window.canary") == 0
+    assert CANARY in page.title()  # it is there, as text
+    assert page.locator("main").get_by_text("is poor: ").count() > 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_the_policy_holds_even_if_text_were_markup(bad: Path, tmp_path: Path, browser: Browser) -> None:

@@ -8,7 +8,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from evenhand.core.judge import Judgment, Orders, Setup
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Prompt, Protocol
 from evenhand.engines.scripted import Script, ScriptedEngine
+from evenhand.running.pace import BudgetError, Limits
 from evenhand.running.runner import Run
 from evenhand.store import Entry, Store
 
@@ -91,6 +92,57 @@ def taken(engine: ScriptedEngine, work: Iterable[Pair], count: int, db: Path | s
                 return [await anext(stream) for _ in range(count)]
 
     return asyncio.run(run())
+
+
+# -- a budget ---------------------------------------------------------------------------------------------
+
+
+async def until_the_budget(run: Run) -> list[str]:
+    found: list[str] = []
+    with suppress(BudgetError):
+        async for judgment in run:
+            found.append(judgment.pair.id)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("protocol", "budget", "done"),
+    [("overall", 2, 1), ("overall", 8, 4), ("overall", 25, 12), ("chained", 24, 3), ("chained", 7, 0)],
+)
+def test_a_budget_is_spent_on_finishing_pairs(protocol: str, budget: int, done: int) -> None:
+    engine = Scribe(always("A"), concurrency=16, seconds=0.002)
+
+    async def run() -> list[str]:
+        with Store(":memory:") as store:
+            limits = Limits(max_requests=budget)
+            return await until_the_budget(Run(setup(engine, protocol), pairs(40), store, limits=limits))
+
+    assert len(asyncio.run(run())) == done
+    assert len(engine.prompts) == budget, "and all of it"
+
+
+def test_runs_with_a_budget_for_half_a_pair_come_to_an_end(tmp_path: Path) -> None:
+    engine = Scribe(always("A"), concurrency=8)
+
+    async def run() -> list[str]:
+        with Store(tmp_path / "v.db") as store:
+            return await until_the_budget(Run(setup(engine), pairs(3), store, limits=Limits(max_requests=1)))
+
+    assert [len(asyncio.run(run())) for _ in range(6)] == [0, 1, 1, 2, 2, 3]
+    assert len(engine.prompts) == 6
+
+
+def test_a_run_that_is_stopped_begins_no_pair_that_waits_for_the_budget() -> None:
+    engine = Scribe(always("A"), concurrency=8, seconds=0.02)
+
+    async def run() -> list[str]:
+        with Store(":memory:") as store:
+            run = Run(setup(engine), pairs(8), store, limits=Limits(max_requests=5))
+            asyncio.get_running_loop().call_later(0.01, run.stop)
+            return await until_the_budget(run)
+
+    assert len(asyncio.run(run())) == 2
+    assert len(engine.prompts) == 4
 
 
 # -- orders -----------------------------------------------------------------------------------------------

@@ -371,12 +371,17 @@ def test_a_jury_with_a_failing_juror_killed_and_completed_is_that_of_a_database(
         fields = work.finish(work.start(), code=3)
         assert (fields["jury"]["spoke"], fields["jury"]["incomplete"], fields["asked"]) == ({"2": 60}, 60, 240)
         assert "key" in fields["jury"]["jurors"][1]["failed"]
+        each = fields["tasks"] // 3
         assert fields["dimensions"]["overall"]["invalid_reasons"] == {"incomplete": 60}
         panel.failing = set()
         kill_while_held(work, panel, "middle", 40)
         fields = work.finish(work.start())
+        assert fields["tasks"] == each, "workers are started for the one who has something left to say"
         assert (panel.asked["small"], panel.asked["large"]) == (120, 120), "nobody is asked twice"
         assert 120 <= panel.asked["middle"] <= 160
+        again = work.finish(work.start())
+        assert (again["workers"], again["tasks"], again["attempts"], again["asked"]) == (0, 0, 0, 0)
+        assert (again["jury"], again["dimensions"]) == (fields["jury"], fields["dimensions"])
         local = json.loads(evenhand(*work.judge, "--db", db).stdout)
     with Store(db) as store, open_shards(work.out) as shards:
         assert outcomes_of(shards, "jury") == outcomes_of(store, "jury")

@@ -172,6 +172,26 @@ def test_usage_is_summed_over_a_judges_answers(db: Path) -> None:
         assert [store.usage(row)[0] for row in store.judges()] == [Usage(10, 8, 2), Usage(100, 0, 1)]
 
 
+def test_a_killed_run_took_as_long_as_its_answers_came(db: Path) -> None:
+    """Its tokens count, and so must its seconds: else a resumed run seems many times as fast as it was."""
+    with Store(db) as store:
+        first, second = enter(store).conversations.values()
+        judge = store.judge(setup_with())
+        killed, ended = store.begin_run(judge, {}), store.begin_run(judge, {})
+        store.end_run(ended, pairs=1, asked=1, usage=Usage(5, 0, 1))
+        silent = store.begin_run(judge, {})
+        for conversation in (first, second):
+            store.record(conversation, 0, Answer("A", (), Usage(5, 0, 1)), [Verdict("overall", "A")])
+    with sqlite3.connect(db) as raw:
+        raw.executemany(
+            "UPDATE runs SET started = ?, ended = ? WHERE id = ?",
+            [(100.0, None, killed), (500.0, 510.0, ended), (600.0, None, silent)],
+        )
+        raw.executemany("UPDATE answers SET created = ? WHERE conversation = ?", [(160.0, first), (505.0, second)])
+    with Store(db) as store:
+        assert store.usage(only_judge(store)) == (Usage(10, 0, 2), 60.0 + 10.0)
+
+
 def test_a_new_label_or_metadata_replaces_the_old(db: Path) -> None:
     with Store(db) as store:
         enter(store, Pair("Hi", "x", "y", id="p1", metadata={"topic": "old"}))

@@ -211,6 +211,29 @@ def test_a_connection_is_used_again_only_where_that_is_safe(script: list[bytes |
     assert talk(_three, script, script, script) == connections
 
 
+@pytest.mark.parametrize(
+    ("scripts", "connections"),
+    [
+        ([PLAIN, b"the rest of another answer", PLAIN, PLAIN], 3),  # two on the first, then each on its own
+        ([b"no answer at all", PLAIN, PLAIN], 2),  # a server that speaks no HTTP for once has answered nobody else
+    ],
+    ids=["used", "fresh"],
+)
+def test_what_cannot_be_read_on_a_used_connection_is_a_stray(scripts: list[bytes], connections: int) -> None:
+    async def use(transport: Transport, peer: Peer) -> int:
+        for script in scripts:
+            if script == PLAIN:
+                assert (await transport.send("POST", "/ask")).body == b"{}"
+            else:
+                with pytest.raises(Broken, match="no HTTP"):
+                    await asyncio.wait_for(transport.send("POST", "/ask"), 5)  # whoever asked is told at once
+            await asyncio.sleep(0.15)  # a connection rests for a while
+        return peer.connections
+
+    every: list[list[bytes | None]] = [[script] for script in scripts]
+    assert talk(use, *every) == connections
+
+
 def test_requests_at_once_share_no_connection_and_keep_to_the_limit() -> None:
     async def use(transport: Transport, peer: Peer) -> int:
         answers = await asyncio.gather(*(transport.send("POST", "/ask") for _ in range(12)))

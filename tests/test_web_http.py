@@ -24,7 +24,7 @@ from evenhand.store import HumanLabel, Store
 from evenhand.views.web.guard import HEADERS, MOST_BYTES, form_token
 from evenhand.views.web.labelling import REASONS
 from evenhand.views.web.serving import ServerAddress, serve
-from web_server import HOSTILE, Client, WebServer, fill, hostile_pairs, plain_pairs
+from web_server import HOSTILE, Client, WebServer, fill, fill_names, hostile_pairs, plain_pairs
 
 LOOKS = (
     *("/", "/pairs", "/pairs/all", "/pair/1", "/pair/1/text/output_1", "/people", "/card", "/find/x"),
@@ -734,6 +734,31 @@ def test_no_tag_of_theirs_reaches_a_page(hostile: WebServer, show: str) -> None:
             allowed = r"(?:https?://|mailto:|/|\?|#|$)" if tag == "a" else r"/(?!/)"
             assert re.match(allowed, link), (tag, link)
         assert page.text.count("<script") == 1
+
+
+def test_no_name_of_theirs_is_markup_on_any_page(tmp_path: Path) -> None:
+    """Of judges, protocols, attacks, people and fields; in notes, reasons, addresses and messages."""
+    fill_names(tmp_path / "names.db")
+    with WebServer(tmp_path / "names.db") as server:
+        owner, paths = server.owner(), ["/", "/pairs", "/pairs/all", "/people", "/card", "/pair/1", "/pair/20"]
+        asked = [
+            f"{path}{quote(text, safe='')}" for text in HOSTILE.values() for path in _REFLECTING if len(text) < 999
+        ]
+        linked = {link for path in paths for tag, link in Seen(owner.get(path).text).links if tag == "a"}
+        inner = [link for link in sorted(linked) if re.match(r"/(?!/|people/labels)", link)]
+        for path in [*paths, *asked, *inner[:60]]:
+            page = owner.get(path.partition("#")[0])
+            assert page.status < 500, path
+            if page.status == 303 or page.headers["content-type"].startswith("text/plain"):
+                continue
+            seen = Seen(page.text)
+            assert seen.tags <= OUR_TAGS, path
+            assert not {name for name in seen.attributes if name.startswith("on") or name in ("style", "srcdoc")}
+            assert page.text.count("<script") == 1, path
+            assert not set(page.text) & {"\x00", "\x1b", "\x07", "\x7f", "\u202e", "\u2066", "\u202c"}, path
+
+
+_REFLECTING = ("/pairs?q=", "/pairs?judge=", "/pairs?f.topic=", "/card?judge=", "/find/", "/a/", "/")
 
 
 def test_ten_megabytes_are_cut_and_can_be_had_whole(tmp_path: Path) -> None:

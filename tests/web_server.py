@@ -9,15 +9,19 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from evenhand import Judge, Pair, ScriptedEngine
-from evenhand.core.protocol import Prompt
+from evenhand.core import protocol as template_language
+from evenhand.core.attacks import ATTACK_MARKS
+from evenhand.core.protocol import Prompt, Protocol
+from evenhand.engines.scripted import Script
 from evenhand.io.pairs import sample_pairs
+from evenhand.store import Store
 from evenhand.views.web.app import make_app
 from evenhand.views.web.connections import make_server
 from evenhand.views.web.guard import form_token
@@ -94,6 +98,34 @@ def hostile_pairs() -> list[Pair]:
         )
         for name, text in HOSTILE.items()
     ]
+
+
+def blames(words: str) -> Script:
+    """A judge that gives the same reason for everything."""
+    return lambda _: f"Response A is poor: {words}\nVerdict: B"
+
+
+def fill_names(path: Path) -> None:
+    """Pairs in a database with hostile names beside them: judges, protocols, attacks, people, notes, questions."""
+    source = (Path(template_language.__file__).parent / "protocols" / "forms" / "explained.txt").read_text("utf-8")
+    pairs = hostile_pairs()
+    texts = [text[:200] for text in HOSTILE.values()]
+    marks = [dict(zip(ATTACK_MARKS, (text, text, "1", pairs[0].id), strict=True)) for text in texts]
+    attacked = [
+        replace(pair, id=f"+{pair.id}", output_1="!", metadata=m) for pair, m in zip(pairs, marks, strict=True)
+    ]
+    for text in (HOSTILE["script"], HOSTILE["breakout"], HOSTILE["right to left"]):
+        engine = ScriptedEngine(blames(text), name=text)
+        with Judge(engine, Protocol.parse(source, name=text, file=text), db=path) as judge:
+            list(judge.judge([*pairs, *attacked]))
+    with Store(path) as store:
+        for text in texts:
+            name = " ".join(text[:60].split())
+            store.annotation.invite(
+                name, dimensions=["overall"], rubric=json.dumps({"words": text, "questions": {}})
+            )
+            store.annotation.assign(name, count=3, shared=3)
+            store.annotation.save(name, 1, "overall", "A", note=text)
 
 
 def plain_pairs(count: int) -> list[Pair]:

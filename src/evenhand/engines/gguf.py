@@ -87,6 +87,8 @@ def read_header(path: Path, *, arrays: Collection[str] = ()) -> Header:
 
     A file that is no GGUF, or shorter than its header says, raises ModelError.
     """
+    if path.is_fifo():  # opening it would wait for somebody who writes
+        raise ModelError(f"{path} is a pipe, not a file", hint="check the path")
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             header = _parse(Cursor(data, path), arrays)

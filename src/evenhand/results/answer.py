@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +9,7 @@ from evenhand.core.verdict import headline
 from evenhand.results.counting import weighs_text
 from evenhand.results.ranking import RankingSummary
 from evenhand.results.summary import DimensionSummary, Span, Summary
-from evenhand.results.wording import count, listed
+from evenhand.results.wording import about, count, listed
 
 Kind = Literal["better", "unclear", "distrust", "nothing", "several"]
 # A judge whose verdicts follow the place in more pairs than this says little about the content.
@@ -61,10 +60,12 @@ def answer_of(summary: Summary) -> AnswerSentence:
     return _sentence(summary, name, found)
 
 
-def distrust(summary: Summary) -> str:
-    """Why the verdicts of a summary say little, whatever they are taken for; empty where they may be believed."""
-    name = headline_of(summary)
-    found = summary.dimensions[name] if name is not None else None
+def distrust(summary: Summary, dimension: str = "") -> str:
+    """Why the verdicts of a summary say little, whatever they are taken for; empty where they may be believed.
+
+    They are those on the headline dimension, unless another is named.
+    """
+    found = summary.dimensions.get(dimension or headline_of(summary) or "")
     return _warning(found) if found is not None and found.n else ""
 
 
@@ -156,8 +157,7 @@ def pairs_wanted(found: DimensionSummary) -> int | None:
     more = found.n * ((100 * half / POINTS) ** 2 - 1)
     if more < 1:
         return None
-    digits = max(0, math.floor(math.log10(more)) - 1)
-    return int(math.ceil(more / 10**digits) * 10**digits)
+    return about(more)
 
 
 # -- of a ranking ----------------------------------------------------------------------------------------------
@@ -178,15 +178,19 @@ def _leaders(ranking: RankingSummary) -> AnswerSentence:
     """Models whose best possible rank is the first lead; one of them alone is the best."""
     leaders = [model.model for model in ranking.models if model.best_rank == 1]
     games, dimension = f"n = {ranking.n:,}", ranking.dimension
+    models = count(len(ranking.models), "model")
+    if ranking.all_tied:
+        tied = "the only game is" if ranking.n == 1 else f"all {ranking.n:,} games are"
+        said = f"cannot tell which of {models} is best: {tied} tied"
+        return AnswerSentence("unclear", said, dimension, n=ranking.n)
     if len(leaders) == len(ranking.models):
-        models = count(len(leaders), "model")
         return AnswerSentence(
             "unclear", f"cannot tell yet which of {models} is best, {games}", dimension, n=ranking.n
         )
     if len(leaders) > 1:
         named = f"{leaders[0]} leads, and cannot be told apart yet from {_named(leaders[1:])}"
         return AnswerSentence("unclear", f"{named}, {games}", dimension, n=ranking.n)
-    best = f"{leaders[0]} is the best of {count(len(ranking.models), 'model')}"
+    best = f"{leaders[0]} is the best of {models}"
     return AnswerSentence("better", f"{best}: it is ahead of every other, {games}", dimension, n=ranking.n)
 
 

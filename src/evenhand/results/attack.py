@@ -17,14 +17,21 @@ from evenhand.core.engine import NOTHING, Usage
 from evenhand.core.judge import Judgment
 from evenhand.core.outcome import cluster_number
 from evenhand.core.pair import Pair, Side
+from evenhand.core.stats import agreement
+from evenhand.core.stats.clustered import Estimate
 from evenhand.core.stats.multiple import correct_together
 from evenhand.core.stats.winrate import Difference, Rate, difference_p, mean_rate, paired_difference
+from evenhand.core.verdict import SIDES
 from evenhand.results.counting import repeats_text
 from evenhand.results.questions import LEVEL, stands_out
 from evenhand.results.wording import count
 
 if TYPE_CHECKING:  # a run's summary has what is known of attacks
     from evenhand.results.run import RunSummary
+
+_CODES: Mapping[Side | None, int] = {side: code for code, side in enumerate(SIDES)}  # for `agreement`
+
+_NO_BETTER = "Before the attacks the judge is not shown to be better than a coin: what it withstands says little."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +62,7 @@ class AttackSummary:
     fingerprint: str
     dimension: str
     pairs: int  # with a clear winner, that were judged
-    right: Rate  # how often the judge chooses the right side with nothing changed
+    right: Estimate  # how often the verdict is the right side with nothing changed; a tie scores one half
     any_turned: Rate  # of the pairs that the wrong side did not win before: how many some attack turns to it
     any_right_lost: Rate  # of the pairs that the right side won before: how many some attack takes from it
     attacks: Sequence[AttackEffect]
@@ -76,14 +83,22 @@ class AttackSummary:
             return "no attack was tried"
         if turned.value is None:
             return "there was no pair for an attack to turn"
-        said = f"some attack turns {_share_text(turned)} of the {turned.n:,} that the wrong side had not won"
+        stood = f"the {turned.n:,} that the wrong side had not won"
+        some = f"some attack turns {_share_text(turned)} of {stood}"
+        said = some if turned.value else f"no attack turns any of {stood} {_ends_text(turned)}"
         if lost.value is None:
             return said
-        return f"{said}, and takes from the right side {_share_text(lost)} of the {lost.n:,} that it had won"
+        if lost.value:
+            joined = "and takes" if turned.value else "but some attack takes"
+            return f"{said}, {joined} from the right side {_share_text(lost)} of the {lost.n:,} that it had won"
+        none = "and none takes any" if turned.value else "nor takes any"
+        return f"{said}, {none} of the {lost.n:,} that the right side had won {_ends_text(lost)}"
 
     def notes(self) -> Iterator[str]:
         """What a reader must know of these numbers, a sentence each."""
         yield from self._standing_out()
+        if self.right.low is not None and self.right.low <= 0.5:
+            yield _NO_BETTER
         control = [each for each in self.attacks if each.kind == CONTROL and each.turned.value]
         for each in control:
             share = f"{100 * (each.turned.value or 0):.0f}%"
@@ -104,6 +119,10 @@ class AttackSummary:
             said = f"{these} the judge to the attacked side{': ' if to else ''}{', '.join(to)}"
             corrected = ", corrected for their number (Holm)" if len(asked) > 1 else ""
             yield f"{count(len(asked), 'attack')}{corrected}: {said}."
+        alone = [each.attack for each in asked if stands_out(each.p) and (each.shift.value or 0.0) > 0]
+        if alone and not to:
+            these = "this" if len(alone) == 1 else "these"
+            yield f"Taken alone {these} would be: {', '.join(alone)}. More pairs may show it."
         if away:
             backfire = "This backfires, and moves" if len(away) == 1 else "These backfire, and move"
             yield f"{backfire} it to the right side: {', '.join(away)}."
@@ -209,10 +228,13 @@ class AttackTally:
     def _originals(self) -> list[AttackCase]:
         return [case for name, case in self._cases.items() if case.attack is None and name in self._told]
 
-    def _right(self) -> Rate:
-        cases = [case for case in self._originals() if self._told[case.of].side is not None]
-        right = [(1 - self._side(case.of, case)) / 2 for case in cases]
-        return mean_rate(right, [cluster_number(case.pair.instruction) for case in cases])
+    def _right(self) -> Estimate:
+        """As a card counts it, with the same interval."""
+        cases = self._originals()
+        said = [_CODES.get(self._told[case.of].side, agreement.MISSING) for case in cases]
+        truth = [1 - _CODES[case.loser] for case in cases]
+        clusters = np.array([cluster_number(case.pair.instruction) for case in cases], dtype=np.uint64)
+        return agreement.decided(agreement.score_sides(said, truth), truth, clusters)
 
     def _side(self, name: str, case: AttackCase) -> int:
         side = self._told[name].side
@@ -285,7 +307,11 @@ def _percent(share: float | None) -> str:
 
 
 def _share_text(rate: Rate) -> str:
-    return f"{_percent(rate.value)} ({_percent(rate.low)} to {_percent(rate.high)})"
+    return f"{_percent(rate.value)} {_ends_text(rate)}"
+
+
+def _ends_text(rate: Rate) -> str:
+    return f"({_percent(rate.low)} to {_percent(rate.high)})"
 
 
 def _won(row: _Compared) -> bool:

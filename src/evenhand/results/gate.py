@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Literal
 
 from evenhand.core.errors import InputError
 from evenhand.core.stats.clusters import Weighting
+from evenhand.results.answer import distrust
 from evenhand.results.counting import repeats_text, weighs_text
 from evenhand.results.decision import Decider, RunningRate
 from evenhand.results.losses import NO_LOSSES, Losses, SinceLast
-from evenhand.results.plain import plain
+from evenhand.results.plain import STEERING, plain
 from evenhand.results.wording import count
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class GateResult:
     repeats: int = 0  # exact repeats of other pairs, which are in no number
     losses: Losses = NO_LOSSES  # pairs that got worse
     since: SinceLast | None = None  # against an earlier gate
+    distrust: str = ""  # why the verdicts say little, whichever way it was decided
 
     @classmethod
     def of_run(
@@ -105,7 +107,9 @@ class GateResult:
         if not why and not failure and most < pairs and not decider.met:
             why = f"the budget of {count(most, 'pair')} is used up"
         counts = (pairs - summary.repeats, summary.pairs, why, failure, summary.repeats)
-        return cls(gate, decider.standing, summary.sides, *counts, losses)
+        return cls(
+            gate, decider.standing, summary.sides, *counts, losses, distrust=distrust(summary, decider.dimension)
+        )
 
     @property
     def outcome(self) -> GateOutcome:
@@ -162,6 +166,7 @@ class GateResult:
             "saved": self.saved,
             "stopped": self.why,
             "failure": self.failure,
+            "distrust": self.distrust,
             "got_worse": self.losses.count,
             "worst": [plain(loss) for loss in self.losses.worst],
             "since_last": plain(self.since) if self.since else None,
@@ -187,8 +192,8 @@ class GateResult:
             "not_worse": f"{two} is not worse than {one} by more than {points}",
             "worse": f"{two} is worse than {one} by more than {points}",
             "fallen": f"the win rate of {two} has fallen since the last gate",
-            "undecided": f"undecided whether {two} is worse than {one} by more than {points}",
-            "not_judged": f"could not judge whether {two} is worse than {one}",
+            "undecided": f"the verdicts do not yet show whether {two} is worse than {one} by more than {points}",
+            "not_judged": f"the judging failed, so it is not known whether {two} is worse than {one}",
         }[self.outcome]
 
     @property
@@ -201,7 +206,8 @@ class GateResult:
         """What stands behind the outcome, in a few lines with names."""
         low, high = (f"{100 * end:.1f}" for end in self.interval)
         value = "unknown" if self.value is None else f"{100 * self.value:.1f}%"
-        lines = {
+        lines = {"do not trust this": self.distrust} if self.distrust else {}
+        lines |= {
             f"win rate of {self.names[1]} on {self.standing.dimension}": (
                 f"{value}, between {low} and {high}% ({100 * self.standing.rate.level:g}%, at every moment)"
             ),
@@ -222,6 +228,8 @@ class GateResult:
             lines["invalid"] = f"{self.standing.invalid:,} of the pairs; the interval holds whichever way they fell"
         if self.failure or self.why:
             lines["ended"] = self.failure or self.why
+        if self.outcome == "undecided":
+            lines["to decide it"] = "more pairs, or a larger margin"
         return lines
 
     def markdown(self) -> str:
@@ -246,7 +254,12 @@ def _plain(text: str) -> str:
     >>> _plain("a|b <b>*x*</b>"), _plain("@all, http://a.b")
     ('a&#124;b &#60;b&#62;&#42;x&#42;&#60;/b&#62;', '&#64;&#8203;all, http&#58;&#8203;//a.b')
     """
-    return re.sub(r"[|<>*_`\\[\]!&#~@$]|:(?=//)|(?i:(?<=www))\.", _entity, " ".join(text.split()))
+    shown = _STEERS.sub("\ufffd", " ".join(text.split()))
+    return re.sub(r"[|<>*_`\\[\]!&#~@$]|:(?=//)|(?i:(?<=www))\.", _entity, shown)
+
+
+# What JSON would have escaped by itself, too.
+_STEERS = re.compile(f"[\x00-\x1f{STEERING}]")
 
 
 def _entity(sign: re.Match[str]) -> str:

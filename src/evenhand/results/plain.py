@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
+
+# What JSON may hold as it is, and a terminal would obey: control characters, and marks that turn the direction.
+STEERING = "\x7f-\x9f\u202a-\u202e\u2066-\u2069"
+_STEERS = re.compile(f"[{STEERING}]")
 
 
 def plain(value: Any) -> Any:
@@ -30,12 +35,15 @@ def plain(value: Any) -> Any:
 
 
 def to_json(value: Any) -> str:
-    """A result as the text that `--json` prints.
+    """A result as the text that `--json` prints; nothing in it can steer a terminal.
 
     >>> to_json({"n": 1})
     '{\\n  "n": 1\\n}'
+    >>> print(to_json("é \\x9b"))
+    "é \\u009b"
     """
-    return json.dumps(plain(value), ensure_ascii=False, indent=2)
+    text = json.dumps(plain(value), ensure_ascii=False, indent=2)
+    return _STEERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _is_told(value: Any, field: dataclasses.Field[Any]) -> bool:

@@ -56,6 +56,11 @@ class RankingSummary:
     repeats: int  # exact repeats of other pairs, which are in no number
 
     @property
+    def all_tied(self) -> bool:
+        """Whether nobody has won anything, so that all models are alike."""
+        return not any(model.wins for model in self.models)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know of how this was counted."""
         weighs = f"in strengths and tests {weighs_text(self.weighting)}; records count pairs"

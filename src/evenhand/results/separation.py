@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from evenhand.core.stats.ranking import Contrast
 from evenhand.results.ranking import RankingSummary
+from evenhand.results.wording import about
 
 POWER = 0.8
 MOST = 100_000  # beyond which a number of games is of no use to anyone
@@ -30,7 +31,9 @@ class Separation:
 
 
 def separation_of(ranking: RankingSummary) -> Separation | None:
-    """The best two neighbours that cannot be told apart; None where all can."""
+    """The best two neighbours that cannot be told apart; None where all can, and where no two are the best."""
+    if ranking.all_tied:
+        return None
     found = {frozenset((each.model_1, each.model_2)): each for each in ranking.contrasts}
     tests = max(1, len(ranking.contrasts))
     for one, two in _neighbours(ranking):
@@ -38,7 +41,8 @@ def separation_of(ranking: RankingSummary) -> Separation | None:
         if contrast is not None and contrast.p_holm >= _ALPHA:
             unit = 1.0 if ranking.scale == "log-odds" else _POINTS
             games = games_to_separate(contrast, tests=tests, unit=unit)
-            return Separation(one, two, games, known=contrast.difference is not None)
+            rounded = None if games is None else about(games)
+            return Separation(one, two, rounded, known=contrast.difference is not None)
     return None
 
 

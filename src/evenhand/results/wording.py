@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from evenhand.io.pairs import Unmatched
+
+
+def about(number: float) -> int:
+    """A number that is known roughly, rounded up to two digits.
+
+    >>> about(3.2), about(118), about(1874)
+    (4, 120, 1900)
+    """
+    digits = max(0, math.floor(math.log10(number)) - 1)
+    return int(math.ceil(number / 10**digits) * 10**digits)
 
 
 def count(number: int, one: str) -> str:

@@ -12,7 +12,8 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from evenhand.core.engine import Answer, Engine, Usage
@@ -79,6 +80,7 @@ class Pace:
         self._in_flight = 0
         self._over: EngineError | None = None  # why nothing more is to be asked
         self._held_back = 0  # of those, how many wait for a limit and have not been asked
+        self._promised = 0  # requests, to pairs that are under way
         self._reserved = 0.0  # what the prompts under way will cost at the least
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._random = random.Random(self.seed)
@@ -94,6 +96,27 @@ class Pace:
     def level(self) -> int:
         """How many prompts may be under way at once, now."""
         return max(1, int(self._level))
+
+    def has_room_for(self, requests: int) -> bool:
+        """Whether the budget can finish a pair of so many beside those under way; where none is, any may begin.
+
+        >>> from evenhand.engines.scripted import ScriptedEngine
+        >>> pace = Pace(ScriptedEngine(lambda prompt: "A"), Limits(max_requests=3))
+        >>> with pace.promised(2):
+        ...     pace.has_room_for(1), pace.has_room_for(2)
+        (True, False)
+        """
+        most = self.limits.max_requests
+        return most is None or not self._promised or self.requests + self._promised + requests <= most
+
+    @contextmanager
+    def promised(self, requests: int) -> Iterator[None]:
+        """Keep so much of the budget for one pair as long as it is under way."""
+        self._promised += requests
+        try:
+            yield
+        finally:
+            self._promised -= requests
 
     async def ask(self, prompt: Prompt) -> Answer:
         """Ask until there is an answer, or no more sense in asking."""

@@ -115,7 +115,7 @@ class Run:
         self._waiting = False  # nothing new can be read now
         self._kept = 0  # how many pairs were looked up last, if all of them were in the store
         self._judge = 0
-        self._line, self._taken = line, asyncio.Event()
+        self._line, self._taken, self._finished = line, asyncio.Event(), asyncio.Event()
         self._handed = self._handed_kept = 0  # judgments put out, and how many there were after the last kept one
 
     async def __aiter__(self) -> AsyncGenerator[Judgment, None]:
@@ -194,11 +194,13 @@ class Run:
                 self._report_waiting()
                 await asyncio.sleep(_HELD_SECONDS if self._waiting else 0)
                 continue
-            with noting() as records:
+            with noting() as records, self.pace.promised(self._requests_of(job)):
                 try:
                     judgment = await self._judge_job(job)
                 finally:
                     self.store.release(job)
+            self._finished.set()  # wakes who waits now
+            self._finished.clear()
             self._settling.add(judgment, job, records)
 
     def _report_waiting(self) -> None:
@@ -226,6 +228,9 @@ class Run:
     async def _next_job(self) -> Job | None:
         """The next pair that needs the engine; None when there is nothing more to begin."""
         while not self._stopping:
+            if self._entered and not self.pace.has_room_for(self._requests_of(self._entered[0])):
+                await self._finished.wait()
+                continue
             if self._entered and not self._is_early(self._entered[0].pair):
                 return self._entered.popleft()
             if self._entered:
@@ -235,6 +240,10 @@ class Run:
             if not self._entered and not self._read_on(self._next_pairs()):
                 return None
         return None
+
+    def _requests_of(self, job: Job) -> int:
+        """How many requests a pair takes at most, if none is made twice."""
+        return len(set(job.conversations.values())) * len(self.setup.protocol.questions)
 
     def _is_early(self, pair: Pair) -> bool:
         """Whether the line may end before this pair without anybody knowing it yet."""

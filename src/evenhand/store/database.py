@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import groupby, islice, pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -637,7 +638,21 @@ class Store(Queries):
             " FROM conversations h CROSS JOIN answers a ON a.conversation = h.id WHERE h.judge = ?",
             (judge.id,),
         ).fetchone()
-        (seconds,) = self._db.execute(
-            "SELECT coalesce(sum(ended - started), 0) FROM runs WHERE judge = ?", (judge.id,)
+        return Usage(computed, reused, generated), self._seconds(judge.id)
+
+    def _seconds(self, judge: int) -> float:
+        """How long a judge's runs took; one that was killed, or is under way, as long as answers came."""
+        runs = self._db.execute("SELECT started, ended FROM runs WHERE judge = ? ORDER BY started", (judge,))
+        took = [
+            (self._last_answer(judge, started, before) if ended is None else ended) - started
+            for (started, ended), (before, _) in pairwise([*runs, (math.inf, None)])
+        ]
+        return float(sum(took))
+
+    def _last_answer(self, judge: int, since: float, before: float) -> float:
+        (last,) = self._db.execute(
+            "SELECT max(a.created) FROM conversations h CROSS JOIN answers a ON a.conversation = h.id"
+            " WHERE h.judge = ? AND a.created >= ? AND a.created < ?",
+            (judge, since, before),
         ).fetchone()
-        return Usage(computed, reused, generated), float(seconds)
+        return float(last or since)

@@ -212,7 +212,8 @@ def effect_chart(
     reach = 1.1 * max([0.05, *(abs(end) for line in lines for end in line.ends())])
     legend = (("one", "above 0"), ("two", "below 0"), ("tie", "0 is inside"))
     field = _Field(-reach, reach, _WIDTH)
-    return _lines_chart(lines, field, _ticks(-reach, reach), _text(axis), title, middle=0.0, legend=legend)
+    said = _text(axis, int(_WIDTH / _LETTER))
+    return _lines_chart(lines, field, _ticks(-reach, reach), said, title, middle=0.0, legend=legend)
 
 
 def ranking_chart(found: RankingSummary, *, title: str = "") -> Chart:

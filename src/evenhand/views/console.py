@@ -113,14 +113,15 @@ def _command_below(shown: object, width: int) -> object:
     return shown.replace(": evenhand ", f":\n{' ' * indent}evenhand ")
 
 
-out = _Calm(highlight=False)
-err = _Calm(stderr=True, highlight=False)
+# Strings are no markup, for most hold names of others; a line with markup of its own says so, and escapes the rest.
+out = _Calm(highlight=False, markup=False)
+err = _Calm(stderr=True, highlight=False, markup=False)
 
 
 def summary_table(summary: Summary, title: str) -> Table:
     """The table at the end of a run: one row for each dimension."""
-    one, two = (escape(visible(name)) for name in short_sides(summary))
-    table = plain_table(escape(visible(title)))
+    one, two = (visible(name) for name in short_sides(summary))
+    table = plain_table(title)
     table.add_column("dimension", no_wrap=True)
     table.add_numbers(f"win rate\nof {one}", "95%\nCI")
     for name, style in ((f"{one}\nwins", COLOURS["1"]), ("tie", COLOURS["tie"]), (f"{two}\nwins", COLOURS["2"])):
@@ -180,6 +181,11 @@ def safe(text: str, style: str = "") -> Text:
     return Text(visible(text), style=style)
 
 
+def below(text: str, command: str) -> None:
+    """What was done, dim, and the command that goes on from there."""
+    out.print(f"[dim]{escape(visible(text))}[/] {escape(visible(command))}", markup=True)
+
+
 def aside(text: str) -> None:
     """What goes on, on standard error."""
     err.print(visible(text), style="dim", markup=False)
@@ -214,20 +220,23 @@ def span(ci: tuple[float, float] | None) -> str:
     return f"{100 * ci[0]:.0f}–{percent(ci[1], 0)}" if ci else "–"
 
 
-def notes(summary: Summary) -> Iterator[str]:
+def notes(summary: Summary) -> Iterator[str | Text]:
     """What a reader of the table should know about these very numbers."""
     if summary.reasons:
         said = ", ".join(f"{reason} {count:,}" for reason, count in sorted(summary.reasons.items()))
-        yield f"[red]invalid[/]: {said}. Invalid verdicts are in no win rate; the next run tries failures again."
+        more = f": {said}. Invalid verdicts are in no win rate; the next run tries failures again."
+        yield Text.assemble(("invalid", "red"), more)
     if summary.unfinished:
-        yield f"not asked yet, or only in part: {count(summary.unfinished, 'pair')}. They are in no number here."
+        left = count(summary.unfinished, "pair")
+        yield f"not asked yet, or only in part: {left}. They are in no number here."
     masses = [found.label_mass for found in summary.dimensions.values() if found.label_mass is not None]
     if masses and min(masses) < LOW_MASS:
-        yield (
-            f"[red]label mass[/] {percent(min(masses))}: this judge would rather say something else"
-            " than what it was asked for. It is not a judge; do not trust its verdicts."
+        yield Text.assemble(
+            ("label mass", "red"),
+            f" {percent(min(masses))}: this judge would rather say something else"
+            " than what it was asked for. It is not a judge; do not trust its verdicts.",
         )
-    yield from (escape(visible(note)) for note in summary.notes())
+    yield from map(visible, summary.notes())
     if any(found.small for found in summary.dimensions.values()):
         yield "fewer than 30 instructions: n is small, so the intervals are wide."
 
@@ -372,10 +381,11 @@ def models_table(statuses: Sequence[Status]) -> Table:
     table.add_column("what for, and where it comes from")
     for status in statuses:
         model = status.model
-        here = "[green]yes[/]" if status.on_disk else "no"
-        about = f"{model.what_for}\n[dim]{escape(model.source)}[/]"
+        here = Text("yes", style="green") if status.on_disk else "no"
+        about = Text.assemble(f"{model.what_for}\n", (model.source, "dim"))
         if status.fits is False:
-            about += f"\n[yellow]needs about {model.memory / 1e9:,.0f} GB of memory: too large for this machine[/]"
+            needed = f"{model.memory / 1e9:,.0f} GB of memory"
+            about.append(f"\nneeds about {needed}: too large for this machine", style="yellow")
         size = f"{model.bytes / 1e6:,.0f} MB" if model.size else f"≈{model.bytes / 1e9:,.1f} GB"
         table.add_row(model.name, size, model.licence, here, about)
     return table
@@ -622,6 +632,6 @@ def panel(text: str, title: str) -> Panel:
 
 def fail(message: str, hint: str = "") -> None:
     """An error on standard error, in one or two lines."""
-    err.print(f"[bold red]error:[/] {escape(visible(message))}")
+    err.print(f"[bold red]error:[/] {escape(visible(message))}", markup=True)
     if hint:
-        err.print(f"[dim]  hint:[/] {escape(visible(hint))}")
+        err.print(f"[dim]  hint:[/] {escape(visible(hint))}", markup=True)

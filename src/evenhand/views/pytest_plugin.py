@@ -98,6 +98,7 @@ class Referee:
         from evenhand.results.decision import Decider
         from evenhand.results.gate import Gate, GateResult
         from evenhand.results.summary import Counter
+        from evenhand.views.console import visible
 
         shuffled = Shuffle(_cases(pairs, candidate, baseline), seed=seed)
         (judge, dimension), what = self._with(on), Gate(margin)
@@ -118,7 +119,7 @@ class Referee:
         result = GateResult.of_run(what, decider, summary, pairs=shuffled.pairs, most=most)
         if result.outcome != "not_worse":
             details = [f"  {name}: {text}" for name, text in result.details().items()]
-            raise AssertionError("\n".join([result.sentence(), *details, self._kept()]))
+            raise AssertionError(visible("\n".join([result.sentence(), *details, self._kept()])))
         return result
 
     def close(self) -> None:
@@ -209,9 +210,11 @@ class Referee:
         return "\n".join(f"  {name}: {_short(text)}" for name, text in named.items())
 
     def _kept(self) -> str:
+        from evenhand.views.console import visible
+
         setup = self._judge.setup if self._judge else None
         who = f"{setup.engine.identity['model']} under {setup.protocol.name}" if setup else "nobody"
-        return f"  judge: {who}; verdicts are kept in {self.db}"
+        return visible(f"  judge: {who}; verdicts are kept in {self.db}")
 
 
 def _verdict(outcome: Outcome) -> str:

@@ -35,7 +35,7 @@ class FittedTable(Table):
 
     def __init__(self, title: str | Text | None = None) -> None:
         super().__init__(**_LOOK)
-        self.heading = Text.from_markup(title) if isinstance(title, str) else title
+        self.heading = Text(title) if isinstance(title, str) else title
         self.keys = 1
         self.optional: tuple[tuple[int, ...], ...] = ()
         self.breaks: tuple[int, ...] = ()
@@ -69,8 +69,8 @@ def _words(column: Column) -> str:
 
 
 def _text(cell: RenderableType) -> Text:
-    """A cell as text: strings hold markup."""
-    return cell if isinstance(cell, Text) else Text.from_markup(str(cell))
+    """A cell as text; a string is no markup, for it may be a name that others have given."""
+    return cell if isinstance(cell, Text) else Text(str(cell))
 
 
 class _Fitting:
@@ -113,7 +113,7 @@ class _Fitting:
             column = self._table.columns[number]
             prose = self._kind(number) == "prose"
             made.add_column(
-                column.header,
+                _text(column.header),
                 style=column.style,
                 justify=column.justify,
                 overflow="fold" if prose else "ellipsis",

@@ -35,7 +35,8 @@ class Part:
 class Parts:
     """All parts: `labels` says which a model is in, `over[a, b]` that part a stands above part b.
 
-    `main` is the part with the most models; among equals the one with the most comparisons, then the first by name.
+    `main` is the part with the most models; among equals one that stands above or below another, then the one with
+    the most comparisons, then the first by name.
     """
 
     labels: Ints
@@ -62,9 +63,13 @@ def split(data: Comparisons) -> Parts:
     labels = finite_parts(wins, ties)
     count = int(labels.max(initial=-1)) + 1
     each = tuple(fit_part(data, np.flatnonzero(labels == label)) for label in range(count))
-    met = data.counts.sum(axis=1)
-    sizes = [(len(part.members), int(met[part.members].sum()), -number) for number, part in enumerate(each)]
-    return Parts(labels, each, -max(sizes)[2], _over(wins > 0, labels, count))
+    met, over = data.counts.sum(axis=1), _over(wins > 0, labels, count)
+    related = np.asarray((over | over.T).any(axis=1))
+    sizes = [
+        (len(part.members), bool(related[number]), int(met[part.members].sum()), -number)
+        for number, part in enumerate(each)
+    ]
+    return Parts(labels, each, -max(sizes)[-1], over)
 
 
 def _over(won: Bools, labels: Ints, count: int) -> Bools:

@@ -34,6 +34,7 @@ ARENA_METHOD = METHOD.replace("with ties (Davidson 1970)", "with ties as half wi
 _FACTOR: Mapping[Scale, float] = {"log-odds": 1.0, "elo": 400 / math.log(10), "arena": 400 / math.log(10)}
 _ZERO: Mapping[Scale, float] = {"log-odds": 0.0, "elo": 1000.0, "arena": 1000.0}
 _FEW = 10
+_NO_SPREAD = 1e-12  # a variance that is 0 but for rounding: where all is tied, nothing shows how sure a strength is
 
 
 _Intervals = tuple[Floats, Floats, Floats, Floats]
@@ -44,8 +45,8 @@ class Standing:
     """One model: its strength and interval, the ranks it may have, the letters of its groups, and its record.
 
     `place` is where the model stands to the main part: linked with it, above it (never lost to it), below it (never
-    won), or beside it, unlinked. Above and below, strength and interval are those of `separated.py`, and there is
-    no standard error; beside, there is no strength.
+    won), or beside it, unlinked, as all are where nobody beat anybody. Above and below, strength and interval are
+    those of `separated_models.py`, and there is no standard error; beside, there is no strength.
     """
 
     model: str
@@ -178,7 +179,7 @@ def rank(
         n=int(data.counts.sum()) // 2,
         clusters=data.all_clusters,
         invalid=int(data.invalid.sum()) // 2,
-        warnings=tuple(_warnings(data, parts, order)),
+        warnings=tuple(_warnings(given, parts, order)),
         scale=scale,
         anchor=anchor,
         level=level,
@@ -212,7 +213,8 @@ def _all_strengths(parts: Parts, apart: Separated) -> Floats:
 def _place(parts: Parts, model: int) -> Place:
     part = parts.labels[model]
     if part == parts.main:
-        return "linked"
+        alone = len(parts.first.members) < 2 and not (parts.over[part] | parts.over[:, part]).any()
+        return "beside" if alone else "linked"
     return "above" if parts.over[part, parts.main] else "below" if parts.over[parts.main, part] else "beside"
 
 
@@ -285,12 +287,13 @@ def _intervals(parts: Parts, apart: Separated, anchor: int | None, level: float)
     if len(main.members) > 1:
         freedom = np.asarray(main.clusters - 1.0, dtype=np.float64)
         strength[main.members] = main.strengths
-        unseen = main.hanging.copy()
+        variance = np.diag(main.covariance)
+        unseen = main.hanging | (variance < _NO_SPREAD)
         if anchor is not None:
             at = main.members == anchor
             freedom = np.minimum(freedom, freedom[at])
             unseen |= main.hanging[at] | at  # the anchor is where it was put
-        error[main.members] = np.where(unseen, np.nan, np.sqrt(np.maximum(np.diag(main.covariance), 0.0)))
+        error[main.members] = np.where(unseen, np.nan, np.sqrt(np.maximum(variance, 0.0)))
         half = t_quantiles(freedom, level) * error[main.members]
         low[main.members], high[main.members] = main.strengths - half, main.strengths + half
     return strength, low, high, error
@@ -333,13 +336,16 @@ def _named_parts(data: Comparisons, parts: Parts, order: Ints) -> tuple[tuple[st
 _WORDS: Mapping[Place, str] = {
     "above": "never lost: how far above the others is a guess (Firth's), and the interval's upper end rests on it",
     "below": "never won: how far below the others is a guess (Firth's), and the interval's lower end rests on it",
-    "beside": "not linked with the main models by wins and losses: cannot be ranked among them",
+    "beside": "not linked with the others by wins and losses: cannot be ranked among them",
 }
 
 
 def _warnings(data: Comparisons, parts: Parts, order: Ints) -> Iterator[str]:
     """What a reader must know about these very numbers."""
     main = parts.first
+    if not (data.rows.wins_1.any() or data.rows.wins_2.any()):
+        yield "every comparison is a tie: nothing puts one model above another"
+        return
     if len(main.members) < 2:
         yield (
             "no two models have each beaten the other, directly or through others: all strengths are guesses"

@@ -23,7 +23,9 @@ from evenhand.io.files.finding import kind_of
 
 WRITES = (".jsonl", ".json", ".csv", ".parquet")
 # A spreadsheet may take a cell that begins so for a formula: some pass over blanks and what cannot be seen, some
-# read full-width and small forms as the plain ones. An apostrophe of the text's own is treated like them.
+# read full-width and small forms as the plain ones. An apostrophe of the text's own is treated like them. One that
+# splits at semicolons cuts a text apart in the middle, and at line ends too, quoted or not: only an apostrophe in
+# every line of every list would help, so docs/export.md says it.
 _FORMULA = re.compile("['\t\r\n]|[\\s\u00ad\u200b-\u200f\u2060-\u2064\ufeff]*[-=+@＝＋－＠﹦﹢﹣﹫−]")
 # The forms of views/export that no others write: all their columns, or who the annotator is, give them away.
 OWN_COLUMNS = {
@@ -98,7 +100,7 @@ def _narrowest(kinds: set[str]) -> str:
 
 
 def harmless(value: Any) -> Any:
-    """A cell that no spreadsheet takes for a formula: an apostrophe goes before its first character.
+    """A cell that no spreadsheet takes for a formula, if it splits at commas: an apostrophe goes before it.
 
     Numbers stay numbers. An apostrophe of the text's own is doubled, so that taking one off is always right.
 

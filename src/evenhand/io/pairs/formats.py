@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from evenhand.core.attacks import ATTACK_MARKS
 from evenhand.core.faults import RowFault
 from evenhand.core.pair import read_label
 from evenhand.io.files import Row
@@ -52,7 +53,7 @@ def _same(row: Row, _: Context) -> Row:
     uses=(
         *("judge", "protocol", "model_1", "model_2", "p_1", "p_2", "p_tie", "mass", "order", "shown"),
         *("inconsistent", "invalid", "label", "reason", "reason_forward", "reason_swapped"),
-        *("strength", "strength_forward", "strength_swapped", "attack"),
+        *("strength", "strength_forward", "strength_swapped", *ATTACK_MARKS),
     ),
     together="key",
 )
@@ -71,8 +72,8 @@ def _judgments(row: Row, context: Context) -> Row:
             "overall", next(each["label"] for each in context.group if each["dimension"] == "combined")
         )
     found = {"id": row["pair"], **{name: row.get(name) for name in names}, "labels": labels}
-    if row.get("attack"):
-        found["attack"] = row["attack"]
+    if row.get("attack"):  # not where the marks are empty: a pair that has them all is an attacked one
+        found |= {mark: row[mark] for mark in ATTACK_MARKS if mark in row}
     return {name: unharmed(value) for name, value in found.items()} if context.suffix == ".csv" else found
 
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import pickle
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from evenhand.core.engine import Answer
 from evenhand.core.errors import EngineError, EvenhandError, PairError
+from evenhand.core.pair import Pair
 from evenhand.core.protocol import Protocol
 from evenhand.running.cluster.cluster import Cluster
 from evenhand.running.cluster.coordinator import ClusterStanding, Coordinator
 from evenhand.running.cluster.slices import Checked, Slice, Work, check
 from evenhand.running.cluster.worker import Bench, Recipe
 from evenhand.running.pace import Limits
-from evenhand.store.shards import Place, ShardRow, keys_in
+from evenhand.store.shards import Place, ShardRow
+from evenhand.store.shards.reading import Finished
 from evenhand.store.shards.schema import rows_of
 
 # Below so many rows, checking them here is quicker than starting workers for it.
@@ -58,6 +60,17 @@ def _check_batch(batch: Any, *, look: Callable[[Slice], Checked]) -> Any:
     rows = batch.to_pylist()
     found = [pickle.dumps(look(pickle.loads(row["slice"]))) for row in rows]
     return {"number": [row["number"] for row in rows], "found": found}
+
+
+def all_done(done: Finished, count: int, pairs: Iterable[Pair]) -> bool:
+    """Whether a judge has nothing left to say of so many pairs; they are read only where that may be, to the first.
+
+    >>> from evenhand.store.shards.schema import row_name
+    >>> pair = Pair("Hi", "x", "y")
+    >>> all_done(Finished([]), 1, [pair]), all_done(Finished([row_name(pair.id, pair.key)]), 1, [pair])
+    (False, True)
+    """
+    return len(done) >= count and all(pair in done for pair in pairs)
 
 
 def begun_in(place: Place) -> dict[str, Sequence[Answer]]:
@@ -111,10 +124,10 @@ class ScaleOut:
         self._fault: Exception | None = None
         self.seen = ClusterStanding()  # when it was last looked at
 
-    def start(self, work: Work, passed_over: Sequence[bytes] = ()) -> None:
-        """Begin; `passed_over` are names of pairs about which this judge is not asked."""
-        ray, place = self._ray, self._recipe.place
-        finished, begun = ray.put(keys_in(place, passed_over)), ray.put(begun_in(place))
+    def start(self, work: Work, done: Finished) -> None:
+        """Begin; about the pairs that are done this judge is not asked."""
+        ray = self._ray
+        finished, begun = ray.put(done), ray.put(begun_in(self._recipe.place))
         data = ray.data.from_items(list(work.tasks), override_num_blocks=len(work.tasks)).map_batches(
             Bench,
             batch_size=1,

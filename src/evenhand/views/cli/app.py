@@ -110,10 +110,13 @@ def meant_by(words: Sequence[str]) -> list[str]:
     """The command line that these words stand for: files alone name their command."""
     if meant := ray_command(words):
         raise InputError("judge no longer has --ray: Ray has a command of its own", hint=meant)
-    if not words or words[0] in _MODULES or words[0].startswith("-"):
+    if not words or words[0] in _MODULES.keys() - {"compare"} or words[0].startswith("-"):
         return list(words)
-    from evenhand.views.cli.bare_files import command_for
+    from evenhand.views.cli.bare_files import command_for, refuse_files
 
+    if words[0] == "compare":
+        refuse_files(words[1:])
+        return list(words)
     return command_for(words)
 
 

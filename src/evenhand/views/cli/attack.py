@@ -177,28 +177,33 @@ def attack(
     if not once:
         raise InputError("no pair has a clear winner", hint="give pairs with labels: docs/labels.md")
     cases = list(attack_all(islice(once, what.most_pairs), attacks, seed))
-    _announce(what, cases, attacks, len(once))
+    untried = _untried(what, cases, attacks, len(once))
+    _announce(cases, attacks, untried)
     if dry_run:
         show_plan(settings, (case.pair for case in cases), output.db, output.as_json)
         return
     found = _run(settings, tally, cases, output.db)
     found = replace(found, left_out=len(pairs) - len(clear), repeats=len(clear) - len(once))
-    _show(found, output, _beside(settings, found, cases, output.db))
+    _show(found, output, _beside(settings, found, cases, output.db), untried)
     bad = found.stopped or any(each.invalid for each in found.attacks)
     raise typer.Exit(WITH_FAILURES if bad else DONE)
 
 
-def _announce(what: AttackOptions, cases: Sequence[AttackCase], attacks: Sequence[Attack], clear: int) -> None:
-    """How much is tried, and of how much where nobody has said so."""
+def _announce(cases: Sequence[AttackCase], attacks: Sequence[Attack], untried: str) -> None:
+    """How much there is to judge."""
+    pairs = console.count(sum(case.attack is None for case in cases), "pair")
+    tried = f"{pairs} with a clear winner, {attacks_text(attack.kind for attack in attacks)}"
+    console.aside(f"{tried}: {console.count(len(cases), 'pair')} to judge{f' ({untried})' if untried else ''}")
+
+
+def _untried(what: AttackOptions, cases: Sequence[AttackCase], attacks: Sequence[Attack], clear: int) -> str:
+    """How much is tried of how much, where that is less and nobody has said so."""
     pairs, listed = sum(case.attack is None for case in cases), what.listed()
-    few = len(attacks) < len(listed) or (pairs < clear and what.limit is None)
-    every = sum(attack.kind != CONTROL for attack in listed)
-    there = f"{console.count(every, 'attack')} and {console.count(clear, 'pair')}"
-    of_all = f" (of {there}; --all takes all of them)" if few else ""
-    console.aside(
-        f"{console.count(pairs, 'pair')} with a clear winner, {attacks_text(attack.kind for attack in attacks)}:"
-        f" {console.count(len(cases), 'pair')} to judge{of_all}"
-    )
+    if len(attacks) == len(listed) and (pairs == clear or what.limit is not None):
+        return ""
+    some, every = (sum(attack.kind != CONTROL for attack in those) for those in (attacks, listed))
+    on = f"{pairs:,} of {console.count(clear, 'pair')}"
+    return f"{some:,} of {console.count(every, 'attack')}, on {on}; --all takes all of them"
 
 
 def _run(settings: AnySettings, tally: AttackTally, cases: list[AttackCase], db: Path) -> AttackRun:
@@ -301,14 +306,16 @@ def _other_fences(settings: AnySettings) -> Iterator[str]:
         yield from [settings.protocol.fenced(kind).name for kind in others]
 
 
-def _show(found: AttackRun, output: AttackOutput, beside: dict[str, AttackSummary]) -> None:
+def _show(found: AttackRun, output: AttackOutput, beside: dict[str, AttackSummary], untried: str) -> None:
     if output.plot:
         draw_attacks(found, output.plot)
     if output.as_json:
         print(to_json({"attack": found, "beside": beside, "db": str(output.db)}))
         return
     print_attacks(found, beside)
+    if untried:
+        console.out.print(f"tried: {untried}")
     console.out.print(console.usage_line(found.tokens, found.seconds, found.asked), style="dim")
     if found.cost is not None:
         console.out.print(f"cost: {found.cost:.4f} at the table's prices", style="dim")
-    console.out.print(f"[dim]kept in {output.db}; pair by pair:[/] evenhand serve --db {output.db}")
+    console.below(f"kept in {output.db}; pair by pair:", f"evenhand serve --db {output.db}")

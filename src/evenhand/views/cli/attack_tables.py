@@ -120,7 +120,7 @@ def draw_attacks(found: AttackSummary, file: Path) -> None:
     """Draw the shifts into a file."""
     shifts = [(each.attack, each.shift) for each in found.attacks]
     title = f"Attacks on {found.judge} under {found.protocol}, {found.dimension}"
-    axis = "shift to the attacked side (0.1 is 10 points), 95% intervals, not corrected for their number"
+    axis = "shift to the attacked side, 95% intervals, uncorrected"
     save_plot(file, effect_chart(shifts, axis=axis, title=title))
 
 

@@ -21,7 +21,7 @@ def command_for(words: Sequence[str]) -> list[str]:
     Two files of outputs are compared, the old one first; files of pairs are judged, a database is shown.
     """
     named = list(takewhile(lambda word: not word.startswith("-"), words))
-    if not named or not _looks_like_file(named[0]):
+    if not named or not looks_like_file(named[0]):
         return list(words)
     missing = [word for word in named if not _path(word).exists()]
     if missing:
@@ -29,6 +29,14 @@ def command_for(words: Sequence[str]) -> list[str]:
     meant = [*_meant(named), *words[len(named) :]]
     console.aside(f"evenhand {shlex.join(meant)}")
     return meant
+
+
+def refuse_files(words: Sequence[str]) -> None:
+    """Say what is meant by files where texts belong."""
+    if words and not words[0].startswith("-") and looks_like_file(words[0]):
+        raise InputError(
+            "compare judges one pair, whose texts stand on the command line", hint=shlex.join(["evenhand", *words])
+        )
 
 
 def _meant(named: list[str]) -> list[str]:
@@ -66,7 +74,7 @@ def _path(word: str) -> Path:
     return Path(split_name(word)[1])
 
 
-def _looks_like_file(word: str) -> bool:
+def looks_like_file(word: str) -> bool:
     """A file that is there, or a name that only a file would have."""
     path = _path(word)
     return path.exists() or "/" in word or path.suffix.lower() in (*SUFFIXES, ".gz", ".zst", _DATABASE)

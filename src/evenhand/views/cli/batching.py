@@ -119,7 +119,7 @@ class _BatchWatch:
         text = f"{_batches(found.batches)}: {found.done:,} of {found.requests:,} computed"
         text += f" ({console.visible(words)})"
         if self._live is not None:
-            self._live.update(f"{text}; Ctrl-C stops waiting, and nothing else")
+            self._live.update(console.safe(f"{text}; Ctrl-C stops waiting, and nothing else"))
         elif words != self._last or time.monotonic() - self._reported > _LINE_SECONDS:
             self._reported = time.monotonic()
             console.aside(text)

@@ -16,7 +16,10 @@ from evenhand.views import console
 
 TRUST = {"yes": "green", "limited": "yellow", "no": "red", "unknown": "yellow", "none": "yellow"}
 _READINGS = {"forward_hard": "forward, hard", "both_hard": "both orders, hard", "pooled": "both orders, pooled"}
-_UNLABELLED = "No labels yet, so only biases are shown. Add labels: evenhand labels import FILE"
+_UNLABELLED = (
+    "No labels yet, so only biases are shown. Add some: evenhand serve to label here, evenhand labels import FILE"
+    " to bring some"
+)
 
 
 def print_cards(title: str, cards: Sequence[Card], cost: str) -> None:

@@ -60,7 +60,8 @@ def demo(
     console.out.print(
         f"[bold]evenhand demo[/]: {len(pairs)} pairs with known answers, judged on this machine by [bold]{spec}[/],"
         f" a trained head on {catalog.DEFAULT_MODEL}.\n"
-        "1 and 2 are the sides of a pair; ✓ and ✗ tell whether the verdict is the answer that is known.\n"
+        "1 and 2 are the sides of a pair; ✓ and ✗ tell whether the verdict is the answer that is known.\n",
+        markup=True,
     )
     with Judge(open_judge(spec), db=db) as judge:
         found = run_with_progress(judge, pairs, len(pairs), lines=True)

@@ -12,6 +12,7 @@ from typing import Annotated
 from xml.etree import ElementTree
 
 from evenhand.results.gate import GateResult
+from evenhand.views import console
 from evenhand.views.cli.option_groups import OUTPUT, one_of, option
 
 ANNOTATIONS = ("github",)
@@ -82,7 +83,7 @@ def _annotation(level: str, title: str, message: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return console.visible(text).replace("%", "%25").replace("\n", "%0A")
 
 
 def junit_xml(result: GateResult) -> str:
@@ -113,9 +114,9 @@ def _loss_lines(result: GateResult) -> Iterator[str]:
 
 
 def _xml(text: str) -> str:
-    """Text without the characters that XML cannot hold.
+    """Text without the characters that XML cannot hold, and in which nothing steers a terminal or turns a line.
 
-    >>> _xml("a\\x00b")
-    'a\ufffdb'
+    >>> _xml("a\\x00b\\x9b")
+    'a\ufffdb␡'
     """
-    return _NO_XML.sub("\ufffd", text)
+    return console.visible(_NO_XML.sub("\ufffd", text))

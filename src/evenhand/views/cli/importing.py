@@ -66,10 +66,10 @@ def verdicts(
 def _show(done: VerdictImport) -> None:
     for judge in done.judges:
         both = "both orders" if len(judge.orders) > 1 else "one order"
-        name = escape(console.visible(f"{judge.author.judge} · {judge.author.protocol}"))
+        name = f"{judge.author.judge} · {judge.author.protocol}"
         was = f"{judge.new:,} new verdicts" if judge.new else "nothing new"
         more = f", {console.count(judge.invalid, 'pair')} without a verdict" if judge.invalid else ""
-        pairs = f"{console.count(judge.pairs, 'pair')} on {escape(judge.author.dimension)}"
+        pairs = f"{console.count(judge.pairs, 'pair')} on {judge.author.dimension}"
         console.out.print(f"{name}: {pairs}, {both}, {was}{more}")
     for count, what in (
         (done.without_texts, "without texts: stand-ins take their place, and nothing can be said of length"),
@@ -78,4 +78,4 @@ def _show(done: VerdictImport) -> None:
         if count:
             console.out.print(f"  {console.count(count, 'row')} {what}")
     for error in done.bad:
-        console.out.print(f"  [yellow]passed over[/] {escape(console.visible(str(error)))}")
+        console.out.print(f"  [yellow]passed over[/] {escape(console.visible(str(error)))}", markup=True)

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
-from rich.markup import escape
-
 from evenhand.core.engine import Engine
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Protocol
@@ -115,7 +113,7 @@ def show_end(judged: JudgedInput, db: Path, more: str = "", decision: Decision |
     if judged.given.bad:
         console.out.print(f"left out: {console.count(len(judged.given.bad), 'broken row')}", style="yellow")
     if judged.kept:
-        console.out.print(f"[dim]kept in {db}; see it again:[/] {more or f'evenhand results --db {db}'}")
+        console.below(f"kept in {db}; see it again:", more or f"evenhand results --db {db}")
     else:
         console.out.print("the judge answered nothing, so nothing is kept", style="yellow")
 
@@ -151,7 +149,7 @@ def show_plan(
     every, plans = list(pairs), []
     for one in settings.each:
         if not as_json:
-            console.out.print(f"[bold]{escape(one.spec)}[/]")
+            console.out.print(one.spec, style="bold")
         plans.append({"judge": one.spec, **_show_plan(one, every, db, as_json)})
     if as_json:
         print(to_json({"judges": plans}))

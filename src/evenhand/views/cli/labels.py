@@ -47,7 +47,8 @@ def labels(context: typer.Context, db: DbOption = DEFAULT_DB, as_json: JsonOptio
     if unreadable:
         console.out.print(
             f"[yellow]{console.count(unreadable, 'pair')}[/] with a field 'human' or 'dims' without votes in it,"
-            " which counts for nothing"
+            " which counts for nothing",
+            markup=True,
         )
 
 
@@ -127,9 +128,9 @@ def labels_export(
 def _show(file: Path, done: Imported) -> None:
     people, pairs = len(done.annotators), len(done.pairs)
     console.out.print(
-        f"{escape(str(file))}: {console.count(done.labels, 'label')} of {console.count(pairs, 'pair')}"
+        f"{file}: {console.count(done.labels, 'label')} of {console.count(pairs, 'pair')}"
         f" by {people:,} {'person' if people == 1 else 'people'}"
-        f" on {escape(', '.join(sorted(done.dimensions)) or 'nothing')}"
+        f" on {', '.join(sorted(done.dimensions)) or 'nothing'}"
     )
     for count, what in (
         (done.designs["suggested"], "are on pairs that were chosen because they were informative"),
@@ -146,9 +147,9 @@ def _show(file: Path, done: Imported) -> None:
         if count:
             named = ", ".join(escape(console.visible(name)) for name in ids)
             more = ", …" if count > len(ids) else ""
-            console.out.print(f"  [red]{console.count(count, 'label')}[/]: {what}: {named}{more}")
+            console.out.print(f"  [red]{console.count(count, 'label')}[/]: {what}: {named}{more}", markup=True)
     for error in done.bad:
-        console.out.print(f"  [yellow]passed over[/] {escape(console.visible(str(error)))}")
+        console.out.print(f"  [yellow]passed over[/] {escape(console.visible(str(error)))}", markup=True)
 
 
 def _table(rows: list[LabelRow]) -> Table:

@@ -32,9 +32,10 @@ def models(context: typer.Context, as_json: JsonOption = False) -> None:
         if best is not None and best.name != catalog.DEFAULT_MODEL:
             extra = "" if importlib.util.find_spec("huggingface_hub") else " (needs pip install 'evenhand\\[hf]')"
             console.out.print(
-                f"for this machine's memory: evenhand judge PAIRS --judge [bold]{best.name}[/]{extra}"
+                f"for this machine's memory: evenhand judge PAIRS --judge [bold]{best.name}[/]{extra}",
+                markup=True,
             )
-        console.out.print(f"[dim]kept in {catalog.cache_folder()}; EVENHAND_CACHE moves them[/]")
+        console.out.print(f"kept in {catalog.cache_folder()}; EVENHAND_CACHE moves them", style="dim")
 
 
 @models_app.command("pull")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from evenhand.core.markup import render
 from evenhand.core.protocol import Protocol, built_in_names, form_names, variant_names
@@ -57,12 +58,13 @@ def protocols_show(
     lasts = protocol.last_questions()
     for number, last in enumerate(lasts, 1):
         if len(lasts) > 1:
-            console.out.print(f"[dim]conversation {number} of {len(lasts)}[/]")
+            console.out.print(f"conversation {number} of {len(lasts)}", style="dim")
         prompt = protocol.prompt(pair, "forward", last, said)
         console.out.print(console.conversation(render(prompt.turns, protocol.dialect)))
     if said:
         console.out.print(
-            "\n[dim]The earlier answers, here all for A, are the judge's own in a real conversation.[/]",
+            "\nThe earlier answers, here all for A, are the judge's own in a real conversation.",
+            style="dim",
             soft_wrap=False,
         )
 
@@ -79,8 +81,10 @@ def protocols_check(
         return
     questions, talks = console.count(len(protocol.questions), "question"), len(protocol.last_questions())
     within = f" in {talks} conversations" if talks > 1 else ""
+    name = escape(console.visible(file))
     console.out.print(
-        f"[green]ok[/]  {file}: {protocol.dialect.name}, {len(protocol.turns)} turns, {questions}{within}"
+        f"[green]ok[/]  {name}: {protocol.dialect.name}, {len(protocol.turns)} turns, {questions}{within}",
+        markup=True,
     )
     for number, question in enumerate(protocol.questions, 1):
         console.out.print(f"    question {number}: {', '.join(question.dimensions)}", soft_wrap=False)

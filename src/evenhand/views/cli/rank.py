@@ -178,7 +178,7 @@ def show_ranking(found: JudgeRanking, db: Path) -> None:
     if 2 < len(found.ranking.models) <= _MOST_IN_MATRIX:
         console.out.print(matrix_table(found.ranking))
     for note in notes(found.ranking):
-        console.out.print(note)
+        console.out.print(note, markup=True)
     if close := separation_of(found.ranking):
         console.out.print(separation_note(close, db), markup=False, highlight=False)
 
@@ -203,7 +203,7 @@ def ranking_table(found: JudgeRanking) -> Table:
     """Models, best first: ranks they may have, strength, interval, group, record."""
     ranking = found.ranking
     title = f"{found.title}: {console.count(ranking.n, 'pair')}"
-    table = console.plain_table(escape(console.visible(title)))
+    table = console.plain_table(title)
     table.keys, table.optional = 2, ((6, 7, 8), (9,))
     table.add_column("rank", justify="right")
     table.add_column("model")
@@ -219,7 +219,7 @@ def _cells(model: Standing, digits: int) -> list[str]:
     best, worst = model.best_rank, model.worst_rank
     return [
         f"{best}" if best == worst else f"{best}–{worst}",
-        escape(console.visible(model.model)),
+        console.visible(model.model),
         "–" if model.strength is None else f"{model.strength:.{digits}f}",
         _interval(model.low, model.high, digits),
         group_text(model.group),
@@ -261,7 +261,7 @@ def matrix_table(ranking: RankingSummary) -> Table:
     table.add_numbers(*(str(number) for number in range(1, len(matrix.models) + 1)))
     for number, (name, rates) in enumerate(zip(matrix.models, matrix.rates, strict=True), 1):
         cells = (console.percent(rate, 0) if rate is not None else "" for rate in rates)
-        table.add_row(f"{number} {escape(console.visible(name))}", *cells)
+        table.add_row(f"{number} {console.visible(name)}", *cells)
     return table
 
 

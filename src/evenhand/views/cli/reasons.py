@@ -69,7 +69,7 @@ def reasons(
     for each in found if not as_json else ():
         _show(each, options.top)
     if found and not as_json and not options.search:
-        console.out.print(f"[dim]the pairs of a phrase:[/] evenhand reasons --search PHRASE --db {db}")
+        console.below("the pairs of a phrase:", f"evenhand reasons --search PHRASE --db {db}")
 
 
 def _reasons(store: Records, row: JudgeRow, options: ReasonOptions) -> JudgeReasons | None:

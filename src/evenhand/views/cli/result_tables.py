@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -210,6 +209,6 @@ def human_notes(dimensions: Mapping[str, HumanRate], width: float | None) -> Ite
 
 
 def _table(title: str, *first: str) -> FittedTable:
-    table = plain_table(escape(title), *map(escape, first))
+    table = plain_table(title, *first)
     table.keys = len(first)
     return table

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from rich.markup import escape
-
 from evenhand.core.attacks import ATTACK_MARKS
 from evenhand.core.errors import InputError
 from evenhand.core.protocol import Protocol
@@ -245,7 +243,7 @@ def show_more(found: JudgeSummary, more: Readings, options: ResultOptions) -> No
 def print_notes(notes: Iterable[str]) -> None:
     """Sentences below a table."""
     for note in notes:
-        console.out.print(escape(console.visible(note)))
+        console.out.print(note)
 
 
 def draw_rates(file: Path, found: Sequence[tuple[JudgeSummary, Readings]]) -> None:

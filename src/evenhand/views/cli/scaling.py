@@ -31,12 +31,12 @@ from evenhand.results.run import RunSummary, judge_summary
 from evenhand.results.summary import Summary, summarise
 from evenhand.running.cluster import slices
 from evenhand.running.cluster.cluster import Cluster, address_of, connect, ray_data, share_cores
-from evenhand.running.cluster.coordinator import ClusterStanding, is_metered
-from evenhand.running.cluster.driver import ScaleOut, check_all
+from evenhand.running.cluster.coordinator import ClusterProgress, ClusterStanding, is_metered
+from evenhand.running.cluster.driver import ScaleOut, all_done, check_all
 from evenhand.running.cluster.slices import Slice, Work
 from evenhand.running.cluster.worker import Recipe
 from evenhand.running.pace import Limits, Pace
-from evenhand.store.shards import Place, RunNote, begin_shards, note_run, open_shards
+from evenhand.store.shards import Place, RunNote, begin_shards, keys_in, note_run, open_shards
 from evenhand.views import console
 from evenhand.views.cli.app import DONE, WITH_FAILURES, app
 from evenhand.views.cli.groups import (
@@ -191,7 +191,7 @@ def show_folder(run: ClusterRun) -> None:
     """The last lines of a run: what was left out, and where the rest is."""
     if run.skipped:
         console.out.print(f"left out: {console.count(run.skipped, 'broken row')}", style="yellow")
-    console.out.print(f"[dim]kept in {run.out}; see it again:[/] evenhand results --db {run.out}")
+    console.below(f"kept in {run.out}; see it again:", f"evenhand results --db {run.out}")
 
 
 @contextmanager
@@ -279,10 +279,13 @@ class ClusterJudge:
         began, settings = time.time(), self.settings
         workers, cores = self._share(job, cluster)
         work = source.cut(workers, _at_once(self.setup, settings.limits, workers))
+        done = keys_in(self.place, passed_over)
+        if all_done(done, work.count, source.read()):
+            return self._nothing_to_do(job, work, source, name, used)
         run = ScaleOut(cluster, self._recipe(job, cores), settings.limits, workers=workers, cores=cores, used=used)
         with console.watching(work.count) as watch:
             watch.print(_heading(name, work, workers, cluster.address))
-            run.start(work, passed_over)
+            run.start(work, done)
             try:
                 _watch(run, watch, work.count)
             finally:
@@ -302,6 +305,28 @@ class ClusterJudge:
             skipped=len(work.bad),
             unmatched=source.unmatched,
         ), standing
+
+    def _nothing_to_do(
+        self, job: ClusterJob, work: Work, source: PairSource, name: str, used: tuple[int, float]
+    ) -> tuple[ClusterRun, ClusterStanding]:
+        """The same where the judge has said all: no worker is started, and no model loaded."""
+        said = f"{console.count(work.count, 'pair')}, nothing left to ask"
+        console.aside(f"{name}: {said}" if name else said)
+        taken, spent = used
+        return ClusterRun(
+            asked=0,
+            tokens=Usage(),
+            cost=self.settings.price.of(Usage()) if self.settings.price else None,
+            stopped="",
+            seconds=round(time.time() - job.began, 3),
+            judging_seconds=0.0,
+            out=job.out,
+            workers=0,
+            tasks=0,
+            attempts=0,
+            skipped=len(work.bad),
+            unmatched=source.unmatched,
+        ), ClusterStanding(ClusterProgress(pairs=work.count), taken=taken, spent=spent)
 
     @property
     def _embedded(self) -> bool:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -155,7 +154,7 @@ def show(found: Suggestions, row: JudgeRow, others: int, out: Path | None) -> No
 
 
 def _table(pairs: tuple[Suggestion, ...], title: str) -> Table:
-    table = console.plain_table(escape(title))
+    table = console.plain_table(title)
     table.keys, table.optional = 2, ((3, 4, 5, 6),)
     table.add_column("id")
     table.add_column("chosen", no_wrap=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from rich.table import Table
+from rich.text import Text
 
 from evenhand.views import console
 from evenhand.views.cli.app import app, load_all
@@ -27,8 +28,8 @@ def show_welcome() -> None:
     table.add_column(no_wrap=True)
     for name, what, example in FIRST:
         table.add_row(name, what)
-        table.add_row("", f"[dim]{example}[/]")
-    console.out.print("[bold]evenhand[/]: which of two responses is better?\n")
+        table.add_row("", Text(example, style="dim"))
+    console.out.print("[bold]evenhand[/]: which of two responses is better?\n", markup=True)
     console.out.print(table)
     console.out.print(
         "\nTwo models: evenhand old.jsonl new.jsonl"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from evenhand.core.attacks import is_attacked
+from evenhand.core.attacks import ATTACK_MARKS, is_attacked
 from evenhand.core.judge import Judgment
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import ORDERS, Order
@@ -15,7 +15,7 @@ from evenhand.io.files import Row
 from evenhand.store import JudgeRow
 
 _WHO = {"judge": "text", "protocol": "text", "fingerprint": "text"}
-_PAIR = {"pair": "text", "key": "text", "model_1": "text", "model_2": "text", "attack": "text"}
+_PAIR = dict.fromkeys(("pair", "key", "model_1", "model_2", *ATTACK_MARKS), "text")
 _P = {"p_1": "number", "p_2": "number", "p_tie": "number"}
 # Why, in words of sides, and how strong a verdict is where its form says so: 2 for A>>B, 1 for A>B, 0 for A=B.
 _SAID = {"reason": "text", "strength": "number"}
@@ -103,7 +103,7 @@ def _about(judge: JudgeRow, pair: Pair) -> Row:
         "key": pair.key,
         "model_1": pair.model_1,
         "model_2": pair.model_2,
-        "attack": str(pair.metadata["attack"]) if is_attacked(pair) else None,
+        **{mark: str(pair.metadata[mark]) if is_attacked(pair) else None for mark in ATTACK_MARKS},
         "instruction": pair.instruction,
         "output_1": pair.output_1,
         "output_2": pair.output_2,

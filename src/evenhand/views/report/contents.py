@@ -297,7 +297,9 @@ def name_of(row: JudgeRow, rows: Sequence[JudgeRow]) -> str:
 
 
 def short_name(judge: JudgeReport, report: Report) -> str:
-    """A judge's protocol, if that is enough to tell it from the others."""
+    """A judge's protocol, if that is enough to tell it from the others; its model, if there are none."""
+    if len(report.judges) == 1:
+        return judge.judge
     protocols = [other.protocol for other in report.judges]
     one_model = len({other.judge for other in report.judges}) == 1
     return judge.protocol if one_model and protocols.count(judge.protocol) == 1 else judge.name
