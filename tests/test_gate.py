@@ -129,17 +129,16 @@ def test_ties_alone_pass(folder: Path, serve: Callable[[Behaviour], Server]) -> 
     assert fields["win_rate_2"] == 0.5
 
 
-def test_a_judge_that_takes_the_first_passes_nobody_without_a_warning(
-    folder: Path, serve: Callable[[Behaviour], Server]
-) -> None:
+def test_a_judge_that_takes_the_first_passes_nobody(folder: Path, serve: Callable[[Behaviour], Server]) -> None:
     """Its orders contradict each other, so every pair is a tie and two models are as good as each other."""
     server, rows, why = serve(says("A")), rows_of(two=150), "the judge chose whatever stood first in 100% of pairs"
     report = folder / "report.md"
-    done = run_gate(folder, server, rows, PASSED, "--markdown", report)
+    done = run_gate(folder, server, rows, NOT_JUDGED, "--markdown", report)
+    assert "NOT JUDGED: this judge cannot be trusted, so it is not known whether" in done.stdout
     assert f"do not trust this: {why}" in done.stdout
     assert f"| do not trust this | {why} |" in report.read_text()
-    assert fields_of(run_gate(folder, server, rows, PASSED, "--json"))["distrust"] == why
-    stored = evenhand("gate", "--db", folder / "gate.db", code=PASSED)
+    assert fields_of(run_gate(folder, server, rows, NOT_JUDGED, "--json"))["distrust"] == why
+    stored = evenhand("gate", "--db", folder / "gate.db", code=NOT_JUDGED)
     assert f"do not trust this: {why}" in stored.stdout
     good = run_gate(folder, serve(prefers_good), rows_of(ties=150), PASSED, "--json")
     assert fields_of(good)["distrust"] == ""

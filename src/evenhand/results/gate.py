@@ -4,7 +4,7 @@ not_worse     model 2's win rate is at least 1/2 less the margin
 worse         it is below that
 fallen        it may be above that, but it has fallen since an earlier gate, by more than chance would explain
 undecided     the verdicts that the budget allowed leave both possible
-not_judged    there are no verdicts to speak of: the judge failed, not the model
+not_judged    there are no verdicts to speak of, or none to pass a model by: the judge failed, not the model
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class GateResult:
     repeats: int = 0  # exact repeats of other pairs, which are in no number
     losses: Losses = NO_LOSSES  # pairs that got worse
     since: SinceLast | None = None  # against an earlier gate
-    distrust: str = ""  # why the verdicts say little, whichever way it was decided
+    distrust: str = ""  # why the verdicts say little; no model passes by them
 
     @classmethod
     def of_run(
@@ -113,12 +113,16 @@ class GateResult:
 
     @property
     def outcome(self) -> GateOutcome:
-        """What it came to."""
+        """What it came to.
+
+        A judge that takes whatever stands first ties every pair, and would pass every model.
+        """
         found = self.gate.outcome(self.standing)
         if found == "undecided" and self.failure:
             return "not_judged"
-        fell = self.since is not None and self.since.fell and found in ("not_worse", "undecided")
-        return "fallen" if fell else found
+        if self.since is not None and self.since.fell and found in ("not_worse", "undecided"):
+            return "fallen"
+        return "not_judged" if found == "not_worse" and self.distrust else found
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -193,8 +197,14 @@ class GateResult:
             "worse": f"{two} is worse than {one} by more than {points}",
             "fallen": f"the win rate of {two} has fallen since the last gate",
             "undecided": f"the verdicts do not yet show whether {two} is worse than {one} by more than {points}",
-            "not_judged": f"the judging failed, so it is not known whether {two} is worse than {one}",
+            "not_judged": f"{self._fault}, so it is not known whether {two} is worse than {one}",
         }[self.outcome]
+
+    @property
+    def _fault(self) -> str:
+        """Who is to blame for a gate that was not judged."""
+        believed = not self.distrust or self.gate.outcome(self.standing) != "not_worse"
+        return "the judging failed" if believed else "this judge cannot be trusted"
 
     @property
     def names(self) -> tuple[str, str]:
