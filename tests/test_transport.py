@@ -121,6 +121,9 @@ def test_an_answer_in_every_form(script: tuple[bytes | None, ...]) -> None:
         (CHUNKED + b"f" * 300,),
         (CHUNKED + b"2\r\n{}\r\n", None),
         (CHUNKED + b"2\r\n{}\r\n0\r\n", None),
+        (CHUNKED, b"zz\r\n"),  # these three go wrong behind the head, while somebody reads the body
+        (CHUNKED + b"2\r\n{}\r\n", b"2\r\n{}0\r\n\r\n"),
+        (CHUNKED + b"2\r\n{}\r\n0\r\n", b"X: " + b"x" * 2**17),
         (PLAIN[:-1], None),
         (PLAIN[:20], None),
         (None,),

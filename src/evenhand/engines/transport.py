@@ -199,9 +199,15 @@ class _Line(ResponseHandler):
         self._give_up(aiohttp.SocketTimeoutError("too late"))
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Nobody waits any more."""
+        """Nobody waits any more: aiohttp tells of a fault behind the head, and not whoever reads the body."""
         self._connector.busy.discard(self)
+        body, fault = self._payload, self.exception()
         super().connection_lost(exc)
+        if body is not None and not body.is_eof() and body.exception() is None:
+            said = (
+                f"the answer is no HTTP: {fault.message}" if isinstance(fault, HttpProcessingError) else "cut off"
+            )
+            body.set_exception(aiohttp.ClientPayloadError(said))
 
     def data_received(self, data: bytes) -> None:
         """Take what came, if somebody asked and it is not too much."""
