@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "evenhand"
 LAYERS = (
     "core.errors",
     "core.stats",
+    "core.steering",
     "core.faults",
     "core.pair",
     "core.conversations",

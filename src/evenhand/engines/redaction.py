@@ -17,14 +17,14 @@ from itertools import takewhile
 from typing import Any
 from urllib.parse import quote, unquote
 
+from evenhand.core.steering import STEERING
+
 HIDDEN = "***"
 # A key this short may be a word of an answer ("none", "EMPTY"), so that only messages are cleaned of it.
 _LONG = 8
 # So much of a secret is none by chance; some begin alike, and servers show the last few characters.
 _PIECE = 4
 _CUT = 12
-# Control characters but line feed and tab, and those that change the direction of what follows.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 class Redaction:
@@ -111,4 +111,4 @@ def printable(text: str) -> str:
     >>> print(printable("\x1b[2Jgone"))
     \x1b[2Jgone
     """
-    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+    return STEERING.sub(lambda found: ascii(found[0])[1:-1], text)

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Literal
 
 from evenhand.core.errors import InputError
 from evenhand.core.stats.clusters import Weighting
+from evenhand.core.steering import STEERING
 from evenhand.results.answer import distrust
 from evenhand.results.counting import repeats_text, weighs_text
 from evenhand.results.decision import Decider, RunningRate
 from evenhand.results.losses import NO_LOSSES, Losses, SinceLast
-from evenhand.results.plain import STEERING, plain
+from evenhand.results.plain import plain
 from evenhand.results.wording import count
 
 if TYPE_CHECKING:
@@ -264,12 +265,8 @@ def _plain(text: str) -> str:
     >>> _plain("a|b <b>*x*</b>"), _plain("@all, http://a.b")
     ('a&#124;b &#60;b&#62;&#42;x&#42;&#60;/b&#62;', '&#64;&#8203;all, http&#58;&#8203;//a.b')
     """
-    shown = _STEERS.sub("\ufffd", " ".join(text.split()))
+    shown = STEERING.sub("\ufffd", " ".join(text.split()))
     return re.sub(r"[|<>*_`\\[\]!&#~@$]|:(?=//)|(?i:(?<=www))\.", _entity, shown)
-
-
-# What JSON would have escaped by itself, too.
-_STEERS = re.compile(f"[\x00-\x1f{STEERING}]")
 
 
 def _entity(sign: re.Match[str]) -> str:

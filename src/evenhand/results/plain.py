@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
-# What JSON may hold as it is, and a terminal would obey: control characters, and marks that turn the direction.
-STEERING = "\x7f-\x9f\u202a-\u202e\u2066-\u2069"
-_STEERS = re.compile(f"[{STEERING}]")
+from evenhand.core.steering import STEERING
 
 
 def plain(value: Any) -> Any:
@@ -43,7 +40,7 @@ def to_json(value: Any) -> str:
     "é \\u009b"
     """
     text = json.dumps(plain(value), ensure_ascii=False, indent=2)
-    return _STEERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _is_told(value: Any, field: dataclasses.Field[Any]) -> bool:

@@ -31,6 +31,7 @@ from evenhand.core.judge import Judgment
 from evenhand.core.markup import Span
 from evenhand.core.protocol import ORDERS, Order
 from evenhand.core.protocol import Protocol as Template
+from evenhand.core.steering import PICTURES, TURNS
 from evenhand.core.verdict import SIDES, Outcome, headline, headline_first, known_label
 from evenhand.engines.catalog import Status
 from evenhand.results.wording import attacked_text
@@ -411,9 +412,8 @@ def visible(text: str) -> str:
 
 
 _SEEN: dict[int, str] = {
-    **{code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"},
-    **dict.fromkeys(range(0x7F, 0xA0), "␡"),
-    **dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(0xD800, 0xE000)), "\ufffd"),
+    **PICTURES,
+    **dict.fromkeys((*TURNS, *range(0xD800, 0xE000)), "\ufffd"),
 }
 
 

@@ -4,23 +4,11 @@ from __future__ import annotations
 
 import unicodedata
 
-# Marks that turn the direction of what follows. Left-to-right and right-to-left marks by themselves are harmless,
-# and usual in Arabic and Hebrew; these reach over the end of a word, and can show a line in another order.
-_TURNS = {
-    "\u202a": "LRE",
-    "\u202b": "RLE",
-    "\u202c": "PDF",
-    "\u202d": "LRO",
-    "\u202e": "RLO",
-    "\u2066": "LRI",
-    "\u2067": "RLI",
-    "\u2068": "FSI",
-    "\u2069": "PDI",
-}
+from evenhand.core.steering import PICTURES, TURNS
+
 _SEEN: dict[int, str] = {
-    **{code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"},
-    **dict.fromkeys(range(0x7F, 0xA0), "␡"),
-    **{ord(mark): f"⟦{name}⟧" for mark, name in _TURNS.items()},
+    **PICTURES,
+    **{mark: f"⟦{name}⟧" for mark, name in TURNS.items()},
     0x2028: "\n",
     0x2029: "\n",
     0xFEFF: "⟦BOM⟧",
