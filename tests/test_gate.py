@@ -136,6 +136,7 @@ def test_a_judge_that_takes_the_first_passes_nobody(folder: Path, serve: Callabl
     done = run_gate(folder, server, rows, NOT_JUDGED, "--markdown", report)
     assert "NOT JUDGED: this judge cannot be trusted, so it is not known whether" in done.stdout
     assert f"do not trust this: {why}" in done.stdout
+    assert "to decide it: another judge, or another protocol" in done.stdout
     assert f"| do not trust this | {why} |" in report.read_text()
     assert fields_of(run_gate(folder, server, rows, NOT_JUDGED, "--json"))["distrust"] == why
     stored = evenhand("gate", "--db", folder / "gate.db", code=NOT_JUDGED)

@@ -123,7 +123,7 @@ class GateResult:
             return "not_judged"
         if self.since is not None and self.since.fell and found in ("not_worse", "undecided"):
             return "fallen"
-        return "not_judged" if found == "not_worse" and self.distrust else found
+        return "not_judged" if self._is_doubted else found
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -193,19 +193,19 @@ class GateResult:
         """The outcome in a sentence."""
         one, two = self.names
         points = f"{100 * self.gate.margin:g} points"
+        fault = "this judge cannot be trusted" if self._is_doubted else "the judging failed"
         return {
             "not_worse": f"{two} is not worse than {one} by more than {points}",
             "worse": f"{two} is worse than {one} by more than {points}",
             "fallen": f"the win rate of {two} has fallen since the last gate",
             "undecided": f"the verdicts do not yet show whether {two} is worse than {one} by more than {points}",
-            "not_judged": f"{self._fault}, so it is not known whether {two} is worse than {one}",
+            "not_judged": f"{fault}, so it is not known whether {two} is worse than {one}",
         }[self.outcome]
 
     @property
-    def _fault(self) -> str:
-        """Who is to blame for a gate that was not judged."""
-        believed = not self.distrust or self.gate.outcome(self.standing) != "not_worse"
-        return "the judging failed" if believed else "this judge cannot be trusted"
+    def _is_doubted(self) -> bool:
+        """Whether the model would pass, if the judge could be trusted."""
+        return bool(self.distrust) and self.gate.outcome(self.standing) == "not_worse"
 
     @property
     def names(self) -> tuple[str, str]:
@@ -241,6 +241,8 @@ class GateResult:
             lines["ended"] = self.failure or self.why
         if self.outcome == "undecided":
             lines["to decide it"] = "more pairs, or a larger margin"
+        if self.outcome == "not_judged" and self._is_doubted:
+            lines["to decide it"] = "another judge, or another protocol"
         return lines
 
     def markdown(self) -> str:
