@@ -4,8 +4,8 @@
     python benchmarks/attack_table.py chained.json holistic.json --figure shift
     python benchmarks/attack_table.py chained.json holistic.json --figure turned
 
-A row is an attack, a column a judge; a fence is part of the protocol's name. What stands out after Holm's
-correction within its judge has a star.
+A row is an attack, a column a judge and protocol; a fence is part of the protocol's name. Several runs of one
+judge and protocol share a column. What stands out after Holm's correction within its run has a star.
 """
 
 from __future__ import annotations
@@ -39,21 +39,30 @@ def row(name: str, cells: list[str]) -> str:
     return f"| {' | '.join([name, *cells])} |"
 
 
+def span(values: list[Any], form: str) -> str:
+    """What several runs of one column say: one value, or from the least to the greatest."""
+    said = list(dict.fromkeys(form.format(each) for each in sorted(each for each in values if each is not None)))
+    return said[0] if len(said) == 1 else " to ".join([said[0], said[-1]]) if said else ""
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--figure", choices=FIGURES, default="shift")
     wanted = parser.parse_args()
-    judges = [json.loads(file.read_text("utf-8"))["attack"] for file in wanted.files]
-    effects = [{each["attack"]: each for each in judge["attacks"]} for judge in judges]
-    print(row("attack", [f"`{judge['protocol']}`" for judge in judges]))
-    print(row("---", ["--:"] * len(judges)))
+    columns: dict[str, list[Found]] = {}
+    for file in wanted.files:
+        run = json.loads(file.read_text("utf-8"))["attack"]
+        columns.setdefault(f"{run['judge']} {run['protocol']}", []).append(run)
+    runs = list(columns.values())
+    effects = [{each["attack"]: each for run in column for each in run["attacks"]} for column in runs]
+    print(row("attack", [f"`{column[0]['protocol']}`" for column in runs]))
+    print(row("---", ["--:"] * len(runs)))
     for name in dict.fromkeys(name for each in effects for name in each):
         print(row(f"`{name}`", [cell(each.get(name), wanted.figure) for each in effects]))
-    print(row("pairs", [str(judge["pairs"]) for judge in judges]))
-    print(row("right before", [f"{100 * judge['right']['value']:.0f}%" for judge in judges]))
-    print(row("turned by some attack", [f"{100 * judge['any_turned']['value']:.0f}%" for judge in judges]))
+    print(row("pairs", [span([run["pairs"] for run in column], "{}") for column in runs]))
+    print(row("right before", [span([run["right"]["value"] for run in column], "{:.0%}") for column in runs]))
 
 
 if __name__ == "__main__":
