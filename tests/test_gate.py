@@ -193,6 +193,14 @@ def test_a_judge_that_refuses_is_not_a_worse_model(folder: Path, serve: Callable
     assert "does not accept the key" in fields["failure"]
 
 
+def test_models_have_their_names_where_nothing_was_judged(
+    folder: Path, serve: Callable[[Behaviour], Server]
+) -> None:
+    rows = [{**row, "model_1": "old", "model_2": "new"} for row in rows_of(two=5)]
+    done = run_gate(folder, serve(fails(401, "wrong key")), rows, NOT_JUDGED)
+    assert "NOT JUDGED: the judging failed, so it is not known whether new is worse than old" in done.stdout
+
+
 def test_a_judge_that_never_makes_sense_is_given_up_on(folder: Path, serve: Callable[[Behaviour], Server]) -> None:
     server = serve(says("I would rather talk of the weather."))
     fields = fields_of(run_gate(folder, server, rows_of(two=100), NOT_JUDGED, "--concurrency", "1", "--json"))

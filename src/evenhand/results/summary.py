@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -518,16 +518,14 @@ class Counter:
     def summary(self) -> Summary:
         """What was counted."""
         self._flush()
-        names = next(iter(self._models)) if len(self._models) == 1 else ("", "")
         [found] = correct_dimensions([{name: counter.summary() for name, counter in self._dimensions.items()}])
         candidate = next(iter(self._candidates)) if len(self._candidates) == 1 else ""
         repeats = max((counter.rows.repeats for counter in self._dimensions.values()), default=0)
-        sides = (names[0] or "1", names[1] or "2")
         suspicious = len(self._suspicious if self._counting.keep_repeats else set(self._suspicious))
         long = np.concatenate(self._too_long) if self._too_long else np.array([])
         roles = ROLES.get(candidate)
         return Summary(
-            *(self.pairs - repeats, sides, found, roles),
+            *(self.pairs - repeats, side_names(self._models), found, roles),
             repeats=repeats,
             suspicious=suspicious,
             too_long=len(long if self._counting.keep_repeats else np.unique(long)),
@@ -555,6 +553,16 @@ def _by_cluster(part: Part) -> Part:
     """What rates need of a part, by instruction: where rows are sorted, statistics find clusters quickly."""
     order = np.argsort(part["cluster"])
     return {name: part[name][order] for name in ("cluster", "side", "expected", "longer")}
+
+
+def side_names(models: Collection[tuple[str, str]]) -> tuple[str, str]:
+    """What to call the two sides: the models' names, where every pair has the same two.
+
+    >>> side_names({("old", "new")}), side_names({("old", "new"), ("new", "old")}), side_names({("", "new")})
+    (('old', 'new'), ('1', '2'), ('1', 'new'))
+    """
+    one, two = next(iter(models)) if len(models) == 1 else ("", "")
+    return one or "1", two or "2"
 
 
 def models_of(block: Block) -> set[tuple[str, str]]:

@@ -30,7 +30,7 @@ from evenhand.results.judges import judges_named
 from evenhand.results.losses import TrialLog, since_last, stored_losses
 from evenhand.results.plain import plain, to_json
 from evenhand.results.run import RunSummary
-from evenhand.results.summary import Counter, summarise
+from evenhand.results.summary import Counter, side_names, summarise
 from evenhand.results.wording import attacked_field
 from evenhand.store import GateRecord, JudgeRow, Store
 from evenhand.views import console
@@ -192,6 +192,8 @@ def gate(
             most = min(given.count, rule.max_pairs or given.count)
             log = TrialLog(decider.dimension, files.worst)
             result, fields = go_through(what, decider, opened, shuffled, most, log)
+            if not result.judged:  # no judgment says who was on trial
+                result = replace(result, sides=side_names({(p.model_1, p.model_2) for p in given.read()}))
             return (compared(result, log, opened, rule) if rule.against else result), fields
 
     def look_up() -> tuple[GateResult, Fields]:
