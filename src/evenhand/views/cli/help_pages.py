@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import Any
 
 import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
+
+from evenhand.core.errors import InputError
 
 # Every command in its panel, as --help lists them.
 PANELS = {
@@ -147,6 +151,27 @@ class PlainCommand(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         """The options in the order of their panels."""
         return in_panels(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words of a command line; a database among them is named with an option."""
+        words = list(args)  # they are taken off one by one
+        try:
+            return list(super().parse_args(ctx, args))
+        except Exception as fault:  # click's UsageError, which typer has kept in two places over time
+            if any("--db" in param.opts for param in self.params):
+                refuse_file(ctx.command_path, words, str(getattr(fault, "message", "")))
+            raise
+
+
+def refuse_file(command: str, words: list[str], complaint: str) -> None:
+    """Say how a database is named where a command line just names it, or a file that is none."""
+    for word in words:
+        if "unexpected extra argument" in complaint and word in complaint and Path(word).is_file():
+            name = shlex.quote(word)
+            hint = f"to read verdicts from a database: {command} --db {name}"
+            if not word.endswith((".db", ".sqlite", ".sqlite3")):
+                hint = f"it reads verdicts from a database (--db); evenhand look {name} says what this file is"
+            raise InputError(f"{command} takes no file: {word}", hint=hint)
 
 
 class PlainGroup(TyperGroup):
