@@ -123,6 +123,21 @@ def answers(db: Path) -> int:
     return int(rows(db, "SELECT count(*) FROM answers")[0][0])
 
 
+# -- what is kept -----------------------------------------------------------------------------------------
+
+
+def test_other_pairs_of_a_judge_are_told_apart_from_those_of_a_run(
+    serve: Serve, file: Path, tmp_path: Path, db: Path
+) -> None:
+    server = serve(GOOD)
+    assert "see it again: " in run(command(server, file, db)).stdout
+    assert "see it again: " in run(command(server, file, db)).stdout, "the same pairs are no others"
+    made_again = write(tmp_path / "new.jsonl", [(f"Question {n}", f"x{n}", f"z{n}") for n in range(20)])
+    said = run(command(server, made_again, db)).stdout
+    assert "n = 20" in said
+    assert f"kept in {db}, with 20 other pairs of this judge" in " ".join(said.split())
+
+
 # -- a server that misbehaves -----------------------------------------------------------------------------
 
 

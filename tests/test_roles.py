@@ -92,6 +92,24 @@ def test_a_gate_takes_two_models_and_one_candidate(db: Path, tmp_path: Path) -> 
     assert "the candidate is not the same model" in evenhand("gate", "--db", other, code=2).stderr
 
 
+def test_several_candidates_are_ranked_and_not_taken_for_one(db: Path) -> None:
+    judge_into(
+        db, [Pair(f"Q{n}{a}?", GOOD, BAD, model_1=a, model_2="old", candidate="1") for n in range(9) for a in "ab"]
+    )
+    found = json.loads(evenhand("results", "--db", db, "--json").stdout)
+    assert found["answer"]["kind"] == "several"
+    assert evenhand("results", "--db", db).stdout.lstrip().startswith("more than two models are compared")
+
+
+def test_one_candidate_against_several_models_keeps_its_name(db: Path) -> None:
+    judge_into(
+        db, [Pair(f"Q{n}{a}?", BAD, GOOD, model_1=a, model_2="new", candidate="2") for n in range(9) for a in "ab"]
+    )
+    found = json.loads(evenhand("results", "--db", db, "--json").stdout)
+    assert (found["answer"]["kind"], found["sides"]) == ("better", {"1": "1", "2": "new"})
+    assert found["answer"]["sentence"].startswith("new (candidate) is better")
+
+
 def test_in_an_a_a_gate_the_candidate_is_called_the_candidate(outputs: tuple[Path, Path]) -> None:
     [first, *_] = join_outputs(outputs[1], outputs[1], candidate_side="2")
     assert (first.model_1, first.model_2) == ("old (baseline)", "old (candidate)")

@@ -53,7 +53,7 @@ def answer_of(summary: Summary) -> AnswerSentence:
     if warning:
         rate = "" if summary.several else f"; {_least_misleading(summary, found)}"
         return AnswerSentence("distrust", f"do not trust this: {warning}{rate}", name, n=found.n)
-    if summary.several and summary.roles is None:
+    if summary.several:
         return AnswerSentence(
             "several", "more than two models are compared: evenhand rank shows the result", name, n=found.n
         )

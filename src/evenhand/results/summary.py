@@ -155,7 +155,7 @@ class Summary:
     suspicious: int = 0  # pairs whose text seems to speak to the judge; they count like any other
     too_long: int = 0  # pairs with a response longer than any that the judge was measured on
     measured: int = 0  # that length, in characters; 0: not known
-    several: bool = False  # more than two models are compared, so that no side is one of them
+    several: bool = False  # more than two models are compared, and no side is one of them
 
     def plain(self) -> dict[str, object]:
         """The summary as JSON has it."""
@@ -200,7 +200,7 @@ class Summary:
             pairs = "1 pair has" if self.too_long == 1 else f"{self.too_long:,} pairs have"
             yield f"{pairs} a response longer than the {self.measured:,} characters this judge was measured on."
         shared = {name: found for name, found in self.dimensions.items() if found.shared}
-        if shared and not (self.several and self.roles is None):  # else no rate is that of a model
+        if shared and not self.several:  # else no rate is that of a model
             weighting = next(iter(shared.values())).weighting
             others = ", ".join(f"{name} {_other_rate(found)}" for name, found in shared.items())
             other: Weighting = "pairs" if weighting == "instructions" else "instructions"
@@ -471,6 +471,7 @@ class Counter:
         self._dimensions = {name: DimensionCounter(counting) for name in dimensions}
         self._models: set[tuple[str, str]] = set()
         self._candidates: set[str] = set()
+        self._on_trial: set[str] = set()  # the models of the candidate's side
         self._suspicious: list[int] = []  # the identities of those pairs
         self._waiting: list[Judgment] = []
         self._counted = 0
@@ -505,6 +506,8 @@ class Counter:
         if not self._several:  # beyond that no name of a model matters
             self._models |= models_of(block)
         self._candidates |= {block.candidate.words[code] for code in np.unique(block.candidate.codes)}
+        if len(self._on_trial) < 2:
+            self._on_trial |= on_trial_in(block)
         if block.suspicious is not None and block.suspicious.any():
             self._suspicious += block.identities[block.suspicious].tolist()
         if self._measured:
@@ -523,14 +526,17 @@ class Counter:
         repeats = max((counter.rows.repeats for counter in self._dimensions.values()), default=0)
         suspicious = len(self._suspicious if self._counting.keep_repeats else set(self._suspicious))
         long = np.concatenate(self._too_long) if self._too_long else np.array([])
-        roles = ROLES.get(candidate)
+        one = next(iter(self._on_trial)) if candidate and len(self._on_trial) == 1 else ""
+        sides = side_names(self._models)
+        if one and len(self._models) > 1:  # against several others
+            sides = (one, "2") if candidate == "1" else ("1", one)
         return Summary(
-            *(self.pairs - repeats, side_names(self._models), found, roles),
+            *(self.pairs - repeats, sides, found, ROLES.get(candidate)),
             repeats=repeats,
             suspicious=suspicious,
             too_long=len(long if self._counting.keep_repeats else np.unique(long)),
             measured=self._measured,
-            several=self._several,
+            several=self._several and not one,
         )
 
 
@@ -571,6 +577,16 @@ def models_of(block: Block) -> set[tuple[str, str]]:
     first, second = block.model_1.codes.astype(np.int64), block.model_2.codes
     _, some = np.unique(first * len(two) + second, return_index=True)
     return {(one[a], two[b]) for a, b in zip(first[some], second[some], strict=True)}
+
+
+def on_trial_in(block: Block) -> set[str]:
+    """The models that are the candidate in some pair of a block."""
+    found = set[str]()
+    for side, models in (("1", block.model_1), ("2", block.model_2)):
+        if side in block.candidate.words:
+            rows = block.candidate.codes == block.candidate.words.index(side)
+            found |= {(*models.words, "")[code] for code in np.unique(models.codes[rows])}
+    return found
 
 
 def span(low: float | None, high: float | None) -> Span | None:

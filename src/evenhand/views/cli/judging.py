@@ -20,6 +20,7 @@ from evenhand.results.escalation import EscalationResult
 from evenhand.results.jury import JuryResult
 from evenhand.results.plain import to_json
 from evenhand.results.run import RunSummary
+from evenhand.results.summary import Summary
 from evenhand.running.runner import Plan, plan
 from evenhand.store import Store
 from evenhand.views import console
@@ -42,6 +43,7 @@ class JudgedInput:
     kept: bool
     jury: JuryResult | None = None  # where several judges were asked
     escalation: EscalationResult | None = None  # where levels were
+    others: int = 0  # pairs that the judge has judged in other runs, and that results count too
 
     def plain(self) -> dict[str, object]:
         """The run as JSON has it, with who spoke in a jury."""
@@ -80,7 +82,15 @@ def judge_input(
         levels = judge.result() if isinstance(judge, Escalation) and kept else None
         if isinstance(judge, Escalation) and kept:
             queue_for_people(judge)
-    return JudgedInput(given, found, kept, jury, levels)
+        others = 0 if found.stopped else count_others(judge, found.summary)
+    return JudgedInput(given, found, kept, jury, levels, others)
+
+
+def count_others(judge: AnyJudge, summary: Summary) -> int:
+    """How many pairs a judge has judged besides those of a run."""
+    held = [row for row in judge.store.judges() if row.fingerprint == judge.setup.fingerprint]
+    every = sum(row.pairs - judge.store.count_attacked(row) for row in held)
+    return max(0, every - summary.pairs - summary.repeats)
 
 
 def prepare(judge: AnyJudge, given: Input, limit: int | None = None) -> None:
@@ -113,7 +123,14 @@ def show_end(judged: JudgedInput, db: Path, more: str = "", decision: Decision |
     if judged.given.bad:
         console.out.print(f"left out: {console.count(len(judged.given.bad), 'broken row')}", style="yellow")
     if judged.kept:
-        console.below(f"kept in {db}; see it again:", more or f"evenhand results --db {db}")
+        command = more or f"evenhand results --db {db}"
+        if judged.others:
+            pairs = console.count(judged.others, "other pair")
+            console.below(
+                f"kept in {db}, with {pairs} of this judge; --db keeps runs apart. All together:", command
+            )
+        else:
+            console.below(f"kept in {db}; see it again:", command)
     else:
         console.out.print("the judge answered nothing, so nothing is kept", style="yellow")
 
