@@ -105,6 +105,11 @@ class Outcome:
         return dict(zip(SIDES, _shares(verdict, _LABELS_OF[order]), strict=True))
 
 
+# Reasons that lie in an answer, which is kept and not asked for again; and those that go with another verdict.
+OF_ANSWERS = frozenset({"unreadable", "empty", "echo", "truncated"})
+OF_OTHERS = frozenset({"not_asked", "for_people"})
+
+
 def invalid(dimensions: Iterable[str], reason: str, raw: str = "") -> tuple[Verdict, ...]:
     """The same failure on every dimension that was asked.
 

@@ -32,7 +32,7 @@ from evenhand.core.markup import Span
 from evenhand.core.protocol import ORDERS, Order
 from evenhand.core.protocol import Protocol as Template
 from evenhand.core.steering import PICTURES, TURNS
-from evenhand.core.verdict import SIDES, Outcome, headline, headline_first, known_label
+from evenhand.core.verdict import OF_ANSWERS, OF_OTHERS, SIDES, Outcome, headline, headline_first, known_label
 from evenhand.engines.catalog import Status
 from evenhand.results.wording import attacked_text
 from evenhand.results.wording import count as count
@@ -225,11 +225,10 @@ def notes(summary: Summary) -> Iterator[str | Text]:
     """What a reader of the table should know about these very numbers."""
     if summary.reasons:
         said = ", ".join(f"{reason} {count:,}" for reason, count in sorted(summary.reasons.items()))
-        more = f": {said}. Invalid verdicts are in no win rate; the next run tries failures again."
+        more = f": {said}. Invalid verdicts are in no win rate{_asked_again(summary.reasons)}."
         yield Text.assemble(("invalid", "red"), more)
     if summary.unfinished:
-        left = count(summary.unfinished, "pair")
-        yield f"not asked yet, or only in part: {left}. They are in no number here."
+        yield f"not asked yet, or only in part, and in no number here: {count(summary.unfinished, 'pair')}."
     masses = [found.label_mass for found in summary.dimensions.values() if found.label_mass is not None]
     if masses and min(masses) < LOW_MASS:
         yield Text.assemble(
@@ -240,6 +239,19 @@ def notes(summary: Summary) -> Iterator[str | Text]:
     yield from map(visible, summary.notes())
     if any(found.small for found in summary.dimensions.values()):
         yield "fewer than 30 instructions: n is small, so the intervals are wide."
+
+
+def _asked_again(reasons: Iterable[str]) -> str:
+    """What the next run does about verdicts that are missing.
+
+    >>> _asked_again(["timeout"]), _asked_again(["unreadable"])
+    ('; the next run tries them again', '; answers that cannot be read are not asked for again')
+    """
+    found = set(reasons)
+    if found.isdisjoint(OF_ANSWERS):
+        return "; the next run tries them again" if found - OF_OTHERS else ""
+    failures = "the next run tries failures again, and " if found - OF_ANSWERS - OF_OTHERS else ""
+    return f"; {failures}answers that cannot be read are not asked for again"
 
 
 def tell_attacked(pairs: int) -> None:

@@ -18,7 +18,7 @@ def dimension_from(word: str, dimensions: Sequence[str]) -> str:
     """
     known = found_on(dimensions)
     if word and word not in known:
-        raise InputError(f"--on {word}: there is no such dimension here", hint=f"there are {', '.join(known)}")
+        raise InputError(f"--on {word}: there is no such dimension here", hint=f"choose from {', '.join(known)}")
     return word or headline(dimensions)
 
 

@@ -116,11 +116,17 @@ def export(options: ExportOptions) -> None:
         )
         console.err.print(told, style="yellow", markup=False)
     if not count:
-        console.err.print("nothing in the database is of that kind: the file has no rows", style="yellow")
+        console.err.print(f"{_why_empty(form)}: the file has no rows", style="yellow")
     if options.as_json:
         print(to_json({"form": form, "rows": count, "columns": list(columns), "out": str(out)}))
     else:
         console.out.print(f"{console.count(count, 'row')} of {form}: {out}", markup=False)
+
+
+def _why_empty(form: str) -> str:
+    if form == "judge":
+        return "nobody has labelled a pair yet (evenhand labels import FILE, or evenhand serve)"
+    return "nothing in the database is of that kind"
 
 
 def people_rows(store: Records, protocol: str, names: Mapping[str, str], no_word: list[str]) -> Made:

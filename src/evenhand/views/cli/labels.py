@@ -133,13 +133,13 @@ def _show(file: Path, done: Imported) -> None:
         f" on {', '.join(sorted(done.dimensions)) or 'nothing'}"
     )
     for count, what in (
-        (done.designs["suggested"], "are on pairs that were chosen because they were informative"),
-        (done.designs["random"], "are on pairs that were drawn at random"),
-        (done.passed, "were skipped by the person and do not count"),
-        (done.replaced, "replaced an earlier label of the same person on the same texts"),
+        (done.designs["suggested"], "on pairs that were chosen because they were informative"),
+        (done.designs["random"], "on pairs that were drawn at random"),
+        (done.passed, "skipped by the person, which counts for nothing"),
+        (done.replaced, "in place of an earlier label of the same person on the same texts"),
     ):
         if count:
-            console.out.print(f"  {count:,} of them {what}")
+            console.out.print(f"  of them {what}: {count:,}")
     for count, ids, what in (
         (done.unknown, done.unknown_ids, "an id that no pair here has; judge the pairs first, or give texts"),
         (done.ambiguous, done.ambiguous_ids, "an id that several pairs here have; give their texts"),

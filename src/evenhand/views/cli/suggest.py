@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -68,7 +69,7 @@ def suggest_pairs(
     if as_json:
         print(to_json(fields_of(found, row, len(others))))
         return
-    show(found, row, len(others), out)
+    show(found, row, len(others), out, db)
 
 
 def remember(db: Path, found: Suggestions) -> None:
@@ -137,7 +138,7 @@ def _rows(found: Suggestions, *, csv: bool) -> Iterator[Row]:
         }
 
 
-def show(found: Suggestions, row: JudgeRow, others: int, out: Path | None) -> None:
+def show(found: Suggestions, row: JudgeRow, others: int, out: Path | None, db: Path) -> None:
     """A table of the pairs, and what was passed over."""
     title = f"Pairs to label on {found.dimension}, for {row.model} under {row.protocol}"
     if found.pairs:
@@ -150,7 +151,8 @@ def show(found: Suggestions, row: JudgeRow, others: int, out: Path | None) -> No
         style="dim",
     )
     if out:
-        console.out.print(Text(f"written to {out}; fill in 1, 2 or tie, then: evenhand labels import {out}"))
+        command = f"evenhand labels import {shlex.quote(str(out))} --db {shlex.quote(str(db))}"
+        console.out.print(Text(f"written to {out}; fill in 1, 2 or tie, then: {command}"))
 
 
 def _table(pairs: tuple[Suggestion, ...], title: str) -> Table:
