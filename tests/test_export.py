@@ -253,6 +253,13 @@ def test_a_tie_that_the_form_cannot_say_is_left_out_and_said_so(tmp_path: Path) 
     assert not evenhand(*words, "mt-bench").stderr
 
 
+def test_training_data_of_a_judge_without_labels_says_what_is_missing(tmp_path: Path) -> None:
+    with Judge(ScriptedEngine(lambda _: "A"), "overall", db=tmp_path / "e.db") as judge:
+        judge.compare(Pair("q", "x", "y"))
+    told = evenhand("export", "judge", "--db", tmp_path / "e.db", "--out", tmp_path / "a.jsonl").stderr
+    assert "nobody has labelled a pair yet" in told
+
+
 @pytest.mark.parametrize("name", ["s.jsonl", "s.parquet"])
 def test_training_data_of_a_judge_comes_back_with_datasets(db: Path, tmp_path: Path, name: str) -> None:
     with Store(db) as store:

@@ -173,7 +173,8 @@ def test_the_table_shows_the_parts_and_steers_no_terminal(db: Path) -> None:
 
 def test_the_jsonl_file_comes_back_with_labels(judged: Path, tmp_path: Path) -> None:
     out = tmp_path / "todo.jsonl"
-    evenhand("suggest", "--db", judged, "--number", "2", "--out", out)
+    said = evenhand("suggest", "--db", judged, "--number", "2", "--out", out).stdout
+    assert f"evenhand labels import {out} --db {judged}" in " ".join(said.split())
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert {*rows[0]} == {"id", "instruction", "output_1", "output_2", "dimension", "label"}
     assert len(rows) == 2
