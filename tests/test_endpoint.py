@@ -20,7 +20,7 @@ from evenhand.core.markup import Span, Turn
 from evenhand.core.protocol import Prompt
 from evenhand.core.verdict import read_answer
 from evenhand.engines import open_engine
-from evenhand.engines.endpoint import BROKEN, EndpointEngine, EndpointSettings
+from evenhand.engines.endpoint import BROKEN, EndpointEngine, EndpointSettings, open_endpoint
 from evenhand.engines.http import MAX_BODY, MAX_RETRY_AFTER
 from evenhand.engines.presets import PRESETS, find_address
 from misbehaving_server import (
@@ -762,3 +762,13 @@ def test_identity_does_not_know_whether_there_are_log_probabilities() -> None:
         assert engine.identity == before
 
     with_server(says("A"), use)
+
+
+@pytest.mark.parametrize(
+    ("spec", "given", "most"),
+    [("llama-server:m", None, 4), ("ollama:m", None, 4), ("vllm:m", None, 64), ("llama-server:m", 16, 16)],
+)
+def test_a_server_of_few_conversations_is_asked_few_at_once(spec: str, given: int | None, most: int) -> None:
+    address = find_address(spec)
+    assert address is not None
+    assert open_endpoint(address, EndpointSettings(concurrency=given)).concurrency == most

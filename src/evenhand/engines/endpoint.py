@@ -68,14 +68,14 @@ class EndpointSettings:
     seed: int | None = None
     dialect: str = ""  # of the rendered template where only a string can be sent; empty: by the model's name
     timeout: float = 300.0  # seconds for one answer
-    concurrency: int = 64
+    concurrency: int | None = None  # requests at once; None: as many as the preset says
     extra: Mapping[str, Any] = field(default_factory=dict)
     preset: Preset = ANY
 
     def __post_init__(self) -> None:
-        for name in ("samples", "concurrency"):
+        for name in ("samples", "at_once"):
             if getattr(self, name) < 1:
-                raise SpecError(f"{name} must be at least 1")
+                raise SpecError(f"{name.replace('at_once', 'concurrency')} must be at least 1")
         if self.max_tokens is not None and self.max_tokens < 1:
             raise SpecError("max_tokens must be at least 1")
         if self.timeout <= 0:
@@ -88,6 +88,11 @@ class EndpointSettings:
             raise SpecError(f"there is no dialect {self.dialect!r}", hint=", ".join(d.name for d in DIALECTS))
         if taken := [name for name in _OWN_FIELDS if name in self.extra]:
             raise SpecError(f"extra cannot set {taken[0]!r}: evenhand does")
+
+    @property
+    def at_once(self) -> int:
+        """How many requests there may be at once."""
+        return self.preset.at_once if self.concurrency is None else self.concurrency
 
     @property
     def identity(self) -> dict[str, str]:
@@ -152,7 +157,7 @@ class EndpointEngine(Engine):
 
     def __init__(self, settings: EndpointSettings, *, on_notice: Notice | None = None) -> None:
         self.settings = settings
-        self.concurrency = settings.concurrency
+        self.concurrency = settings.at_once
         self.log_probabilities = settings.preset.logprobs != "none"
         self._notice = on_notice or (lambda _: None)
         self._is_chat = settings.mode != "completions"
@@ -408,7 +413,7 @@ class EndpointEngine(Engine):
             key=settings.key(),
             key_env=settings.key_variable,
             timeout=settings.timeout,
-            limit=settings.concurrency * settings.samples,
+            limit=settings.at_once * settings.samples,
             who=settings.preset.name if settings.preset is not ANY else "the endpoint",
             once_only=once_only,
             on_notice=self._notice_once,
@@ -434,7 +439,7 @@ def open_endpoint(
             key=settings.key,
             key_env=settings.key_variable,
             timeout=settings.timeout,
-            concurrency=settings.concurrency,
+            concurrency=settings.at_once,
             on_notice=on_notice,
         )
     if address.preset is PRESETS["vllm"]:

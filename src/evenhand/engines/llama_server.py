@@ -25,7 +25,7 @@ class LlamaServerEngine(Engine):
         key: Callable[[], str] = lambda: "",
         key_env: str = "",
         timeout: float | None = None,
-        concurrency: int = 64,
+        concurrency: int = 4,
         on_notice: Callable[[str], None] | None = None,
     ) -> None:
         self.url, self.model, self.concurrency = url, model, concurrency

@@ -35,6 +35,9 @@ class Preset:
     limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     completions: bool = True  # has /completions
     tokenises: Literal["", "vllm", "llama.cpp"] = ""  # whose way to turn text into token ids
+    # Requests at once where nobody says how many. A server that keeps few conversations in memory reads each from
+    # its beginning again if others come between its questions.
+    at_once: int = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Address:
 
 
 ANY = Preset("endpoint", "")
+_FEW = 4  # as many as llama-server keeps by default
 
 PRESETS: Mapping[str, Preset] = {
     preset.name: preset
@@ -88,9 +92,16 @@ PRESETS: Mapping[str, Preset] = {
         ),
         Preset("vllm", "http://127.0.0.1:8000/v1", "VLLM_API_KEY", tokenises="vllm"),
         Preset("sglang", "http://127.0.0.1:30000/v1"),
-        Preset("ollama", "http://127.0.0.1:11434/v1", many=False),
-        Preset("lmstudio", "http://127.0.0.1:1234/v1", "LM_API_TOKEN", many=False),
-        Preset("llama-server", "http://127.0.0.1:8080/v1", "LLAMA_API_KEY", many=False, tokenises="llama.cpp"),
+        Preset("ollama", "http://127.0.0.1:11434/v1", many=False, at_once=_FEW),
+        Preset("lmstudio", "http://127.0.0.1:1234/v1", "LM_API_TOKEN", many=False, at_once=_FEW),
+        Preset(
+            "llama-server",
+            "http://127.0.0.1:8080/v1",
+            "LLAMA_API_KEY",
+            many=False,
+            tokenises="llama.cpp",
+            at_once=_FEW,
+        ),
     )
 }
 
