@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from evenhand.core.engine import Answer, Usage
+from evenhand.core.engine import BROKEN, Answer, Usage
 from evenhand.core.errors import EngineError, SpecError
 from evenhand.core.markup import Span, Turn
 from evenhand.core.protocol import Prompt
 from evenhand.core.verdict import read_answer
 from evenhand.engines import open_engine
-from evenhand.engines.endpoint import BROKEN, EndpointEngine, EndpointSettings, open_endpoint
+from evenhand.engines.endpoint import EndpointEngine, EndpointSettings, open_endpoint
 from evenhand.engines.http import MAX_BODY, MAX_RETRY_AFTER
 from evenhand.engines.presets import PRESETS, find_address
 from misbehaving_server import (

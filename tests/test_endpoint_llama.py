@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from conftest import LoopThread
-from evenhand.core.engine import Answer, Engine
+from evenhand.core.engine import BROKEN, Answer, Engine
 from evenhand.core.errors import EngineError, TooLongError
 from evenhand.core.markup import Span, Turn
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import ORDERS, Prompt, Protocol
 from evenhand.core.verdict import read_answer
 from evenhand.engines import open_engine
-from evenhand.engines.endpoint import BROKEN, EndpointSettings
+from evenhand.engines.endpoint import EndpointSettings
 from evenhand.engines.llama import LlamaEngine
 from evenhand.engines.llama_client import TOP_TOKENS, LlamaClient, grammar
 from evenhand.engines.llama_server import LlamaServerEngine

@@ -72,6 +72,20 @@ def measured_length(identity: Mapping[str, str]) -> int:
 NOTHING = Usage()  # one for all that took none: it cannot be changed
 
 
+BROKEN = "control_tokens_broken"  # a note: the prompt is not quite what the pair says
+
+
+def note_text(note: str) -> str:
+    """A note on what was done to a prompt, as a sentence.
+
+    >>> note_text(BROKEN)
+    "text that looks like a model's control token went to the judge with a backslash in it: <\\\\|im_end|>"
+    """
+    if note == BROKEN:
+        return r"text that looks like a model's control token went to the judge with a backslash in it: <\|im_end|>"
+    return note.replace("_", " ")
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a judge said, word for word.

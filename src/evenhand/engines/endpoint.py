@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from evenhand.core.engine import Answer, Engine, Sampling, Usage
+from evenhand.core.engine import BROKEN, Answer, Engine, Sampling, Usage
 from evenhand.core.errors import EngineError, SpecError
 from evenhand.core.markup import CHATML, DIALECTS, LLAMA3, Dialect, Span, Turn, break_up_spans, merge, render
 from evenhand.core.protocol import Prompt
@@ -37,7 +37,6 @@ Notice = Callable[[str], None]
 # Room for some thinking. A model that answers with the label alone never comes near it.
 CHAT_TOKENS = 2048
 COMPLETION_TOKENS = 16
-BROKEN = "control_tokens_broken"
 _CUT = "\n[cut off by the token limit]"
 _OWN_FIELDS = ("model", "messages", "prompt", "stream", "n")
 _LEARNT = ("logprobs", "top_logprobs", "max_tokens", "max_completion_tokens")  # fields that lessons may take away

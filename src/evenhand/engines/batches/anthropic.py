@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from evenhand.core.engine import Answer, Engine, Usage
+from evenhand.core.engine import BROKEN, Answer, Engine, Usage
 from evenhand.core.errors import EngineError
 from evenhand.core.protocol import Prompt
 from evenhand.engines.batches.client import BatchClient, BatchService, submitting
@@ -23,7 +23,7 @@ from evenhand.engines.batches.service import (
     no_such_batch,
 )
 from evenhand.engines.completion import read_choices
-from evenhand.engines.endpoint import BROKEN, CHAT_TOKENS, EndpointEngine, refused_field, string_of
+from evenhand.engines.endpoint import CHAT_TOKENS, EndpointEngine, refused_field, string_of
 from evenhand.engines.figures import bad_response, count
 from evenhand.engines.http import Reply, ServerReply, dump, short
 

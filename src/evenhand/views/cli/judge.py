@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from evenhand.core.engine import note_text
 from evenhand.core.errors import InputError
 from evenhand.core.judge import Judgment
 from evenhand.core.reasons import ReasonReader
@@ -131,5 +132,5 @@ def _show_one(judgment: Judgment, reader: ReasonReader) -> None:
         said = f"{reason.dimension}, {shown}: {console.visible(reason.text)}"
         console.out.print(said, markup=False)
     for note in sorted(judgment.notes):
-        console.out.print(f"note: {note.replace('_', ' ')}", style="yellow")
+        console.out.print(f"note: {note_text(note)}", style="yellow", markup=False)
     console.out.print(console.usage_line(judgment.usage, judgment.seconds, judgment.asked), style="dim")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from evenhand.core.engine import Answer
+from evenhand.core.engine import Answer, note_text
 from evenhand.core.markup import Span
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Order, Protocol
@@ -72,7 +72,7 @@ def conversation_view(
         turns += _mark_common(given)
         if answers:
             turns.append(ShownTurn("assistant", (_piece("answer", answers[last].text),)))
-    notes = tuple(dict.fromkeys(note for answer in answers for note in answer.notes))
+    notes = tuple(dict.fromkeys(note_text(note) for answer in answers for note in answer.notes))
     return ConversationView(tuple(turns), tuple(v for verdicts in read for v in verdicts), notes)
 
 
