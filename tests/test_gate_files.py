@@ -161,6 +161,26 @@ def test_a_fall_since_the_last_gate_fails_though_the_bar_is_met(gate: Callable[.
     assert third["since_last"]["difference"] == 0
 
 
+def test_a_fall_names_the_gate_that_it_is_a_fall_from(gate: Callable[..., Done]) -> None:
+    """Between the one that passed and this one stands another, which was worse than both."""
+    gate(40, "--against", "passed", code=0, name="v1")
+    gate(4, "--against", "passed", code=1, name="v2")
+    files = ("--markdown", "gate.md", "--junit", "gate.xml", "--annotations", "github")
+    shown = gate(20, "--against", "passed", *files, code=1, name="v3").stdout
+    for text in (shown, Path("gate.md").read_text(), Path("gate.xml").read_text()):
+        assert "FAIL: the win rate of v3 has fallen since the last gate that passed" in text
+        assert re.search(r"since the last gate that passed(: | \| )-50.0 points", text)
+        assert not re.search(r"since the last gate(?! that passed)", text)
+    again = gate(20, "--against", "passed", "--json", code=1, name="v4")
+    assert json.loads(again.stdout)["since_last"]["against"] == "passed"
+
+
+def test_a_first_gate_that_failed_is_no_standard_for_those_that_passed(gate: Callable[..., Done]) -> None:
+    said = "no gate to compare with yet; "
+    assert f"{said}this one has not passed" in gate(4, "--against", "passed", code=1).stderr
+    assert f"{said}the next --against passed has this one" in gate(40, "--against", "passed", code=0).stderr
+
+
 def test_all_pairs_are_judged_where_gates_are_compared(gate: Callable[..., Done]) -> None:
     assert json.loads(gate(40, "--json", code=0).stdout)["judged"] < 40
     assert json.loads(gate(40, "--json", "--against", "last", code=0).stdout)["judged"] == 40
@@ -182,7 +202,9 @@ def test_another_judge_has_no_gate_to_compare_with(gate: Callable[..., Done]) ->
 def test_gates_without_an_instruction_in_common_say_so() -> None:
     found = since_last({1: 1.0}, {2: 1.0}, "v1")
     assert (found.difference, found.fell) == (None, False)
-    assert "no instruction" in found.sentence()
+    assert found.sentence() == "the last gate shares no instruction with this one"
+    found = since_last({1: 1.0}, {2: 1.0}, "v1", against="passed")
+    assert found.sentence() == "the last gate that passed shares no instruction with this one"
 
 
 # -- the workflow on the page ------------------------------------------------------------------------

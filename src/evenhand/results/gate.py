@@ -192,12 +192,13 @@ class GateResult:
     def sentence(self) -> str:
         """The outcome in a sentence."""
         one, two = self.names
+        earlier = self.since.earlier if self.since else ""
         points = f"{100 * self.gate.margin:g} points"
         fault = "this judge cannot be trusted" if self._is_doubted else "the judging failed"
         return {
             "not_worse": f"{two} is not worse than {one} by more than {points}",
             "worse": f"{two} is worse than {one} by more than {points}",
-            "fallen": f"the win rate of {two} has fallen since the last gate",
+            "fallen": f"the win rate of {two} has fallen since {earlier}",
             "undecided": f"the verdicts do not yet show whether {two} is worse than {one} by more than {points}",
             "not_judged": f"{fault}, so it is not known whether {two} is worse than {one}",
         }[self.outcome]
@@ -229,7 +230,7 @@ class GateResult:
         if self.repeats:
             lines["repeats"] = repeats_text(self.repeats)
         if self.since:
-            lines["since the last gate"] = self.since.sentence()
+            lines[f"since {self.since.earlier}"] = self.since.sentence()
         if self.beyond:
             do = "does" if self.beyond == 1 else "do"
             lines["beyond the decision"] = f"{count(self.beyond, 'pair')}, which {do} not count"

@@ -27,7 +27,7 @@ from evenhand.results.answer import distrust
 from evenhand.results.decision import Decider, replay
 from evenhand.results.gate import Gate, GateResult
 from evenhand.results.judges import judges_named
-from evenhand.results.losses import TrialLog, since_last, stored_losses
+from evenhand.results.losses import Against, TrialLog, since_last, stored_losses
 from evenhand.results.plain import plain, to_json
 from evenhand.results.run import RunSummary
 from evenhand.results.summary import Counter, side_names, summarise
@@ -62,7 +62,7 @@ _ONE_ORDER = (
 )
 CODES = {"not_worse": 0, "worse": 1, "fallen": 1, "undecided": 3, "not_judged": NOT_JUDGED}
 COLOURS = {"not_worse": "green", "worse": "red", "fallen": "red", "undecided": "yellow", "not_judged": "red"}
-AGAINST = ("last", "passed")
+AGAINST: tuple[Against, ...] = ("last", "passed")
 RULE = "Rule"  # the panel of --help for when a model passes
 Fields = dict[str, object]
 Work = Callable[[], tuple[GateResult, Fields]]
@@ -241,19 +241,23 @@ def compared(result: GateResult, log: TrialLog, judge: AnyJudge, rule: RuleOptio
     number = judge.store.judge_book.find(judge.setup.fingerprint)
     if number is None or result.failure or not log.scores:
         return result
-    gates = judge.store.gates
-    before = gates.last(number, log.dimension, passed=rule.against == "passed")
-    if before is None:
-        console.err.print(
-            f"no gate to compare with yet; the next --against {rule.against} has this one",
-            style="dim",
-            soft_wrap=False,
-        )
-    else:
-        since = since_last(log.scores, before.scores, before.candidate, level=rule.level)
+    against, gates = one_of("--against", rule.against, AGAINST), judge.store.gates
+    before = gates.last(number, log.dimension, passed=against == "passed")
+    if before is not None:
+        since = since_last(log.scores, before.scores, before.candidate, against=against, level=rule.level)
         result = replace(result, since=since)
-    gates.keep(number, log.dimension, GateRecord(log.scores, result.names[1], result.outcome == "not_worse"))
+    passed = result.outcome == "not_worse"
+    gates.keep(number, log.dimension, GateRecord(log.scores, result.names[1], passed))
+    if before is None:
+        console.aside(_nothing_before(against, passed))
     return result
+
+
+def _nothing_before(against: Against, passed: bool) -> str:
+    """That there is no gate to compare with, and whether the next one has this one."""
+    if against == "passed" and not passed:
+        return "no gate to compare with yet; this one has not passed"
+    return f"no gate to compare with yet; the next --against {against} has this one"
 
 
 def _about(judge: AnyJudge, found: RunSummary | None) -> Fields:
