@@ -66,7 +66,10 @@ def gate(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
 def test_pairs_that_got_worse_are_listed_and_the_rest_is_a_command_away(gate: Callable[..., Done]) -> None:
     done = gate(5, "--worst", "3", "--max-pairs", "40", "--against", "last", code=1)
     assert done.stdout.startswith("FAIL: new is worse than old by more than 5 points")
-    assert "35 pairs got worse: the response of old is the better one; the 3 clearest of them" in done.stdout
+    assert (
+        "35 of 40 judged pairs got worse: the response of old is the better one; the 3 clearest of them"
+        in done.stdout
+    )
     listed = [line for line in done.stdout.splitlines() if line.startswith("  - ")]
     assert len(listed) == 3
     assert all("Question" in line for line in listed)
@@ -75,6 +78,17 @@ def test_pairs_that_got_worse_are_listed_and_the_rest_is_a_command_away(gate: Ca
     assert not [line for line in done.stdout.splitlines() if line.strip().startswith("::")]
     again = json.loads(evenhand("gate", "--db", "evenhand.db", "--json", "--worst", "50", code=1).stdout)
     assert again["got_worse"] == len(again["worst"]) == 35
+
+
+def test_pairs_that_got_worse_are_some_of_the_judged_ones_whether_or_not_they_count(
+    gate: Callable[..., Done],
+) -> None:
+    gate(5, "--against", "last", code=1)  # all of them are judged
+    fields = json.loads(evenhand("gate", "--db", "evenhand.db", "--json", code=1).stdout)
+    assert fields["counted"] < fields["got_worse"] == 35
+    shown = evenhand("gate", "--db", "evenhand.db", "--markdown", "gate.md", "--junit", "gate.xml", code=1).stdout
+    for text in (shown, Path("gate.md").read_text(), Path("gate.xml").read_text()):
+        assert "35 of 40 judged pairs got worse: the response of old" in text
 
 
 def test_no_name_forges_a_heading_calls_anybody_or_orders_a_service_about(gate: Callable[..., Done]) -> None:

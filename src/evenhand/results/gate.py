@@ -246,6 +246,10 @@ class GateResult:
             lines["to decide it"] = "another judge, or another protocol"
         return lines
 
+    def losses_sentence(self) -> str:
+        """How many pairs got worse."""
+        return self.losses.sentence(self.names[0], self.judged)
+
     def markdown(self) -> str:
         """The result for a pull request; names from a file stay text."""
         rows = [f"| {_plain(name)} | {_plain(text)} |" for name, text in self.details().items()]
@@ -256,7 +260,7 @@ class GateResult:
         if not self.losses.worst:
             return []
         rows = [f"| {_plain(loss.id)} | {_plain(loss.sure)} | {_plain(loss.short)} |" for loss in self.losses.worst]
-        title = f"**{_plain(self.losses.sentence(self.names[0]))}**"
+        title = f"**{_plain(self.losses_sentence())}**"
         return [title, "", "| pair | sure | instruction |", "|---|---|---|", *rows, ""]
 
 

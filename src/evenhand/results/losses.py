@@ -49,19 +49,20 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """How many pairs got worse, and the clearest of them."""
+    """How many of the judged pairs got worse, whether or not they were needed, and the clearest of them."""
 
     count: int
     worst: Sequence[Loss]
 
-    def sentence(self, baseline: str) -> str:
-        """How many they are.
+    def sentence(self, baseline: str, judged: int) -> str:
+        """How many they are, of so many that were judged.
 
-        >>> Losses(1, ()).sentence("old")
-        '1 pair got worse: the response of old is the better one'
+        >>> Losses(1, ()).sentence("old", 33)
+        '1 of 33 judged pairs got worse: the response of old is the better one'
         """
         shown = f"; the {len(self.worst)} clearest of them" if 0 < len(self.worst) < self.count else ""
-        return f"{count(self.count, 'pair')} got worse: the response of {baseline} is the better one{shown}"
+        share = f"{self.count:,} of {count(judged, 'judged pair')}"
+        return f"{share} got worse: the response of {baseline} is the better one{shown}"
 
 
 NO_LOSSES = Losses(0, ())

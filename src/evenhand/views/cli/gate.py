@@ -383,7 +383,7 @@ def show_losses(result: GateResult, db: Path) -> None:
     losses = result.losses
     if not losses.count:
         return
-    console.out.print(Text(f"  {console.visible(losses.sentence(result.names[0]))}"))
+    console.out.print(Text(f"  {console.visible(result.losses_sentence())}"))
     for loss in losses.worst:
         words = [loss.id, loss.sure and f"({loss.sure})", loss.short]
         console.out.print(Text("  - " + console.visible(" ".join(filter(None, words)))))

@@ -108,7 +108,7 @@ def junit_xml(result: GateResult) -> str:
 
 def _loss_lines(result: GateResult) -> Iterator[str]:
     if result.losses.count:
-        yield result.losses.sentence(result.names[0])
+        yield result.losses_sentence()
     for loss in result.losses.worst:
         yield f"- {loss.id} {loss.sure} {loss.short}"
 
