@@ -23,7 +23,6 @@ from evenhand.core.verdict import found_on
 from evenhand.engines.imported import is_imported
 from evenhand.engines.made import is_made
 from evenhand.io.pairs import JoinOptions
-from evenhand.results.answer import distrust
 from evenhand.results.decision import Decider, replay
 from evenhand.results.gate import Gate, GateResult
 from evenhand.results.judges import judges_named
@@ -299,13 +298,9 @@ def count_stored(
         console.err.print(_ONE_ORDER, style="yellow")
     summary = summarise(blocks, found_on(row.dimensions))
     losses = stored_losses(blocks, decider.dimension, worst, store.pages.pair)
-    counts = (summary.pairs, summary.pairs)
-    result = GateResult(
-        *(what, decider.standing, summary.sides, *counts),
-        repeats=summary.repeats,
-        losses=losses,
-        distrust=distrust(summary, decider.dimension),
-    )
+    every = summary.pairs + summary.repeats
+    most = every if rule.max_pairs is None or rule.max_pairs >= summary.pairs else rule.max_pairs
+    result = GateResult.of_run(what, decider, summary, pairs=every, most=most, losses=losses)
     about = {"judge": row.model, "protocol": row.protocol, "fingerprint": row.fingerprint}
     return result, {**about, **({"imported": True} if imported else {}), **attacked_field(attacked)}
 
