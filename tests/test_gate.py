@@ -506,7 +506,8 @@ def test_outputs_of_two_models_are_joined_and_the_candidate_is_on_trial(
     words += ["--judge", f"{serve(prefers_good).url}#judge", "--db", folder / "gate.db"]
     fields = fields_of(evenhand(*words, "--baseline", f"old={folder / 'old.json'}", "--json"))
     assert (fields["decision"], fields["sides"]) == ("not_worse", {"1": "old", "2": "new"})
-    assert "given together" in evenhand(*words, code=WRONG).stderr
+    said = evenhand(*words, code=WRONG).stderr
+    assert "--candidate NEW --baseline OLD must be given together" in said
 
 
 # -- no further than needed ---------------------------------------------------------------------------------

@@ -102,6 +102,24 @@ def test_no_name_forges_a_heading_calls_anybody_or_orders_a_service_about(gate: 
     assert not re.findall(r"(?m)^\s*::|##(?:vso|teamcity)?\[", shown)
 
 
+def test_a_name_forges_no_line(gate: Callable[..., Done]) -> None:
+    """Ids are made of the models' names, so they break lines too."""
+    files = ("--annotations", "github", "--junit", "gate.xml")
+    shown = gate(5, *files, code=1, name="new\n\tPASS: all is well\x85PASS", old="old\r\nPASS").stdout
+    assert shown.startswith("FAIL: new PASS: all is well PASS is worse than old PASS by more than 5 points\n")
+    assert re.search(r"(?m)^  - pair-\w+/old PASS/new PASS: all is well PASS \(100%\) Question", shown)
+    failure = ElementTree.parse("gate.xml").find(".//failure")
+    assert failure is not None
+    for text in (shown.replace("%0A", "\n"), str(failure.text), failure.get("message", "")):
+        assert not re.search(r"(?m)^\s*PASS", text)
+
+
+def test_the_first_line_stays_one_line_in_a_log(gate: Callable[..., Done]) -> None:
+    name = " ".join(["a model with a long name"] * 9)
+    first = gate(40, code=0, name=name).stdout.splitlines()[0]
+    assert first == f"PASS: {name} is not worse than old by more than 5 points"
+
+
 def test_a_gate_without_losses_lists_none(gate: Callable[..., Done]) -> None:
     done = gate(40, code=0)
     assert done.stdout.startswith("PASS: new is not worse than old")

@@ -180,6 +180,19 @@ def test_gate_fails_with_its_numbers(suite: pytest.Pytester) -> None:
     )
 
 
+def test_a_name_forges_no_line_of_a_gate(suite: pytest.Pytester) -> None:
+    suite.makepyfile("""
+        from evenhand import Pair
+
+        def test_worse(gate):
+            gate(Pair(f"q{n}", "good", "bad", model_1="old", model_2="new\\nPASS: it") for n in range(40))
+    """)
+    done = suite.runpytest()
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*new PASS: it is worse than old*", "*win rate of new PASS: it on overall*"])
+    done.stdout.no_re_match_line(r"^E?\s*PASS")
+
+
 def test_gate_takes_outputs_and_pairs_in_memory(suite: pytest.Pytester) -> None:
     for name, said in (("new", "good"), ("old", "bad")):
         rows = [json.dumps({"instruction": f"q{n}", "output": said}) + "\n" for n in range(100)]

@@ -100,7 +100,7 @@ class Referee:
         from evenhand.results.decision import Decider
         from evenhand.results.gate import Gate, GateResult
         from evenhand.results.summary import Counter
-        from evenhand.views.console import visible
+        from evenhand.views.console import one_line
 
         shuffled = Shuffle(_cases(pairs, candidate, baseline), seed=seed)
         (judge, dimension), what = self._with(on), Gate(margin)
@@ -113,8 +113,8 @@ class Referee:
         self.judged += summary.pairs
         result = GateResult.of_run(what, decider, summary, pairs=shuffled.pairs, most=most)
         if result.outcome != "not_worse":
-            details = [f"  {name}: {text}" for name, text in result.details().items()]
-            raise AssertionError(visible("\n".join([result.sentence(), *details, self._kept()])))
+            details = [f"  {one_line(f'{name}: {text}')}" for name, text in result.details().items()]
+            raise AssertionError("\n".join([one_line(result.sentence()), *details, self._kept()]))
         return result
 
     def _until_settled(self, judge: AnyJudge, decider: Decider, drawn: Iterator[Pair]) -> Iterator[Judgment]:
@@ -223,11 +223,11 @@ class Referee:
         return "\n".join(f"  {name}: {_short(text)}" for name, text in named.items())
 
     def _kept(self) -> str:
-        from evenhand.views.console import visible
+        from evenhand.views.console import one_line, visible
 
         setup = self._judge.setup if self._judge else None
         who = f"{setup.engine.identity['model']} under {setup.protocol.name}" if setup else "nobody"
-        return visible(f"  judge: {who}; verdicts are kept in {self.db}")
+        return f"  judge: {one_line(who)}; verdicts are kept in {visible(str(self.db))}"
 
 
 def _verdict(outcome: Outcome) -> str:

@@ -92,7 +92,7 @@ class TrialOptions:
     def find(self) -> Input:
         """The pairs, all of them read once; where outputs are joined, those of the model on trial are output_2."""
         if not self.pairs and not (self.candidate and self.baseline):
-            raise InputError("--candidate NEW --baseline OLD are given together")
+            raise InputError("--candidate NEW --baseline OLD must be given together")
         reading = JoinOptions(join_on=self.join_on, columns=columns_from(self.columns))
         given = find_input(self.pairs, self.candidate, self.baseline, reading, candidate_side="2")
         given.print()
@@ -278,7 +278,7 @@ def newest(store: Store, spec: str, protocol: str, db: Path) -> JudgeRow:
     if not rows:
         raise InputError(f"{db} holds no verdicts of that kind", hint="evenhand results shows what it holds")
     if len(rows) > 1:
-        name = f"{rows[-1].model} under {rows[-1].protocol}"
+        name = console.one_line(f"{rows[-1].model} under {rows[-1].protocol}")
         console.aside(f"counted: {name}, the newest of several judges; --judge names another")
     return rows[-1]
 
@@ -309,7 +309,8 @@ def candidate_of(matches: list[tuple[str, str, str]], path: str) -> str:
     """The model on trial, empty where no roles were given; what is not one model against another is refused."""
     models = sorted({name for one, two, _ in matches for name in (one, two)})
     if len(models) > 2:
-        some = ", ".join(name or "(no name)" for name in models[:6]) + (", …" if len(models) > 6 else "")
+        some = ", ".join(console.one_line(name) or "(no name)" for name in models[:6])
+        some += ", …" if len(models) > 6 else ""
         raise InputError(
             f"{path} compares {len(models):,} models, and a gate takes two: {some}",
             hint="evenhand gate --candidate NEW --baseline OLD --db ANOTHER; evenhand rank ranks many models",
@@ -363,12 +364,10 @@ def show(result: GateResult, fields: Fields, output: OutputOptions) -> None:
     if output.as_json:
         print(to_json(fields))
     else:
-        console.out.print(
-            console.safe(f"{result.word}: {result.sentence()}", f"bold {COLOURS[result.outcome]}"),
-            soft_wrap=False,
-        )
+        head = console.one_line(f"{result.word}: {result.sentence()}")
+        console.out.print(Text(head, f"bold {COLOURS[result.outcome]}"))
         for name, text in result.details().items():
-            console.out.print(Text(f"  {console.visible(name)}: {console.visible(text)}"))
+            console.out.print(Text(f"  {console.one_line(name)}: {console.one_line(text)}"))
         show_losses(result, output.db)
     sys.stdout.flush()
 
@@ -378,10 +377,10 @@ def show_losses(result: GateResult, db: Path) -> None:
     losses = result.losses
     if not losses.count:
         return
-    console.out.print(Text(f"  {console.visible(result.losses_sentence())}"))
+    console.out.print(Text(f"  {console.one_line(result.losses_sentence())}"))
     for loss in losses.worst:
         words = [loss.id, loss.sure and f"({loss.sure})", loss.short]
-        console.out.print(Text("  - " + console.visible(" ".join(filter(None, words)))))
+        console.out.print(Text("  - " + console.one_line(" ".join(words))))
     if len(losses.worst) < losses.count:
         command = f"evenhand export judgments --db {db} --texts --out judgments.csv"
         console.out.print(f"  all pairs with their verdicts: {command}", markup=False)
