@@ -138,11 +138,24 @@ def test_a_judge_that_takes_the_first_passes_nobody(folder: Path, serve: Callabl
     assert f"do not trust this: {why}" in done.stdout
     assert "to decide it: another judge, or another protocol" in done.stdout
     assert f"| do not trust this | {why} |" in report.read_text()
-    assert fields_of(run_gate(folder, server, rows, NOT_JUDGED, "--json"))["distrust"] == why
+    fields = fields_of(run_gate(folder, server, rows, NOT_JUDGED, "--json"))
+    assert fields["distrust"] == why
+    enough = f"{fields['counted']} pairs would have been enough to pass model 2, if the judge could be trusted"
+    assert fields["stopped"] == enough
+    assert f"ended: {enough}\n" in done.stdout
     stored = evenhand("gate", "--db", folder / "gate.db", code=NOT_JUDGED)
     assert f"do not trust this: {why}" in stored.stdout
     good = run_gate(folder, serve(prefers_good), rows_of(ties=150), PASSED, "--json")
     assert fields_of(good)["distrust"] == ""
+
+
+def test_an_undecided_gate_by_such_a_judge_asks_for_another(
+    folder: Path, serve: Callable[[Behaviour], Server]
+) -> None:
+    said = run_gate(folder, serve(says("A")), rows_of(two=20), UNDECIDED).stdout
+    assert "do not trust this: the judge chose whatever stood first" in said
+    assert "to decide it: another judge, or another protocol" in said
+    assert "more pairs" not in said
 
 
 @pytest.mark.parametrize("budget", [("--max-pairs", "3"), ("--max-requests", "7")])
@@ -206,6 +219,15 @@ def test_a_judge_that_never_makes_sense_is_given_up_on(folder: Path, serve: Call
     fields = fields_of(run_gate(folder, server, rows_of(two=100), NOT_JUDGED, "--concurrency", "1", "--json"))
     assert (fields["decision"], fields["invalid"]) == ("not_judged", HOPELESS)
     assert fields["judged"] < 100
+    assert fields["stopped"] == f"none of the first {HOPELESS} pairs has a valid verdict (unreadable)"
+    assert fields["beyond"] == fields["judged"] - HOPELESS
+    said = run_gate(folder, server, rows_of(two=100), NOT_JUDGED).stdout
+    assert f"ended: {fields['stopped']}\n" in said
+
+
+def test_a_few_pairs_without_a_verdict_say_so(folder: Path, serve: Callable[[Behaviour], Server]) -> None:
+    fields = fields_of(run_gate(folder, serve(prefers_good), rows_of(broken=3), NOT_JUDGED, "--json"))
+    assert fields["stopped"] == "no pair has a valid verdict (unreadable)"
 
 
 def test_no_model_and_a_broken_database_are_not_a_worse_model(folder: Path, tmp_path: Path) -> None:
@@ -292,7 +314,20 @@ def test_one_order_is_half_a_hearing(folder: Path) -> None:
     with Judge(ScriptedEngine(lambda _: "B"), "overall", db=folder / "half.db", orders="forward") as judge:
         list(judge.judge(pairs))
     fields = fields_of(evenhand("gate", "--db", folder / "half.db", "--json", code=NOT_JUDGED))
-    assert fields["invalid"] == HOPELESS
+    assert (fields["invalid"], fields["beyond"]) == (HOPELESS, 40 - HOPELESS)
+    assert fields["stopped"] == f"none of the first {HOPELESS} pairs has a valid verdict in both orders"
+
+
+def test_a_budget_for_stored_verdicts_leaves_pairs_that_do_not_count(
+    folder: Path, serve: Callable[[Behaviour], Server]
+) -> None:
+    run_gate(folder, serve(prefers_good), rows_of(one=20, two=20), UNDECIDED)
+    said = evenhand("gate", "--db", folder / "gate.db", "--max-pairs", "39", code=UNDECIDED).stdout
+    assert "pairs: 40 of 40 judged; 39 counted" in said
+    assert "not counted: 1 pair, which comes later in the random order\n" in said
+    assert "ended: the budget of 39 pairs is used up\n" in said
+    whole = evenhand("gate", "--db", folder / "gate.db", "--max-pairs", "40", code=UNDECIDED).stdout
+    assert not [word for word in ("not counted", "ended", "beyond") if word in whole]
 
 
 # -- judge --until-decided ---------------------------------------------------------------------------------
@@ -471,7 +506,8 @@ def test_outputs_of_two_models_are_joined_and_the_candidate_is_on_trial(
     words += ["--judge", f"{serve(prefers_good).url}#judge", "--db", folder / "gate.db"]
     fields = fields_of(evenhand(*words, "--baseline", f"old={folder / 'old.json'}", "--json"))
     assert (fields["decision"], fields["sides"]) == ("not_worse", {"1": "old", "2": "new"})
-    assert "given together" in evenhand(*words, code=WRONG).stderr
+    said = evenhand(*words, code=WRONG).stderr
+    assert "--candidate NEW --baseline OLD must be given together" in said
 
 
 # -- no further than needed ---------------------------------------------------------------------------------

@@ -66,7 +66,10 @@ def gate(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
 def test_pairs_that_got_worse_are_listed_and_the_rest_is_a_command_away(gate: Callable[..., Done]) -> None:
     done = gate(5, "--worst", "3", "--max-pairs", "40", "--against", "last", code=1)
     assert done.stdout.startswith("FAIL: new is worse than old by more than 5 points")
-    assert "35 pairs got worse: the response of old is the better one; the 3 clearest of them" in done.stdout
+    assert (
+        "35 of 40 judged pairs got worse: the response of old is the better one; the 3 clearest of them"
+        in done.stdout
+    )
     listed = [line for line in done.stdout.splitlines() if line.startswith("  - ")]
     assert len(listed) == 3
     assert all("Question" in line for line in listed)
@@ -75,6 +78,17 @@ def test_pairs_that_got_worse_are_listed_and_the_rest_is_a_command_away(gate: Ca
     assert not [line for line in done.stdout.splitlines() if line.strip().startswith("::")]
     again = json.loads(evenhand("gate", "--db", "evenhand.db", "--json", "--worst", "50", code=1).stdout)
     assert again["got_worse"] == len(again["worst"]) == 35
+
+
+def test_pairs_that_got_worse_are_some_of_the_judged_ones_whether_or_not_they_count(
+    gate: Callable[..., Done],
+) -> None:
+    gate(5, "--against", "last", code=1)  # all of them are judged
+    fields = json.loads(evenhand("gate", "--db", "evenhand.db", "--json", code=1).stdout)
+    assert fields["counted"] < fields["got_worse"] == 35
+    shown = evenhand("gate", "--db", "evenhand.db", "--markdown", "gate.md", "--junit", "gate.xml", code=1).stdout
+    for text in (shown, Path("gate.md").read_text(), Path("gate.xml").read_text()):
+        assert "35 of 40 judged pairs got worse: the response of old" in text
 
 
 def test_no_name_forges_a_heading_calls_anybody_or_orders_a_service_about(gate: Callable[..., Done]) -> None:
@@ -86,6 +100,24 @@ def test_no_name_forges_a_heading_calls_anybody_or_orders_a_service_about(gate: 
     shown = done.stdout + done.stderr
     assert "task.complete" in shown
     assert not re.findall(r"(?m)^\s*::|##(?:vso|teamcity)?\[", shown)
+
+
+def test_a_name_forges_no_line(gate: Callable[..., Done]) -> None:
+    """Ids are made of the models' names, so they break lines too."""
+    files = ("--annotations", "github", "--junit", "gate.xml")
+    shown = gate(5, *files, code=1, name="new\n\tPASS: all is well\x85PASS", old="old\r\nPASS").stdout
+    assert shown.startswith("FAIL: new PASS: all is well PASS is worse than old PASS by more than 5 points\n")
+    assert re.search(r"(?m)^  - pair-\w+/old PASS/new PASS: all is well PASS \(100%\) Question", shown)
+    failure = ElementTree.parse("gate.xml").find(".//failure")
+    assert failure is not None
+    for text in (shown.replace("%0A", "\n"), str(failure.text), failure.get("message", "")):
+        assert not re.search(r"(?m)^\s*PASS", text)
+
+
+def test_the_first_line_stays_one_line_in_a_log(gate: Callable[..., Done]) -> None:
+    name = " ".join(["a model with a long name"] * 9)
+    first = gate(40, code=0, name=name).stdout.splitlines()[0]
+    assert first == f"PASS: {name} is not worse than old by more than 5 points"
 
 
 def test_a_gate_without_losses_lists_none(gate: Callable[..., Done]) -> None:
@@ -161,6 +193,26 @@ def test_a_fall_since_the_last_gate_fails_though_the_bar_is_met(gate: Callable[.
     assert third["since_last"]["difference"] == 0
 
 
+def test_a_fall_names_the_gate_that_it_is_a_fall_from(gate: Callable[..., Done]) -> None:
+    """Between the one that passed and this one stands another, which was worse than both."""
+    gate(40, "--against", "passed", code=0, name="v1")
+    gate(4, "--against", "passed", code=1, name="v2")
+    files = ("--markdown", "gate.md", "--junit", "gate.xml", "--annotations", "github")
+    shown = gate(20, "--against", "passed", *files, code=1, name="v3").stdout
+    for text in (shown, Path("gate.md").read_text(), Path("gate.xml").read_text()):
+        assert "FAIL: the win rate of v3 has fallen since the last gate that passed" in text
+        assert re.search(r"since the last gate that passed(: | \| )-50.0 points", text)
+        assert not re.search(r"since the last gate(?! that passed)", text)
+    again = gate(20, "--against", "passed", "--json", code=1, name="v4")
+    assert json.loads(again.stdout)["since_last"]["against"] == "passed"
+
+
+def test_a_first_gate_that_failed_is_no_standard_for_those_that_passed(gate: Callable[..., Done]) -> None:
+    said = "no gate to compare with yet; "
+    assert f"{said}this one has not passed" in gate(4, "--against", "passed", code=1).stderr
+    assert f"{said}the next --against passed has this one" in gate(40, "--against", "passed", code=0).stderr
+
+
 def test_all_pairs_are_judged_where_gates_are_compared(gate: Callable[..., Done]) -> None:
     assert json.loads(gate(40, "--json", code=0).stdout)["judged"] < 40
     assert json.loads(gate(40, "--json", "--against", "last", code=0).stdout)["judged"] == 40
@@ -182,7 +234,9 @@ def test_another_judge_has_no_gate_to_compare_with(gate: Callable[..., Done]) ->
 def test_gates_without_an_instruction_in_common_say_so() -> None:
     found = since_last({1: 1.0}, {2: 1.0}, "v1")
     assert (found.difference, found.fell) == (None, False)
-    assert "no instruction" in found.sentence()
+    assert found.sentence() == "the last gate shares no instruction with this one"
+    found = since_last({1: 1.0}, {2: 1.0}, "v1", against="passed")
+    assert found.sentence() == "the last gate that passed shares no instruction with this one"
 
 
 # -- the workflow on the page ------------------------------------------------------------------------

@@ -133,6 +133,31 @@ def test_gate_over_a_file_stops_when_it_is_decided(suite: pytest.Pytester) -> No
     assert asked(suite) == before
 
 
+@pytest.mark.parametrize(
+    "judge",
+    [
+        'ScriptedEngine(script, name="many at once", concurrency=64)',
+        '[ScriptedEngine(script, name=name, concurrency=64) for name in ("one", "two")]',
+    ],
+)
+def test_gate_goes_little_further_than_needed_by_a_judge_that_takes_many_at_once(
+    suite: pytest.Pytester, judge: str
+) -> None:
+    suite.makeconftest(CONFTEST.replace('ScriptedEngine(script, name="scripted judge")', judge))
+    cases(suite.path / "cases.jsonl", 200)
+    suite.makepyfile("""
+        def test_new(gate):
+            result = gate("cases.jsonl")
+            assert result.standing.pairs + result.beyond == result.judged < 30
+    """)
+    suite.runpytest().assert_outcomes(passed=1)
+    before = asked(suite)
+    second = suite.runpytest()
+    second.assert_outcomes(passed=1)
+    second.stdout.fnmatch_lines(["evenhand: * pairs judged, 0 questions asked"])
+    assert asked(suite) == before
+
+
 def test_gate_fails_with_its_numbers(suite: pytest.Pytester) -> None:
     cases(suite.path / "worse.jsonl", 200, worse=200)
     cases(suite.path / "few.jsonl", 3)
@@ -153,6 +178,19 @@ def test_gate_fails_with_its_numbers(suite: pytest.Pytester) -> None:
             "*pairs: 3 of 3 judged*",
         ]
     )
+
+
+def test_a_name_forges_no_line_of_a_gate(suite: pytest.Pytester) -> None:
+    suite.makepyfile("""
+        from evenhand import Pair
+
+        def test_worse(gate):
+            gate(Pair(f"q{n}", "good", "bad", model_1="old", model_2="new\\nPASS: it") for n in range(40))
+    """)
+    done = suite.runpytest()
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*new PASS: it is worse than old*", "*win rate of new PASS: it on overall*"])
+    done.stdout.no_re_match_line(r"^E?\s*PASS")
 
 
 def test_gate_takes_outputs_and_pairs_in_memory(suite: pytest.Pytester) -> None:

@@ -10,7 +10,7 @@ not_judged    there are no verdicts to speak of, or none to pass a model by: the
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -22,7 +22,7 @@ from evenhand.results.counting import repeats_text, weighs_text
 from evenhand.results.decision import Decider, RunningRate
 from evenhand.results.losses import NO_LOSSES, Losses, SinceLast
 from evenhand.results.plain import plain
-from evenhand.results.wording import count
+from evenhand.results.wording import count, listed
 
 if TYPE_CHECKING:
     from evenhand.results.summary import Summary
@@ -90,6 +90,7 @@ class GateResult:
     losses: Losses = NO_LOSSES  # pairs that got worse
     since: SinceLast | None = None  # against an earlier gate
     distrust: str = ""  # why the verdicts say little; no model passes by them
+    reasons: Sequence[str] = ()  # why verdicts are invalid
 
     @classmethod
     def of_run(
@@ -108,8 +109,11 @@ class GateResult:
         if not why and not failure and most < pairs and not decider.met:
             why = f"the budget of {count(most, 'pair')} is used up"
         counts = (pairs - summary.repeats, summary.pairs, why, failure, summary.repeats)
+        found = summary.dimensions.get(decider.dimension)
         return cls(
-            gate, decider.standing, summary.sides, *counts, losses, distrust=distrust(summary, decider.dimension)
+            *(gate, decider.standing, summary.sides, *counts, losses),
+            distrust=distrust(summary, decider.dimension),
+            reasons=[*found.invalid_reasons] if found else (),
         )
 
     @property
@@ -142,8 +146,30 @@ class GateResult:
 
     @property
     def beyond(self) -> int:
-        """Pairs that were judged and not needed: they were under way when it was decided, or stood in the store."""
-        return self.judged - self.standing.pairs if self.outcome in ("not_worse", "worse") else 0
+        """Pairs that were judged and do not count: in the order of the draw they come after the last that does.
+
+        They were under way when counting ended, or stood in the store.
+        """
+        return self.judged - self.standing.pairs
+
+    @property
+    def stopped(self) -> str:
+        """Why not all pairs count, or none does, other than by a decision that stands."""
+        if self.why:
+            return self.why
+        if self.standing.pairs and self.standing.invalid == self.standing.pairs:
+            return self._without_verdict()
+        if self._is_doubted and self.standing.pairs < self.pairs:
+            enough = count(self.standing.pairs, "pair")
+            return f"{enough} would have been enough to pass {self.names[1]}, if the judge could be trusted"
+        return ""
+
+    def _without_verdict(self) -> str:
+        """That there is no verdict, and why; one that was asked in one order only has no reason."""
+        every = self.standing.pairs == self.pairs
+        none = "no pair" if every else f"none of the first {count(self.standing.pairs, 'pair')}"
+        why = f" ({listed(self.reasons)})" if self.reasons else " in both orders"
+        return f"{none} has a valid verdict{why}"
 
     def plain(self) -> dict[str, object]:
         """The result as JSON has it."""
@@ -169,7 +195,7 @@ class GateResult:
             "invalid": self.standing.invalid,
             "beyond": self.beyond,
             "saved": self.saved,
-            "stopped": self.why,
+            "stopped": self.stopped,
             "failure": self.failure,
             "distrust": self.distrust,
             "got_worse": self.losses.count,
@@ -192,12 +218,13 @@ class GateResult:
     def sentence(self) -> str:
         """The outcome in a sentence."""
         one, two = self.names
+        earlier = self.since.earlier if self.since else ""
         points = f"{100 * self.gate.margin:g} points"
         fault = "this judge cannot be trusted" if self._is_doubted else "the judging failed"
         return {
             "not_worse": f"{two} is not worse than {one} by more than {points}",
             "worse": f"{two} is worse than {one} by more than {points}",
-            "fallen": f"the win rate of {two} has fallen since the last gate",
+            "fallen": f"the win rate of {two} has fallen since {earlier}",
             "undecided": f"the verdicts do not yet show whether {two} is worse than {one} by more than {points}",
             "not_judged": f"{fault}, so it is not known whether {two} is worse than {one}",
         }[self.outcome]
@@ -229,21 +256,31 @@ class GateResult:
         if self.repeats:
             lines["repeats"] = repeats_text(self.repeats)
         if self.since:
-            lines["since the last gate"] = self.since.sentence()
+            lines[f"since {self.since.earlier}"] = self.since.sentence()
         if self.beyond:
-            do = "does" if self.beyond == 1 else "do"
-            lines["beyond the decision"] = f"{count(self.beyond, 'pair')}, which {do} not count"
+            lines |= self._beyond_line()
         if self.saved:
             lines["saved"] = f"{count(self.saved, 'pair')} did not have to be judged"
         if self.standing.invalid:
             lines["invalid"] = f"{self.standing.invalid:,} of the pairs; the interval holds whichever way they fell"
-        if self.failure or self.why:
-            lines["ended"] = self.failure or self.why
-        if self.outcome == "undecided":
-            lines["to decide it"] = "more pairs, or a larger margin"
-        if self.outcome == "not_judged" and self._is_doubted:
-            lines["to decide it"] = "another judge, or another protocol"
+        if self.failure or self.stopped:
+            lines["ended"] = self.failure or self.stopped
+        if self.outcome == "undecided" or (self.outcome == "not_judged" and self._is_doubted):
+            more = "more pairs, or a larger margin"
+            lines["to decide it"] = "another judge, or another protocol" if self.distrust else more
         return lines
+
+    def _beyond_line(self) -> Mapping[str, str]:
+        pairs = count(self.beyond, "pair")
+        if self.outcome in ("not_worse", "worse"):
+            return {"beyond the decision": f"{pairs}, which {'does' if self.beyond == 1 else 'do'} not count"}
+        return {
+            "not counted": f"{pairs}, which {'comes' if self.beyond == 1 else 'come'} later in the random order"
+        }
+
+    def losses_sentence(self) -> str:
+        """How many pairs got worse."""
+        return self.losses.sentence(self.names[0], self.judged)
 
     def markdown(self) -> str:
         """The result for a pull request; names from a file stay text."""
@@ -255,7 +292,7 @@ class GateResult:
         if not self.losses.worst:
             return []
         rows = [f"| {_plain(loss.id)} | {_plain(loss.sure)} | {_plain(loss.short)} |" for loss in self.losses.worst]
-        title = f"**{_plain(self.losses.sentence(self.names[0]))}**"
+        title = f"**{_plain(self.losses_sentence())}**"
         return [title, "", "| pair | sure | instruction |", "|---|---|---|", *rows, ""]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from evenhand.results.counting import first_of_each
 from evenhand.results.decision import score_of
 from evenhand.results.wording import count
 
+Against = Literal["last", "passed"]  # with which earlier gate one is compared: the last, or the last that passed
 _SHOWN = 80  # characters of an instruction
 
 
@@ -47,19 +49,20 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """How many pairs got worse, and the clearest of them."""
+    """How many of the judged pairs got worse, whether or not they were needed, and the clearest of them."""
 
     count: int
     worst: Sequence[Loss]
 
-    def sentence(self, baseline: str) -> str:
-        """How many they are.
+    def sentence(self, baseline: str, judged: int) -> str:
+        """How many they are, of so many that were judged.
 
-        >>> Losses(1, ()).sentence("old")
-        '1 pair got worse: the response of old is the better one'
+        >>> Losses(1, ()).sentence("old", 33)
+        '1 of 33 judged pairs got worse: the response of old is the better one'
         """
         shown = f"; the {len(self.worst)} clearest of them" if 0 < len(self.worst) < self.count else ""
-        return f"{count(self.count, 'pair')} got worse: the response of {baseline} is the better one{shown}"
+        share = f"{self.count:,} of {count(judged, 'judged pair')}"
+        return f"{share} got worse: the response of {baseline} is the better one{shown}"
 
 
 NO_LOSSES = Losses(0, ())
@@ -149,6 +152,7 @@ class SinceLast:
     -0.5
     """
 
+    against: Against  # which of the earlier gates it is
     candidate: str  # the earlier one
     instructions: int  # that both have
     win_rate: float | None
@@ -159,6 +163,11 @@ class SinceLast:
     ci_method: str
 
     @property
+    def earlier(self) -> str:
+        """What to call the earlier gate."""
+        return "the last gate that passed" if self.against == "passed" else "the last gate"
+
+    @property
     def fell(self) -> bool:
         """Whether the win rate has fallen by more than chance would explain."""
         return self.ci is not None and self.ci[1] < 0
@@ -166,7 +175,7 @@ class SinceLast:
     def sentence(self) -> str:
         """The difference in words."""
         if self.difference is None or self.ci is None:
-            return "the last gate shares no instruction with this one"
+            return f"{self.earlier} shares no instruction with this one"
         low, high = (f"{100 * end:+.1f}" for end in self.ci)
         return (
             f"{100 * self.difference:+.1f} points ({low} to {high}): {100 * (self.win_rate or 0):.1f}% now,"
@@ -175,7 +184,12 @@ class SinceLast:
 
 
 def since_last(
-    now: Mapping[int, float], before: Mapping[int, float], candidate: str, *, level: float = 0.95
+    now: Mapping[int, float],
+    before: Mapping[int, float],
+    candidate: str,
+    *,
+    against: Against = "last",
+    level: float = 0.95,
 ) -> SinceLast:
     """Compare two gates instruction by instruction; each of them must have judged all it drew.
 
@@ -188,5 +202,5 @@ def since_last(
     )
     ci = None if found.low is None or found.high is None else (found.low, found.high)
     return SinceLast(
-        *(candidate, len(shared), found.first, found.second, found.value, ci, found.level, found.method)
+        *(against, candidate, len(shared), found.first, found.second, found.value, ci, found.level, found.method)
     )

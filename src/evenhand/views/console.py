@@ -423,6 +423,15 @@ def visible(text: str) -> str:
     return text if text.isprintable() else text.translate(_SEEN)
 
 
+def one_line(text: str) -> str:
+    """A name that others gave, on one line: it cannot pass for a line of ours.
+
+    >>> one_line("a\\nPASS: b")
+    'a PASS: b'
+    """
+    return visible(" ".join(text.split()))
+
+
 _SEEN: dict[int, str] = {
     **PICTURES,
     **dict.fromkeys((*TURNS, *range(0xD800, 0xE000)), "\ufffd"),

@@ -14,7 +14,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +22,12 @@ import pytest
 
 if TYPE_CHECKING:
     from evenhand.core.engine import Engine
+    from evenhand.core.judge import Judgment
     from evenhand.core.pair import Pair
     from evenhand.core.protocol import Protocol
     from evenhand.core.verdict import Outcome
     from evenhand.io.pairs import Unmatched
+    from evenhand.results.decision import Decider
     from evenhand.results.gate import GateResult
     from evenhand.views.api import Judge
     from evenhand.views.jury import AnyJudge
@@ -39,7 +41,7 @@ _OPTIONS = {
     "db": f"where verdicts are kept, from the root of the tests; {DEFAULT_DB} by default",
 }
 _SHOWN = 400  # characters of a text in a message
-_TOGETHER = 4  # pairs that are judged before the gate is looked at again, at the least
+_TOGETHER = 4  # pairs that several judges are asked about before the gate is looked at again
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -98,29 +100,40 @@ class Referee:
         from evenhand.results.decision import Decider
         from evenhand.results.gate import Gate, GateResult
         from evenhand.results.summary import Counter
-        from evenhand.views.console import visible
+        from evenhand.views.console import one_line
 
         shuffled = Shuffle(_cases(pairs, candidate, baseline), seed=seed)
         (judge, dimension), what = self._with(on), Gate(margin)
         decider = Decider(dimension, level=level, enough=what.settled)
         counter = Counter()
         most = min(max_pairs or shuffled.pairs, shuffled.pairs)
-        drawn = decider.watch(islice(shuffled, most))
-        together = max(_TOGETHER, judge.setup.engine.concurrency)
-        # A few at a time, each few to their end: what one run asks is then what the next finds kept.
-        while not decider.met and (few := list(islice(drawn, together))):
-            with judge.run(few) as judgments:
-                for judgment in judgments:
-                    decider.add(judgment)
-                    counter.add(judgment)
-                self.asked += judgments.totals.asked
+        for judgment in self._until_settled(judge, decider, decider.watch(islice(shuffled, most))):
+            counter.add(judgment)
         summary = counter.summary()
         self.judged += summary.pairs
         result = GateResult.of_run(what, decider, summary, pairs=shuffled.pairs, most=most)
         if result.outcome != "not_worse":
-            details = [f"  {name}: {text}" for name, text in result.details().items()]
-            raise AssertionError(visible("\n".join([result.sentence(), *details, self._kept()])))
+            details = [f"  {one_line(f'{name}: {text}')}" for name, text in result.details().items()]
+            raise AssertionError("\n".join([one_line(result.sentence()), *details, self._kept()]))
         return result
+
+    def _until_settled(self, judge: AnyJudge, decider: Decider, drawn: Iterator[Pair]) -> Iterator[Judgment]:
+        """Judgments until they are enough: what is under way then is paid for, and comes out.
+
+        A run of one judge ends soon after any pair. One of several judges asks them in turns, about many pairs at
+        a time; so there are several runs of it, each over a few.
+        """
+        __tracebackhide__ = True
+        from evenhand.views.jury import ManyJudges
+
+        more = _TOGETHER - 1 if isinstance(judge, ManyJudges) else None
+        while not decider.met and (first := next(drawn, None)) is not None:
+            with judge.run(chain([first], islice(drawn, more)), line=decider) as judgments:
+                for judgment in judgments:
+                    if decider(judgment):
+                        judgments.stop()
+                    yield judgment
+                self.asked += judgments.totals.asked
 
     def close(self) -> None:
         """Stop the engines and close the database."""
@@ -210,11 +223,11 @@ class Referee:
         return "\n".join(f"  {name}: {_short(text)}" for name, text in named.items())
 
     def _kept(self) -> str:
-        from evenhand.views.console import visible
+        from evenhand.views.console import one_line, visible
 
         setup = self._judge.setup if self._judge else None
         who = f"{setup.engine.identity['model']} under {setup.protocol.name}" if setup else "nobody"
-        return visible(f"  judge: {who}; verdicts are kept in {self.db}")
+        return f"  judge: {one_line(who)}; verdicts are kept in {visible(str(self.db))}"
 
 
 def _verdict(outcome: Outcome) -> str:

@@ -23,11 +23,10 @@ from evenhand.core.verdict import found_on
 from evenhand.engines.imported import is_imported
 from evenhand.engines.made import is_made
 from evenhand.io.pairs import JoinOptions
-from evenhand.results.answer import distrust
 from evenhand.results.decision import Decider, replay
 from evenhand.results.gate import Gate, GateResult
 from evenhand.results.judges import judges_named
-from evenhand.results.losses import TrialLog, since_last, stored_losses
+from evenhand.results.losses import Against, TrialLog, since_last, stored_losses
 from evenhand.results.plain import plain, to_json
 from evenhand.results.run import RunSummary
 from evenhand.results.summary import Counter, side_names, summarise
@@ -62,7 +61,7 @@ _ONE_ORDER = (
 )
 CODES = {"not_worse": 0, "worse": 1, "fallen": 1, "undecided": 3, "not_judged": NOT_JUDGED}
 COLOURS = {"not_worse": "green", "worse": "red", "fallen": "red", "undecided": "yellow", "not_judged": "red"}
-AGAINST = ("last", "passed")
+AGAINST: tuple[Against, ...] = ("last", "passed")
 RULE = "Rule"  # the panel of --help for when a model passes
 Fields = dict[str, object]
 Work = Callable[[], tuple[GateResult, Fields]]
@@ -93,7 +92,7 @@ class TrialOptions:
     def find(self) -> Input:
         """The pairs, all of them read once; where outputs are joined, those of the model on trial are output_2."""
         if not self.pairs and not (self.candidate and self.baseline):
-            raise InputError("--candidate NEW --baseline OLD are given together")
+            raise InputError("--candidate NEW --baseline OLD must be given together")
         reading = JoinOptions(join_on=self.join_on, columns=columns_from(self.columns))
         given = find_input(self.pairs, self.candidate, self.baseline, reading, candidate_side="2")
         given.print()
@@ -241,19 +240,23 @@ def compared(result: GateResult, log: TrialLog, judge: AnyJudge, rule: RuleOptio
     number = judge.store.judge_book.find(judge.setup.fingerprint)
     if number is None or result.failure or not log.scores:
         return result
-    gates = judge.store.gates
-    before = gates.last(number, log.dimension, passed=rule.against == "passed")
-    if before is None:
-        console.err.print(
-            f"no gate to compare with yet; the next --against {rule.against} has this one",
-            style="dim",
-            soft_wrap=False,
-        )
-    else:
-        since = since_last(log.scores, before.scores, before.candidate, level=rule.level)
+    against, gates = one_of("--against", rule.against, AGAINST), judge.store.gates
+    before = gates.last(number, log.dimension, passed=against == "passed")
+    if before is not None:
+        since = since_last(log.scores, before.scores, before.candidate, against=against, level=rule.level)
         result = replace(result, since=since)
-    gates.keep(number, log.dimension, GateRecord(log.scores, result.names[1], result.outcome == "not_worse"))
+    passed = result.outcome == "not_worse"
+    gates.keep(number, log.dimension, GateRecord(log.scores, result.names[1], passed))
+    if before is None:
+        console.aside(_nothing_before(against, passed))
     return result
+
+
+def _nothing_before(against: Against, passed: bool) -> str:
+    """That there is no gate to compare with, and whether the next one has this one."""
+    if against == "passed" and not passed:
+        return "no gate to compare with yet; this one has not passed"
+    return f"no gate to compare with yet; the next --against {against} has this one"
 
 
 def _about(judge: AnyJudge, found: RunSummary | None) -> Fields:
@@ -275,7 +278,7 @@ def newest(store: Store, spec: str, protocol: str, db: Path) -> JudgeRow:
     if not rows:
         raise InputError(f"{db} holds no verdicts of that kind", hint="evenhand results shows what it holds")
     if len(rows) > 1:
-        name = f"{rows[-1].model} under {rows[-1].protocol}"
+        name = console.one_line(f"{rows[-1].model} under {rows[-1].protocol}")
         console.aside(f"counted: {name}, the newest of several judges; --judge names another")
     return rows[-1]
 
@@ -295,13 +298,9 @@ def count_stored(
         console.err.print(_ONE_ORDER, style="yellow")
     summary = summarise(blocks, found_on(row.dimensions))
     losses = stored_losses(blocks, decider.dimension, worst, store.pages.pair)
-    counts = (summary.pairs, summary.pairs)
-    result = GateResult(
-        *(what, decider.standing, summary.sides, *counts),
-        repeats=summary.repeats,
-        losses=losses,
-        distrust=distrust(summary, decider.dimension),
-    )
+    every = summary.pairs + summary.repeats
+    most = every if rule.max_pairs is None or rule.max_pairs >= summary.pairs else rule.max_pairs
+    result = GateResult.of_run(what, decider, summary, pairs=every, most=most, losses=losses)
     about = {"judge": row.model, "protocol": row.protocol, "fingerprint": row.fingerprint}
     return result, {**about, **({"imported": True} if imported else {}), **attacked_field(attacked)}
 
@@ -310,7 +309,8 @@ def candidate_of(matches: list[tuple[str, str, str]], path: str) -> str:
     """The model on trial, empty where no roles were given; what is not one model against another is refused."""
     models = sorted({name for one, two, _ in matches for name in (one, two)})
     if len(models) > 2:
-        some = ", ".join(name or "(no name)" for name in models[:6]) + (", …" if len(models) > 6 else "")
+        some = ", ".join(console.one_line(name) or "(no name)" for name in models[:6])
+        some += ", …" if len(models) > 6 else ""
         raise InputError(
             f"{path} compares {len(models):,} models, and a gate takes two: {some}",
             hint="evenhand gate --candidate NEW --baseline OLD --db ANOTHER; evenhand rank ranks many models",
@@ -364,12 +364,10 @@ def show(result: GateResult, fields: Fields, output: OutputOptions) -> None:
     if output.as_json:
         print(to_json(fields))
     else:
-        console.out.print(
-            console.safe(f"{result.word}: {result.sentence()}", f"bold {COLOURS[result.outcome]}"),
-            soft_wrap=False,
-        )
+        head = console.one_line(f"{result.word}: {result.sentence()}")
+        console.out.print(Text(head, f"bold {COLOURS[result.outcome]}"))
         for name, text in result.details().items():
-            console.out.print(Text(f"  {console.visible(name)}: {console.visible(text)}"))
+            console.out.print(Text(f"  {console.one_line(name)}: {console.one_line(text)}"))
         show_losses(result, output.db)
     sys.stdout.flush()
 
@@ -379,10 +377,10 @@ def show_losses(result: GateResult, db: Path) -> None:
     losses = result.losses
     if not losses.count:
         return
-    console.out.print(Text(f"  {console.visible(losses.sentence(result.names[0]))}"))
+    console.out.print(Text(f"  {console.one_line(result.losses_sentence())}"))
     for loss in losses.worst:
         words = [loss.id, loss.sure and f"({loss.sure})", loss.short]
-        console.out.print(Text("  - " + console.visible(" ".join(filter(None, words)))))
+        console.out.print(Text("  - " + console.one_line(" ".join(words))))
     if len(losses.worst) < losses.count:
         command = f"evenhand export judgments --db {db} --texts --out judgments.csv"
         console.out.print(f"  all pairs with their verdicts: {command}", markup=False)

@@ -65,11 +65,12 @@ class GateFileOptions:
 
 def annotation_lines(result: GateResult) -> Iterator[str]:
     """Lines that GitHub shows beside the code: the decision, and behind a failure the pairs that got worse."""
-    win_rate = "; ".join(f"{name}: {text}" for name, text in result.details().items())
-    yield _annotation(_LEVELS[result.outcome], f"evenhand gate: {result.word}", f"{result.sentence()}\n{win_rate}")
+    lines = (result.sentence(), "; ".join(f"{name}: {text}" for name, text in result.details().items()))
+    said = "\n".join(map(console.one_line, lines))
+    yield _annotation(_LEVELS[result.outcome], f"evenhand gate: {result.word}", said)
     if result.outcome in ("worse", "fallen"):
         for loss in result.losses.worst[:_MOST_ANNOTATIONS]:
-            yield _annotation("warning", f"got worse: {loss.id}", loss.short)
+            yield _annotation("warning", console.one_line(f"got worse: {loss.id}"), loss.short)
 
 
 def _annotation(level: str, title: str, message: str) -> str:
@@ -94,9 +95,8 @@ def junit_xml(result: GateResult) -> str:
     suite = ElementTree.SubElement(suites, "testsuite", {"name": "evenhand gate", **counts})
     name = _xml(f"{result.names[1]} is not worse than {result.names[0]} on {result.standing.dimension}")
     case = ElementTree.SubElement(suite, "testcase", {"classname": "evenhand.gate", "name": name})
-    printed = _xml(
-        "\n".join([f"{name}: {text}" for name, text in result.details().items()] + list(_loss_lines(result)))
-    )
+    lines = [*(f"{name}: {text}" for name, text in result.details().items()), *_loss_lines(result)]
+    printed = "\n".join(map(_xml, lines))
     if failed or broken:
         kind = {"type": result.outcome, "message": _xml(f"{result.word}: {result.sentence()}")}
         ElementTree.SubElement(case, "error" if broken else "failure", kind).text = printed
@@ -108,15 +108,15 @@ def junit_xml(result: GateResult) -> str:
 
 def _loss_lines(result: GateResult) -> Iterator[str]:
     if result.losses.count:
-        yield result.losses.sentence(result.names[0])
+        yield result.losses_sentence()
     for loss in result.losses.worst:
         yield f"- {loss.id} {loss.sure} {loss.short}"
 
 
 def _xml(text: str) -> str:
-    """Text without the characters that XML cannot hold, and in which nothing steers a terminal or turns a line.
+    """A line without the characters that XML cannot hold, and in which nothing steers a terminal or turns a line.
 
-    >>> _xml("a\\x00b\\x9b")
-    'a\ufffdb␡'
+    >>> _xml("a\\x00b\\x9b\\nc")
+    'a\ufffdb␡ c'
     """
-    return console.visible(_NO_XML.sub("\ufffd", text))
+    return console.one_line(_NO_XML.sub("\ufffd", text))
