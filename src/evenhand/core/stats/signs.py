@@ -1,8 +1,8 @@
 """Which way differences point, whatever their size: the sign test, by cluster.
 
-A mean of few differences says little of a mean: one that is large and goes the other way could be rare and have gone
-unseen, and an interval that holds must allow for it (docs/statistics.md). That most differences point one way is
-another question, and few of them can answer it.
+Few differences say little of their mean: one that is large and goes the other way could be rare and have gone unseen,
+and an interval that holds must allow for it (docs/statistics.md). That most of them point one way is another
+question, which few can answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ METHOD = "sign test, exact, two-sided, by cluster"
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """How many clusters point up and down, and the p-value of both being as likely; None where there are no clusters."""
+    """How many clusters point up and down, and the p-value of both being as likely; None without clusters."""
 
     up: int
     down: int
@@ -29,9 +29,10 @@ class Signs:
 def sign_test(values: ArrayLike, clusters: ArrayLike | None = None) -> Signs:
     """The exact test of as many clusters being above zero as below, by the sum of each; those at zero are left out.
 
-    Dixon & Mood (1946), "The statistical sign test", JASA 41, 557-566: of clusters that are not at zero, those above
-    are a binomial count with a chance of one half. It asks nothing of how values are distributed, and says nothing of
-    their mean. For verdicts that are yes or no it is the exact form of McNemar's test (1947, Psychometrika 12).
+    Dixon & Mood (1946), "The statistical sign test", JASA 41, 557-566: of clusters that are not at zero, those
+    above are a binomial count with a chance of one half. It asks nothing of how values are distributed, and says
+    nothing of their mean. For verdicts that are yes or no it is the exact form of McNemar's test (1947,
+    Psychometrika 12, 153-157).
 
     >>> found = sign_test([0.4] * 12)
     >>> found.up, found.down, found.p == 2 / 2**12
