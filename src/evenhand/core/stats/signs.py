@@ -1,6 +1,6 @@
 """Which way differences point, whatever their size: the sign test, by cluster.
 
-Few differences say little of their mean: one that is large and goes the other way could be rare and have gone unseen,
+Few differences say little of their mean: one that is large and goes the other way could be rare and not be seen,
 and an interval that holds must allow for it (docs/statistics.md). That most of them point one way is another
 question, which few can answer.
 """
