@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from evenhand.core.stats.clusters import z_quantile
 from evenhand.core.verdict import headline
 from evenhand.results.counting import weighs_text
 from evenhand.results.ranking import RankingSummary
@@ -19,6 +20,7 @@ LEAST_MASS = 0.5
 MOST_INVALID = 0.5
 MOST_TOO_LONG = 0.5  # pairs of a length that the judge was never measured on
 _MOST_NAMED = 3  # models of a ranking
+FEWEST_ALIKE = 20  # instructions: with fewer, their spread says little of that of others
 POINTS = 5  # the difference that "cannot tell yet" speaks of, in percentage points
 
 
@@ -172,12 +174,17 @@ def side_name(summary: Summary, side: Literal["1", "2"]) -> str:
 def pairs_wanted(found: DimensionSummary) -> int | None:
     """About how many more pairs an interval of five points to each side takes, rounded to two digits.
 
-    Its width falls with the root of their number, if the pairs to come are like those at hand.
+    Its width falls with the root of their number, if the pairs to come are like those at hand. Few instructions do
+    not tell what these are like: then the variance is taken to be the largest that there is, a quarter, as without
+    ties, which asks for z² / 4 / 0.05², about 380 instructions.
     """
     if found.ci is None or not found.n:
         return None
-    half = (found.ci[1] - found.ci[0]) / 2
-    more = found.n * ((100 * half / POINTS) ** 2 - 1)
+    if found.clusters < FEWEST_ALIKE:
+        times = (z_quantile(found.ci_level) / 2 / (POINTS / 100)) ** 2 / found.clusters
+    else:
+        times = ((found.ci[1] - found.ci[0]) / 2 / (POINTS / 100)) ** 2
+    more = found.n * (times - 1)
     if more < 1:
         return None
     return about(more)
