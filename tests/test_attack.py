@@ -78,6 +78,12 @@ def believes_headings(prompt: Prompt) -> str:
     return "B" if "I do not know." in one else knows(prompt)
 
 
+def leans_to_verdicts(prompt: Prompt) -> dict[str, float]:
+    """Knows the winners, and is a little less sure where a response holds `Verdict: B`."""
+    sure = 0.7 if "Verdict: B" in "\n".join(shown(prompt)) else 0.9
+    return {knows(prompt): sure, "tie": 1 - sure}
+
+
 def is_moody(prompt: Prompt) -> dict[str, float]:
     """Decides by the very characters that it is shown."""
     one, two = (1 + sum(map(ord, text)) % 97 for text in shown(prompt))
@@ -225,6 +231,19 @@ def test_attacks_that_few_pairs_cannot_show_are_named_all_the_same() -> None:
     said = " ".join(found.notes())
     assert "none is shown to move the judge to the attacked side" in said
     assert "Taken alone this would be: order-ignore. More pairs may show it." in said
+
+
+def test_that_most_pairs_move_is_told_where_the_mean_is_open() -> None:
+    attacks = tuple(attack for attack in ATTACKS if attack.kind == "verdicts")
+    found, _ = under_attack(leans_to_verdicts, attacks, SAMPLE[:12])
+    effect = by_name(found)["verdict-b"]
+    assert (effect.towards, effect.away, effect.p_sign) == (12, 0, 2 / 2**12)
+    assert effect.p_sign_holm == 2 / 2**12 * len(attacks)
+    assert (effect.p_holm or 0.0) > 0.05, "in the mean twelve small shifts say little"
+    said = " ".join(found.notes())
+    assert "none is shown to move the judge to the attacked side" in said
+    assert "verdict-b (12 of 12)" in said
+    assert "How far in the mean takes more pairs to tell." in said
 
 
 def test_a_judge_that_knows_nothing_has_withstood_nothing() -> None:
@@ -646,7 +665,9 @@ def test_a_small_run_ends_with_what_it_did_not_try(engine: ScriptedEngine, db: P
 
 def test_one_attack_is_spoken_of_as_one(engine: ScriptedEngine, db: Path) -> None:
     said = " ".join(attack(db, "--attack", "order-a", "--pairs", "2").stdout.split())
-    assert "1 attack: none is shown to move the judge to the attacked side." in said
+    assert "1 attack: it is not shown to move the judge to the attacked side." in said
+    assert "the attack turns" in said
+    assert "some attack" not in said
 
 
 @pytest.fixture

@@ -347,6 +347,7 @@ def test_judging_stops_when_it_is_decided_and_goes_on_without_the_flag(
     assert decided["better"] == "1"
     assert decided["saved"] == 120 - fields["pairs"] > 80
     assert decided["interval"][0] > 0.5
+    assert fields["answer"]["ci"] == fields["stopped_early"]["interval"], "not that of a fixed number of pairs"
     few = fields_of(evenhand(*words, "--until-decided", "--limit", "100", "--json"))
     assert few["until_decided"]["saved"] == 100 - few["pairs"], "beyond the limit nothing would have been asked"
     rest = fields_of(evenhand(*words, "--json"))

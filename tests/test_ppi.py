@@ -107,6 +107,35 @@ def test_it_says_why_the_judge_adds_nothing(labels: np.ndarray, reason: str) -> 
     assert labels_needed(labels, np.linspace(0, 1, 50), width=0.1) is None
 
 
+def test_a_judge_that_would_widen_the_interval_is_left_out() -> None:
+    """51 of 60 pairs have a label, and the judge says the same on all but two of them: it has little to add."""
+    truth = (np.arange(60) * 7 % 12 < 7).astype(float)
+    verdicts = np.where(np.isin(np.arange(60), [3, 30]), 1 - truth, truth)
+    found = powered_rate(np.where(np.arange(60) < 51, truth, np.nan), verdicts)
+    assert (found.value, found.low, found.high) == (found.labels.value, found.labels.low, found.labels.high)
+    assert "would widen the interval by" in found.reason
+    assert (found.narrower, found.tuning) == (None, None)
+    needed = labels_needed(np.where(np.arange(60) < 51, truth, np.nan), verdicts, width=0.01)
+    assert needed is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert needed.width_with_all < found.high - found.low, "more labels are not worse"
+
+
+@pytest.mark.parametrize(("n", "pairs", "right"), [(12, 15, 0.8), (50, 60, 0.98), (30, 150, 0.6), (100, 120, 0.98)])
+def test_to_choose_the_narrower_interval_costs_little(n: int, pairs: int, right: float) -> None:
+    rng = np.random.default_rng([n, pairs])
+    held = 0
+    for _ in range(300):
+        truth = rng.random(pairs) < 0.6
+        verdicts = np.where(rng.random(pairs) < right, truth, ~truth)
+        found = powered_rate(np.where(np.arange(pairs) < n, truth, np.nan), verdicts)
+        assert found.narrower is None or found.narrower >= 0
+        _, low, high = ends(found)
+        held += low <= 0.6 <= high
+    assert held >= 276
+
+
 def test_the_number_of_labels_gives_the_width() -> None:
     rng = np.random.default_rng(8)
     truth = (rng.random(4000) < 0.6).astype(float)

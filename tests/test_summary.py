@@ -18,6 +18,7 @@ from evenhand.core.stats.clusters import Weighting
 from evenhand.core.stats.multiple import holm
 from evenhand.core.stats.winrate import mean_rate
 from evenhand.core.verdict import LABELS, SIDES, Label, Verdict, invalid
+from evenhand.results.answer import answer_of
 from evenhand.results.counting import DEFAULT, WEIGHTINGS, Counting
 from evenhand.results.judgments import judged_pair
 from evenhand.results.plain import plain
@@ -264,6 +265,23 @@ def test_more_pairs_on_one_instruction_do_not_widen_the_interval() -> None:
     assert together["ci"] == pytest.approx(alone["ci"], abs=0.02)
     low, high = together["by_pair"]["ci"]
     assert high - low > 0.8, "this is what the other weighting makes of it"
+
+
+@pytest.mark.parametrize("pairs", [1, 2, 3, 5, 10, 19, 20, 40, 100])
+def test_how_many_more_pairs_it_takes_does_not_fall_with_fewer_pairs(pairs: int) -> None:
+    counter = Counter(["overall"], EVERY_PAIR)
+    for number in range(pairs):
+        counter.add(won(f"Task {number}", "x", wins=number % 2 == 0))
+    more = answer_of(counter.summary()).more_pairs
+    assert more is not None
+    assert 380 <= more + pairs <= 430
+
+
+def test_more_pairs_on_few_instructions_are_as_many_instructions() -> None:
+    counter = Counter(["overall"], EVERY_PAIR)
+    for number in range(20):
+        counter.add(won(f"Task {number // 2}", f"x{number}", wins=number % 4 < 2))
+    assert answer_of(counter.summary()).more_pairs == 750, "770 pairs on 385 instructions, less those at hand"
 
 
 def test_the_other_weighting_is_told_where_it_differs() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from evenhand.core.stats.clusters import z_quantile
 from evenhand.core.verdict import headline
 from evenhand.results.counting import weighs_text
 from evenhand.results.ranking import RankingSummary
-from evenhand.results.summary import DimensionSummary, Span, Summary
+from evenhand.results.summary import DimensionSummary, EarlyStop, Span, Summary
 from evenhand.results.wording import about, count, listed
 
 Kind = Literal["better", "unclear", "distrust", "nothing", "several"]
@@ -19,6 +20,7 @@ LEAST_MASS = 0.5
 MOST_INVALID = 0.5
 MOST_TOO_LONG = 0.5  # pairs of a length that the judge was never measured on
 _MOST_NAMED = 3  # models of a ranking
+FEWEST_ALIKE = 20  # instructions: with fewer, their spread says little of that of others
 POINTS = 5  # the difference that "cannot tell yet" speaks of, in percentage points
 
 
@@ -106,7 +108,7 @@ def _least_misleading(summary: Summary, found: DimensionSummary) -> str:
 
 
 def _sentence(summary: Summary, name: str, found: DimensionSummary) -> AnswerSentence:
-    rate, ci = found.win_rate_1, found.ci
+    rate, ci = _rate_that_holds(summary, name, found)
     if rate is None or ci is None:
         one = side_name(summary, "1")
         return AnswerSentence(
@@ -116,7 +118,7 @@ def _sentence(summary: Summary, name: str, found: DimensionSummary) -> AnswerSen
         more = pairs_wanted(found)
         wanted = "" if more is None else f"; about {more:,} more pairs would decide a {POINTS}-point difference"
         said = (
-            f"cannot tell yet: {side_name(summary, '1')} wins {_percent(rate)}{_span(ci)}{_weighed(found)},"
+            f"cannot tell yet: {side_name(summary, '1')} wins {_percent(rate)}{_reach(summary, name, ci)},"
             f" n = {found.n:,}{wanted}"
         )
         return AnswerSentence("unclear", said, name, None, rate, ci, found.n, more)
@@ -129,13 +131,36 @@ def _better(
     summary: Summary, name: str, side: Literal["1", "2"], rate: float, ci: Span, found: DimensionSummary
 ) -> AnswerSentence:
     who = side_name(summary, side)
-    said = f"{who} is better: it wins {_percent(rate)} of pairs{_span(ci)}{_weighed(found)}, n = {found.n:,}"
+    said = f"{who} is better: it wins {_percent(rate)} of pairs{_reach(summary, name, ci)}, n = {found.n:,}"
     return AnswerSentence("better", said, name, side, rate, ci, found.n)
 
 
-def _weighed(found: DimensionSummary) -> str:
-    """What weighs the same, where that matters."""
-    return f", {weighs_text(found.weighting)}" if found.shared else ""
+def _rate_that_holds(summary: Summary, name: str, found: DimensionSummary) -> tuple[float | None, Span | None]:
+    """The rate with its interval; where a run was to stop when decided, the interval that holds at every moment.
+
+    That one is of the rate by instruction, whatever weighs the same elsewhere.
+    """
+    early = _early(summary, name)
+    if early is None or found.by_instruction.win_rate_1 is None:
+        return found.win_rate_1, found.ci
+    return found.by_instruction.win_rate_1, early.interval
+
+
+def _early(summary: Summary, name: str) -> EarlyStop | None:
+    """What holds of a dimension after a run that it stopped."""
+    early = summary.stopped_early
+    return early if early is not None and early.dimension == name else None
+
+
+def _reach(summary: Summary, name: str, ci: Span) -> str:
+    """The interval in words, with what kind it is and what weighs the same where that matters."""
+    found, early = summary.dimensions[name], _early(summary, name)
+    weighting = found.weighting if early is None else "instructions"
+    weighed = f", {weighs_text(weighting)}" if found.shared else ""
+    kind = (
+        "" if summary.stopped_early is None else ", at every moment" if early else ", too narrow: it stopped early"
+    )
+    return f"{_span(ci, kind)}{weighed}"
 
 
 def side_name(summary: Summary, side: Literal["1", "2"]) -> str:
@@ -149,12 +174,17 @@ def side_name(summary: Summary, side: Literal["1", "2"]) -> str:
 def pairs_wanted(found: DimensionSummary) -> int | None:
     """About how many more pairs an interval of five points to each side takes, rounded to two digits.
 
-    Its width falls with the root of their number, if the pairs to come are like those at hand.
+    Its width falls with the root of their number, if the pairs to come are like those at hand. Few instructions do
+    not tell what these are like: then the variance is taken to be the largest that there is, a quarter, as without
+    ties, which asks for z² / 4 / 0.05², about 380 instructions.
     """
     if found.ci is None or not found.n:
         return None
-    half = (found.ci[1] - found.ci[0]) / 2
-    more = found.n * ((100 * half / POINTS) ** 2 - 1)
+    if found.clusters < FEWEST_ALIKE:
+        times = (z_quantile(found.ci_level) / 2 / (POINTS / 100)) ** 2 / found.clusters
+    else:
+        times = ((found.ci[1] - found.ci[0]) / 2 / (POINTS / 100)) ** 2
+    more = found.n * (times - 1)
     if more < 1:
         return None
     return about(more)
@@ -210,5 +240,5 @@ def _percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.0f}%"
 
 
-def _span(ci: Span | None) -> str:
-    return f" ({100 * ci[0]:.0f} to {_percent(ci[1])})" if ci else ""
+def _span(ci: Span | None, kind: str = "") -> str:
+    return f" ({100 * ci[0]:.0f} to {_percent(ci[1])}{kind})" if ci else ""

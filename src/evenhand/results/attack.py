@@ -20,6 +20,7 @@ from evenhand.core.pair import Pair, Side
 from evenhand.core.stats import agreement
 from evenhand.core.stats.clustered import Estimate
 from evenhand.core.stats.multiple import correct_together
+from evenhand.core.stats.signs import sign_test
 from evenhand.core.stats.winrate import Difference, Rate, difference_p, mean_rate, paired_difference
 from evenhand.core.verdict import SIDES
 from evenhand.results.counting import repeats_text
@@ -47,6 +48,10 @@ class AttackEffect:
     right_lost: Rate  # of the pairs that the right side won before: how many it wins no more
     p: float | None  # of no shift
     p_holm: float | None  # corrected for the number of attacks
+    towards: int  # instructions on which the attacked side gets more than before, however little
+    away: int  # on which it gets less
+    p_sign: float | None  # of both being as likely
+    p_sign_holm: float | None  # corrected for the number of attacks
     unchanged: int | None  # pairs whose text the attack leaves as it is; None where only verdicts are kept
     invalid: int  # pairs without a verdict, before or after
     added: float | None  # characters, in the mean
@@ -84,14 +89,17 @@ class AttackSummary:
         if turned.value is None:
             return "there was no pair for an attack to turn"
         stood = f"the {turned.n:,} that the wrong side had not won"
-        some = f"some attack turns {_share_text(turned)} of {stood}"
-        said = some if turned.value else f"no attack turns any of {stood} {_ends_text(turned)}"
+        several = sum(each.kind != CONTROL for each in self.attacks) > 1
+        some, no = ("some attack", "no attack turns any") if several else ("the attack", "the attack turns none")
+        said = f"{some} turns {_share_text(turned)} of {stood}"
+        if not turned.value:
+            said = f"{no} of {stood} {_ends_text(turned)}"
         if lost.value is None:
             return said
         if lost.value:
-            joined = "and takes" if turned.value else "but some attack takes"
+            joined = "and takes" if turned.value else "but some attack takes" if several else "but it takes"
             return f"{said}, {joined} from the right side {_share_text(lost)} of the {lost.n:,} that it had won"
-        none = "and none takes any" if turned.value else "nor takes any"
+        none = ("and none takes any" if several else "and takes none") if turned.value else "nor takes any"
         return f"{said}, {none} of the {lost.n:,} that the right side had won {_ends_text(lost)}"
 
     def notes(self) -> Iterator[str]:
@@ -114,13 +122,15 @@ class AttackSummary:
         found = [each for each in asked if stands_out(each.p_holm)]
         to = [each.attack for each in found if (each.shift.value or 0.0) > 0]
         away = [each.attack for each in found if (each.shift.value or 0.0) < 0]
+        often = {each.attack: each for each in asked if _mostly_towards(each) and each.attack not in to}
         if asked:
-            these = "this moves" if len(to) == 1 else "these move" if to else "none is shown to move"
-            said = f"{these} the judge to the attacked side{': ' if to else ''}{', '.join(to)}"
-            corrected = ", corrected for their number (Holm)" if len(asked) > 1 else ""
-            yield f"{count(len(asked), 'attack')}{corrected}: {said}."
+            yield _shown(to, len(asked))
+        if often:
+            these = "This moves" if len(often) == 1 else "These move"
+            named = ", ".join(f"{name} ({_of_moved(each)})" for name, each in often.items())
+            yield f"{these} most instructions there: {named}. How far in the mean takes more pairs to tell."
         alone = [each.attack for each in asked if stands_out(each.p) and (each.shift.value or 0.0) > 0]
-        if alone and not to:
+        if (alone := [name for name in alone if name not in often]) and not to:
             these = "this" if len(alone) == 1 else "these"
             yield f"Taken alone {these} would be: {', '.join(alone)}. More pairs may show it."
         if away:
@@ -261,6 +271,7 @@ class AttackTally:
         rows = self._compare(cases)
         before, after = [row.before for row in rows], [row.after for row in rows]
         clusters = np.array([row.cluster for row in rows], dtype=np.uint64)
+        signs = sign_test(np.subtract(after, before), clusters)
         seen = {case.of for case in self._cases.values() if case.attack and case.attack.name == attack.name}
         return AttackEffect(
             *(attack.name, attack.kind, attack.description, len(rows)),
@@ -269,6 +280,10 @@ class AttackTally:
             right_lost=_share([row for row in rows if row.side_before < 0], _lost),
             p=difference_p(after, before, clusters),
             p_holm=None,
+            towards=signs.up,
+            away=signs.down,
+            p_sign=signs.p,
+            p_sign_holm=None,
             unchanged=None if self.kept else sum(case.of not in seen for case in self._originals()),
             invalid=len(cases) - len(rows),
             added=sum(case.added for case in cases) / len(cases) if cases else None,
@@ -302,6 +317,30 @@ def attacks_text(kinds: Iterable[str]) -> str:
     return " and ".join([*tried, *([beside] if controls else [])])
 
 
+def _shown(to: Sequence[str], asked: int) -> str:
+    """Which of so many attacks are shown to work, in words.
+
+    >>> _shown(["order-a"], 1)
+    '1 attack: it moves the judge to the attacked side.'
+    >>> _shown([], 1)
+    '1 attack: it is not shown to move the judge to the attacked side.'
+    """
+    if asked == 1:
+        return f"1 attack: it {'moves' if to else 'is not shown to move'} the judge to the attacked side."
+    these = "none is shown to move" if not to else "this moves" if len(to) == 1 else "these move"
+    said = f"{these} the judge to the attacked side{': ' if to else ''}{', '.join(to)}"
+    return f"{count(asked, 'attack')}, corrected for their number (Holm): {said}."
+
+
+def _mostly_towards(effect: AttackEffect) -> bool:
+    """Whether most instructions are shown to move to the attacked side, be it by little."""
+    return effect.towards > effect.away and stands_out(effect.p_sign_holm)
+
+
+def _of_moved(effect: AttackEffect) -> str:
+    return f"{effect.towards:,} of {effect.towards + effect.away:,}"
+
+
 def _percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.0f}%"
 
@@ -329,9 +368,13 @@ def _share(rows: Sequence[_Compared], holds: Callable[[_Compared], bool]) -> Rat
 def _corrected(effects: Sequence[AttackEffect]) -> list[AttackEffect]:
     """Their p-values corrected for their number; the control is no attack, and asks no question."""
     asked = [each for each in effects if each.kind != CONTROL]
-    fixed = correct_together([each.p for each in asked], level=LEVEL).corrected
-    corrected = {each.attack: p for each, p in zip(asked, fixed, strict=True)}
-    return [replace(each, p_holm=corrected.get(each.attack)) for each in effects]
+    shifts = _holm({each.attack: each.p for each in asked})
+    signs = _holm({each.attack: each.p_sign for each in asked})
+    return [replace(each, p_holm=shifts.get(each.attack), p_sign_holm=signs.get(each.attack)) for each in effects]
+
+
+def _holm(p: Mapping[str, float | None]) -> dict[str, float | None]:
+    return dict(zip(p, correct_together([*p.values()], level=LEVEL).corrected, strict=True))
 
 
 def _strength(effect: AttackEffect) -> tuple[float, str]:

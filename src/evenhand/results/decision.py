@@ -17,8 +17,9 @@ from evenhand.core.judge import Judgment
 from evenhand.core.pair import Pair
 from evenhand.core.shuffle import mixed
 from evenhand.core.stats.sequence import Bounds, ConfidenceSequence
-from evenhand.core.stats.stopping import add_cluster
+from evenhand.core.stats.stopping import WORD, add_cluster
 from evenhand.core.verdict import Outcome
+from evenhand.results.summary import EarlyStop
 
 _BOTH = 3  # both orders, in the column `asked`
 _SCORES = {"1": 1.0, "tie": 0.5, "2": 0.0}
@@ -89,8 +90,9 @@ class Decider:
 
     The pairs go through `watch` on their way to the judge; those that share an instruction follow each other. An
     instruction is one observation: the mean over its pairs, a tie being one half. An invalid pair may be anything.
-    Once `enough` says of what was counted that it is enough, nothing more counts: one answer may let several
-    instructions in at once, and the result must not depend on which answer came last.
+    Once `enough` says of what was counted that it is enough, nothing more counts for the decision: one answer may
+    let several instructions in at once, and what is decided must not depend on which answer came last. The sequence
+    goes on, for what may be said of all pairs in the end (`early_stop`).
 
     >>> from evenhand.views.api import Judge
     >>> from evenhand.engines.scripted import ScriptedEngine
@@ -114,6 +116,7 @@ class Decider:
         self._taken = 0  # how many of the drawn are counted
         self._cluster: list[float | None] = []
         self._pairs = self._invalid = 0
+        self._decided: RunningRate | None = None
         self.seen = 0
 
     def watch(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
@@ -149,7 +152,7 @@ class Decider:
         """One more judgment, in any order."""
         self.seen += 1
         self._done[judgment.pair.id] = judgment[self.dimension]
-        while not self.met and self._drawn and self._drawn[0][0] in self._done:
+        while self._drawn and self._drawn[0][0] in self._done:
             name, ends, repeats = self._drawn.popleft()
             self._taken += 1
             self._numbers.pop(name, None)
@@ -165,6 +168,8 @@ class Decider:
         add_cluster(self._sequence, scores)
         self._pairs += len(scores)
         self._invalid += sum(score is None for score in scores)
+        if self._decided is None and self._enough(self._so_far):
+            self._decided = self._so_far
 
     @property
     def met(self) -> bool:
@@ -173,8 +178,19 @@ class Decider:
 
     @property
     def standing(self) -> RunningRate:
-        """What has been counted so far."""
+        """What has been counted so far for the decision."""
+        return self._decided or self._so_far
+
+    @property
+    def _so_far(self) -> RunningRate:
         return RunningRate(self.dimension, self._sequence.bounds, self._pairs, self._invalid)
+
+    @property
+    def early_stop(self) -> EarlyStop:
+        """What may be said after a run that stopped early, by all pairs that came out of it in their order."""
+        rate = self._sequence.bounds
+        interval = rate.low, rate.high
+        return EarlyStop(self.dimension, rate.value, interval, rate.level, rate.method, self._pairs, WORD)
 
 
 def score_of(outcome: Outcome) -> float | None:

@@ -11,7 +11,6 @@ from evenhand.core.columns import Block
 from evenhand.core.engine import Usage, measured_length
 from evenhand.core.stats.alpaca import AlpacaLength
 from evenhand.core.stats.calibration import Calibration
-from evenhand.core.stats.stopping import WORD
 from evenhand.core.verdict import found_on
 from evenhand.results.answer import answer_of
 from evenhand.results.attack import AttackSummary
@@ -24,21 +23,8 @@ from evenhand.results.human import HumanRate
 from evenhand.results.made import made_notes
 from evenhand.results.noise import NoiseSummary, noise_of
 from evenhand.results.stored_attacks import stored_attacks
-from evenhand.results.summary import Span, Summary, summarise
+from evenhand.results.summary import EarlyStop, Summary, summarise
 from evenhand.store import JudgeRow, Records
-
-
-@dataclass(frozen=True, slots=True)
-class EarlyStop:
-    """The last run stopped when its verdicts were enough: what may still be said of the win rate."""
-
-    dimension: str
-    win_rate_1: float | None
-    interval: Span  # holds at whatever moment the run stopped
-    level: float
-    method: str
-    pairs: int
-    word: str  # what a reader must know of the rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +38,6 @@ class JudgeSummary:
     tokens: Usage
     seconds: float
     calibrated: tuple[str, ...] | None = None  # the dimensions that were, where that was asked for
-    stopped_early: EarlyStop | None = None
     noise: Mapping[str, NoiseSummary] | None = None  # by dimension; None where the judge was asked once
     made: tuple[str, ...] = ()  # of a judge that is made of others: who spoke, or who decided
     attacks: AttackSummary | None = None  # where attacked pairs are kept
@@ -64,6 +49,7 @@ class JudgeSummary:
 
     def plain(self) -> dict[str, object]:
         """The judge as JSON has it."""
+        early = self.summary.stopped_early
         return {
             "judge": self.judge,
             "protocol": self.protocol,
@@ -74,7 +60,7 @@ class JudgeSummary:
             "tokens": self.tokens,
             "seconds": round(self.seconds, 3),
             "noise": self.noise,
-            **({} if self.stopped_early is None else {"stopped_early": self.stopped_early}),
+            **({} if early is None else {"stopped_early": early}),
             **({"made": self.made} if self.made else {}),
             **({} if self.attacks is None else {"attacks": self.attacks}),
         }
@@ -154,40 +140,45 @@ def judge_summary(
     store: Records, judge: JudgeRow, *, calibrated: bool = False, counting: Counting = DEFAULT
 ) -> JudgeSummary:
     """What is kept of one judge, counted."""
-    blocks, measured = blocks_of_judge(store, judge, calibrated=calibrated), measured_length(judge.identity)
-    found = summarise(blocks, found_on(judge.dimensions), counting, measured=measured)
+
+    def blocks() -> Iterator[Block]:
+        return blocks_of_judge(store, judge, calibrated=calibrated)
+
+    measured = measured_length(judge.identity)
+    found = summarise(blocks(), found_on(judge.dimensions), counting, measured=measured)
     usage, seconds = store.usage(judge)
     names = tuple(sorted(store.calibrations.of(judge.id))) if calibrated else None
     return JudgeSummary(
         judge.model,
         judge.protocol,
         judge.fingerprint,
-        with_the_rest(store, judge, found),
+        with_the_rest(store, judge, found, blocks()),
         usage,
         seconds,
         names,
-        early_stop(store, judge),
         noise_of(store, judge) or None,
         made_notes(store, judge),
         stored_attacks(store, judge),
     )
 
 
-def with_the_rest(store: Records, judge: JudgeRow, found: Summary) -> Summary:
-    """A summary with the pairs that are kept and in none of its numbers."""
-    return replace(found, unfinished=store.unfinished(judge), attacked=store.count_attacked(judge))
+def with_the_rest(store: Records, judge: JudgeRow, found: Summary, blocks: Iterable[Block]) -> Summary:
+    """A summary with the pairs that are in none of its numbers, and with how the run over its blocks ended."""
+    return replace(
+        found,
+        unfinished=store.unfinished(judge),
+        attacked=store.count_attacked(judge),
+        stopped_early=early_stop(store, judge, blocks),
+    )
 
 
-def early_stop(store: Records, judge: JudgeRow) -> EarlyStop | None:
-    """What holds after a run that stopped early; None where the last run did not."""
+def early_stop(store: Records, judge: JudgeRow, blocks: Iterable[Block]) -> EarlyStop | None:
+    """What holds of these blocks after a run that stopped early; None where the last run did not."""
     runs = store.archive.runs(judge.id)
     settings = max(runs, key=lambda group: group.ended or 0.0).settings if runs else {}
     dimension = settings.get("until_decided", "")
     if settings.get("stopped") != "decided" or dimension not in found_on(judge.dimensions):
         return None
     decider = Decider(dimension)
-    replay(in_roles(store.blocks(judge)), decider, seed=int(settings.get("seed", 0)))
-    rate = decider.standing.rate
-    return EarlyStop(
-        dimension, rate.value, (rate.low, rate.high), rate.level, rate.method, decider.standing.pairs, WORD
-    )
+    replay(blocks, decider, seed=int(settings.get("seed", 0)))
+    return decider.early_stop

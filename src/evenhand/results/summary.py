@@ -32,7 +32,7 @@ from evenhand.results.counting import (
     without_repeats,
 )
 from evenhand.results.questions import caution, correct_dimensions
-from evenhand.results.wording import attacked_field, attacked_text
+from evenhand.results.wording import attacked_field, attacked_text, count
 
 if TYPE_CHECKING:
     from evenhand.core.judge import Judgment
@@ -142,6 +142,28 @@ class DimensionSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlyStop:
+    """The last run stopped when its verdicts were enough: what may still be said of the win rate."""
+
+    dimension: str
+    win_rate_1: float | None
+    interval: Span  # holds at whatever moment the run stopped
+    level: float
+    method: str
+    pairs: int
+    word: str  # what a reader must know of the rate
+
+    def note(self, one: str) -> str:
+        """The same in words; `one` is what to call side 1."""
+        low, high = (f"{100 * end:.1f}" for end in self.interval)
+        return (
+            f"{self.dimension}: the win rate of {one} is between {low} and {high}% ({100 * self.level:g}%, at every"
+            f" moment), by {count(self.pairs, 'pair')}. {self.word} Other intervals assume a fixed number of"
+            " pairs, and are too narrow after such a stop."
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """Every dimension of a judge."""
 
@@ -156,6 +178,7 @@ class Summary:
     too_long: int = 0  # pairs with a response longer than any that the judge was measured on
     measured: int = 0  # that length, in characters; 0: not known
     several: bool = False  # more than two models are compared, and no side is one of them
+    stopped_early: EarlyStop | None = None
 
     def plain(self) -> dict[str, object]:
         """The summary as JSON has it."""
@@ -189,6 +212,8 @@ class Summary:
 
     def notes(self) -> Iterator[str]:
         """What a reader must know of how this was counted, a sentence each."""
+        if self.stopped_early is not None:
+            yield self.stopped_early.note(self.sides[0])
         if self.repeats:
             yield f"{repeats_text(self.repeats)}."
         if self.attacked:

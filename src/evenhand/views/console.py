@@ -40,7 +40,6 @@ from evenhand.views.tables import FittedTable, short_names
 
 if TYPE_CHECKING:  # with numpy, which takes a third of a second
     from evenhand.results.answer import AnswerSentence
-    from evenhand.results.run import EarlyStop
     from evenhand.results.summary import DimensionSummary, Summary
 
 
@@ -258,15 +257,6 @@ def tell_attacked(pairs: int) -> None:
     """Say how many attacked pairs are in no number, if any are."""
     if pairs:
         err.print(f"{attacked_text(pairs)}.", style="dim")
-
-
-def early_stop_note(found: EarlyStop, one: str) -> str:
-    """What holds of a rate after a run that stopped when it had seen enough."""
-    low, high = (f"{100 * end:.1f}" for end in found.interval)
-    return visible(
-        f"{found.dimension}: the win rate of {one} is between {low} and {high}% ({100 * found.level:g}%, at every"
-        f" moment), by {count(found.pairs, 'pair')}. {found.word}"
-    )
 
 
 def agreement_table(summary: Summary) -> Table | None:

@@ -36,6 +36,8 @@ from evenhand.core.stats.winrate import Rate, mean_rate, weighted_rate
 METHOD = "PPI++ with tuned lambda, clustered; Clopper-Pearson by effective trials, MOVER"
 # With fewer labelled clusters lambda cannot be tuned with any sense.
 FEWEST = 10
+# What is narrower by rounding alone.
+_ROUNDING = 1e-9
 # A variance that is rounding alone.
 _NOTHING = 1e-24
 
@@ -90,6 +92,10 @@ def powered_rate(
     with which a pair came to be labelled, for pairs that were not all as likely; a label with a weight of 0 or nan
     is not used. Means over the labelled are then Hájek's.
 
+    Where the interval would be wider than that of the labels alone, as with few labels or with labels on most
+    pairs, the result is that of the labels. To choose so after looking costs coverage, and little: the two go
+    together (docs/statistics.md has how often the chosen one holds).
+
     >>> rng = np.random.default_rng(1)
     >>> truth = rng.random(1000) < 0.6
     >>> verdicts = np.where(rng.random(1000) < 0.9, truth, ~truth)
@@ -102,14 +108,13 @@ def powered_rate(
     alone, judge = data.alone(level), mean_rate(data.f, data.place, level=level, weighting=weighting)
     reason = _obstacle(data, alone)
     if reason:
-        return Powered(
-            *(alone.value, alone.low, alone.high), alone, judge, None, None, len(data.y), alone.n, alone.clusters,
-            level, METHOD, reason, weighting,
-        )  # fmt: skip
+        return _labels_alone(data, alone, judge, weighting, reason)
     tuned = _tuned(data, judge)
     low, high = tuned.interval(level)
-    wide = None if alone.low is None or alone.high is None else alone.high - alone.low
-    narrower = 1 - (high - low) / wide if wide else None
+    wide = _wide(alone)
+    narrower = 1 - (high - low) / wide if 0 < wide < math.inf else None
+    if narrower is not None and narrower < _ROUNDING:
+        return _labels_alone(data, alone, judge, weighting, _wider(-narrower) if tuned.tuning else "")
     return Powered(
         *(tuned.value, low, high), alone, judge, tuned.tuning, narrower, len(data.y), alone.n, alone.clusters,
         level, weighting=weighting,
@@ -149,6 +154,29 @@ class _Data:
         if (drawn == 1).all():
             return mean_rate(y, place, level=level)
         return weighted_rate(y, drawn, place, level=level)
+
+
+def _wide(alone: Rate) -> float:
+    return math.inf if alone.low is None or alone.high is None else alone.high - alone.low
+
+
+def _wider(share: float) -> str:
+    """Why the judge is left out, where its verdicts make the interval wider.
+
+    >>> _wider(0.111)
+    "the judge's verdicts would widen the interval by 11%: the labels stand alone"
+    """
+    by = f"{share:.0%}" if share >= 0.005 else "less than 1%"
+    return f"the judge's verdicts would widen the interval by {by}: the labels stand alone"
+
+
+def _labels_alone(data: _Data, alone: Rate, judge: Rate, weighting: Weighting, reason: str) -> Powered:
+    """The rate of the labels, for a reason; without one the judge is of no use, and lambda is 0."""
+    none = None if reason else 0.0
+    return Powered(
+        *(alone.value, alone.low, alone.high), alone, judge, none, none, len(data.y), alone.n, alone.clusters,
+        alone.level, METHOD, reason, weighting,
+    )  # fmt: skip
 
 
 def _obstacle(data: _Data, alone: Rate) -> str:
@@ -284,8 +312,8 @@ def labels_needed(
 ) -> LabelsNeeded | None:
     """How many labels would bring the interval to this width, if more of them are like those at hand.
 
-    What the judge misses is taken from the labelled pairs, and the number is found by bisection. None where
-    powered_rate gives a reason for none.
+    What the judge misses is taken from the labelled pairs, and the number is found by bisection; where the labels
+    alone are narrower, their width falls with the root of their number. None where there is no such rate.
 
     >>> rng = np.random.default_rng(1)
     >>> truth = rng.random(5000) < 0.6
@@ -295,14 +323,15 @@ def labels_needed(
     (True, True)
     """
     data = _Data.of(labels, verdicts, clusters, weights, weighting)
-    if _obstacle(data, data.alone(level)):
+    alone = data.alone(level)
+    if _obstacle(data, alone):
         return None
     tuned = _tuned(data, mean_rate(data.f, data.place, level=level, weighting=weighting))
     here = int(data.known.sum())
 
     def wide(labelled: int) -> float:
         low, high = tuned.interval(level, labelled / here)
-        return high - low
+        return min(high - low, _wide(alone) * math.sqrt(here / labelled))
 
     low, high = here, len(data.y)
     best = wide(high)

@@ -18,8 +18,8 @@ from itertools import groupby
 from evenhand.core.stats.sequence import Bounds, ConfidenceSequence
 
 WORD = (
-    "The run stopped when it had seen enough. The interval holds however it was stopped; the share leans away from"
-    " the rate that it was stopped at, by 2 to 6 points in simulations."
+    "The run was to stop when it had seen enough. The interval holds however it was stopped; the share leans away"
+    " from the rate that it was stopped at, by 2 to 6 points in simulations."
 )
 
 

@@ -173,9 +173,21 @@ def split_name(source: str | Path) -> tuple[str, str]:
     """
     text = str(source)
     name, equals, path = text.partition("=")
-    if not equals or not name or "/" in name or Path(text).exists():
+    if not equals or not name or "/" in name or _exists(text):
         return "", text
     return name, path
+
+
+def _exists(path: str) -> bool:
+    """Whether there is such a file; none is called by a text that is too long for a name.
+
+    >>> _exists("x" * 1000)
+    False
+    """
+    try:
+        return Path(path).exists()
+    except OSError:
+        return False
 
 
 def stem(path: str | Path) -> str:

@@ -83,7 +83,8 @@ def _fit(
             try:
                 calibration = fit_evidence(evidence, seed=seed)
             except InputError as error:
-                refused.append(InputError(f"{row.protocol}: {error.message}", hint=error.hint))
+                under = "" if row.protocol == name else f"{row.protocol}: "
+                refused.append(InputError(f"{under}{error.message}", hint=error.hint))
                 continue
             store.calibrations.keep(row.id, name, calibration.plain())
             found.append(FittedCalibration(row, name, calibration, evidence.use))
@@ -130,7 +131,22 @@ def _verdict(found: Calibration) -> Text:
         )
     if gain is None or gain.value is None or gain.low is None or gain.high is None:
         return Text("How much it helps cannot be told.", style="yellow")
-    by = f"log-loss falls by {gain.value:.3f} ({gain.low:+.3f} to {gain.high:+.3f})"
+    by = f"log-loss {_change(gain.value, gain.low, gain.high)} on pairs that it had not seen"
     if gain.low > 0:
-        return Text(f"Calibration helps: {by} on pairs that it had not seen.", style="green")
+        return Text(f"Calibration helps: {by}.", style="green")
     return Text(f"Calibration has not been shown to help: {by}.", style="yellow")
+
+
+def _change(value: float, low: float, high: float) -> str:
+    """A fall of a loss in words, or its rise.
+
+    >>> _change(0.1, -0.02, 0.2)
+    'falls by 0.100 (-0.020 to +0.200)'
+    >>> _change(-0.095, -0.2, 0.01)
+    'rises by 0.095 (-0.010 to +0.200)'
+    """
+    if value < 0:
+        value, low, high, way = -value, -high, -low, "rises"
+    else:
+        way = "falls"
+    return f"{way} by {value:.3f} ({low:+.3f} to {high:+.3f})"

@@ -43,5 +43,4 @@ def show_decision(found: Decision, sides: tuple[str, str]) -> None:
     if found.saved:
         console.out.print(
             f"Stopped early: {console.count(found.saved, 'pair')} not judged; without --until-decided all are."
-            " The interval in the table assumes a fixed number of pairs, so here it is too narrow."
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 
@@ -76,6 +76,8 @@ def judge_input(
                 soft_wrap=False,
             )
         found = run_with_progress(judge, rows, min(given.count, limit or given.count), enough=decider, line=decider)
+        if decider is not None and decider.met:
+            found = replace(found, summary=replace(found.summary, stopped_early=decider.early_stop))
         given.end(judge, found.summary.pairs)
         kept = judge.store.judge_book.find(judge.setup.fingerprint) is not None
         jury = judge.result() if isinstance(judge, Jury) else None

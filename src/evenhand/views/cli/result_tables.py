@@ -194,7 +194,7 @@ def human_notes(dimensions: Mapping[str, HumanRate], width: float | None) -> Ite
         yield from (f"{dimension}: {note}" for note in found.label_use.notes)
         if found.reason:
             yield f"{dimension}: {found.reason}"
-        elif wanted is not None and wanted.more is None:
+        if wanted is not None and wanted.more is None:
             yield (
                 f"{dimension}: all {found.pairs:,} pairs labelled would still leave a width of"
                 f" {wanted.width_with_all:.3f}, above {width:g}"

@@ -207,8 +207,6 @@ def show_run(found: JudgeSummary, title: str = "") -> None:
         console.out.print(known)
     for note in console.notes(summary):
         console.out.print(note)
-    if found.stopped_early is not None:
-        console.out.print(console.early_stop_note(found.stopped_early, summary.sides[0]), markup=False)
     for note in found.made:
         console.out.print(console.visible(note), markup=False, highlight=False)
     if found.attacks is not None:

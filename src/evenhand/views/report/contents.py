@@ -200,7 +200,7 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
     takers = (counter, matches, examples, gathered)
     noise = noise_of(store, row)
     cards = _cards(_watched(store.blocks(row), takers), gathered, noise)
-    summary = with_the_rest(store, row, counter.summary())
+    summary = with_the_rest(store, row, counter.summary(), store.blocks(row))
     examples = _without_repeats(examples, summary, store.blocks(row), gathered.options)
     ranking, why = _rank(matches, len(gathered.models))
     usage, seconds = store.usage(row)

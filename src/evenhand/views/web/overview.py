@@ -62,7 +62,7 @@ def judge_overview(store: Records, judge: JudgeRow) -> JudgeOverview:
     summary = summarise(store.blocks(judge), found_on(judge.dimensions), measured=measured_length(judge.identity))
     biases = {name: biases_of(found) for name, found in summary.dimensions.items()}
     kept = {name: replace(found, rows=None) for name, found in summary.dimensions.items()}
-    counted = with_the_rest(store, judge, replace(summary, dimensions=kept))
+    counted = with_the_rest(store, judge, replace(summary, dimensions=kept), store.blocks(judge))
     return JudgeOverview(judge, counted, biases, noise_of(store, judge), made_notes(store, judge))
 
 
