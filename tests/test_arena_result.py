@@ -16,11 +16,14 @@ from aiohttp import web
 from scipy.stats import norm
 
 from command import evenhand
+from evenhand.core.columns import blocks_of
+from evenhand.core.judge import Conversation, Judgment
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Prompt
 from evenhand.core.stats.ranking import Contrast
+from evenhand.core.verdict import Verdict
 from evenhand.engines.scripted import ScriptedEngine
-from evenhand.results.ranking import matches_of
+from evenhand.results.ranking import RankingSummary, matches_of
 from evenhand.results.separation import Separation, games_to_separate, separation_of
 from evenhand.results.wording import about
 from evenhand.store import Store
@@ -169,6 +172,29 @@ def test_the_first_neighbours_that_cannot_be_told_apart_are_named(tmp_path: Path
     assert (found.model_1, found.model_2) == ("ant", "the bee")
     assert found.games is not None
     assert found.games == about(found.games) > 100  # no more digits than are known
+
+
+def won(games: list[tuple[str, str, str]]) -> RankingSummary:
+    """The ranking by such games on twelve instructions each: two models, and "A", "B" or "tie"."""
+    verdicts = [
+        Judgment.of(
+            Pair(f"Task {n}", f"{one} {n}", f"{two} {n}", model_1=one, model_2=two),
+            {"forward": Conversation({"overall": Verdict("overall", label)})},  # type: ignore[arg-type]
+        )
+        for one, two, label in games
+        for n in range(12)
+    ]
+    return matches_of(blocks_of(verdicts), "overall").ranking()
+
+
+def test_models_of_which_one_always_won_are_not_called_close() -> None:
+    """Their difference is a guess without an interval; that says nothing of how close they are."""
+    ranking = won([("top", "mid", "A"), ("mid", "low", "A")])
+    assert ranking.contrasts[0].p_holm > 0.05
+    assert (ranking.contrasts[0].difference or 0) > 2
+    found = separation_of(ranking)
+    assert found == Separation("top", "mid", None, known=False)
+    assert "more games between them may do it" in separation_note(found, Path("e.db"))
 
 
 # -- the answer of a ranking ---------------------------------------------------------------------------------------

@@ -319,6 +319,14 @@ def test_two_models_of_which_one_always_won(wins: int, apart: bool) -> None:
     assert "all strengths are guesses" in found.warnings[0]
 
 
+@pytest.mark.parametrize(("other", "p"), [(0, 2 / 2**6), (100, 2 / 2**12)])
+def test_two_games_of_a_model_in_one_cluster_weigh_half_each(other: int, p: float) -> None:
+    """As docs/ranking.md says: b's games with c halve its games with a, unless they are on other instructions."""
+    found = ranked([match for n in range(12) for match in (("a", "b", "1", n), ("b", "c", "1", n + other))])
+    assert [(c.model_1, c.model_2) for c in found.contrasts][0] == ("a", "b")
+    assert found.contrasts[0].p == pytest.approx(p)
+
+
 def test_models_above_and_below_that_never_met_are_told_apart_through_the_others() -> None:
     matches = simulated(3, 80, 3)
     matches += [("best", name, "1", c) for c in range(40) for name in "abc"]
