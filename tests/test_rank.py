@@ -135,6 +135,8 @@ def test_pictures_are_written(db: Path, tmp_path: Path) -> None:
         (("--anchor", "nobody"), "no model 'nobody'"),
         (("--scale", "golf"), "one of log-odds, elo"),
         (("--judge", "nobody"), "no verdicts of that kind"),
+        (("--judge", "nobody"), "judges there: script/overall"),
+        (("--protocol", "nothing"), "judges there: script/overall"),
         (("--plot", "x.pdf"), ".svg or .png"),
         (("--db", "nowhere.db"), "no database"),
     ],

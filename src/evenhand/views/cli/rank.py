@@ -185,7 +185,7 @@ def show_ranking(found: JudgeRanking, db: Path) -> None:
 
 def separation_note(close: Separation, db: Path) -> str:
     """Two models that cannot be told apart, and the command that would separate them."""
-    one, two = (console.visible(name) for name in (close.model_1, close.model_2))
+    one, two = (console.one_line(name) for name in (close.model_1, close.model_2))
     if close.known and close.games is None:
         return f"{one} and {two} cannot be told apart, and are so close that more games would hardly do it."
     size = ["--size", str(close.games)] if close.games else []
@@ -219,7 +219,7 @@ def _cells(model: Standing, digits: int) -> list[str]:
     best, worst = model.best_rank, model.worst_rank
     return [
         f"{best}" if best == worst else f"{best}–{worst}",
-        console.visible(model.model),
+        console.one_line(model.model),
         "–" if model.strength is None else f"{model.strength:.{digits}f}",
         _interval(model.low, model.high, digits),
         group_text(model.group),
@@ -261,7 +261,7 @@ def matrix_table(ranking: RankingSummary) -> Table:
     table.add_numbers(*(str(number) for number in range(1, len(matrix.models) + 1)))
     for number, (name, rates) in enumerate(zip(matrix.models, matrix.rates, strict=True), 1):
         cells = (console.percent(rate, 0) if rate is not None else "" for rate in rates)
-        table.add_row(f"{number} {console.visible(name)}", *cells)
+        table.add_row(f"{number} {console.one_line(name)}", *cells)
     return table
 
 
@@ -269,7 +269,7 @@ def notes(ranking: RankingSummary) -> Iterator[str]:
     """What a reader of the table should know about these very numbers."""
     yield "[dim]Models that share a letter cannot be told apart; a rank is the range that the tests leave open.[/]"
     for warning in (*ranking.notes, *ranking.warnings):
-        yield f"[yellow]note:[/] {escape(console.visible(warning))}."
+        yield f"[yellow]note:[/] {escape(console.one_line(warning))}."
     if ranking.invalid:
         yield f"[red]invalid[/]: {console.count(ranking.invalid, 'pair')} without a verdict, not counted here."
     if ranking.unnamed:

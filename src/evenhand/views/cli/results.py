@@ -222,7 +222,7 @@ def show_more(found: JudgeSummary, more: Readings, options: ResultOptions) -> No
     """The tables of what was asked for."""
     title = f"{found.title}: {console.count(found.summary.pairs, 'pair')}"
     console.out.print()
-    console.out.print(title, style="bold", markup=False)
+    console.out.print(console.safe(title, "bold"))
     if more.by:
         console.out.print(tables.groups_table(more.by, more.groups))
         print_notes(tables.groups_notes(more.groups))
@@ -243,7 +243,7 @@ def show_more(found: JudgeSummary, more: Readings, options: ResultOptions) -> No
 def print_notes(notes: Iterable[str]) -> None:
     """Sentences below a table."""
     for note in notes:
-        console.out.print(note)
+        console.out.print(console.one_line(note))
 
 
 def draw_rates(file: Path, found: Sequence[tuple[JudgeSummary, Readings]]) -> None:
