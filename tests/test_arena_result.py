@@ -74,6 +74,17 @@ def test_the_ranking_is_the_result(outputs: list[str], judge: str) -> None:
     assert fields["ranking"]["n"] == 36
 
 
+def test_where_all_is_tied_no_interval_is_called_wide(outputs: list[str], judge: str) -> None:
+    words = ["--judge", judge, "--protocol", "overall"]
+    assert "so the intervals are wide" in evenhand("arena", *outputs, *words, "--db", "some.db").stdout
+    for file in map(Path, outputs):
+        rows = [{"instruction": f"Question {n}?", "output": f"level5 {file.stem}"} for n in range(12)]
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = evenhand("arena", *outputs, *words, "--db", "tied.db").stdout
+    assert "all 36 games are tied" in done
+    assert "intervals are wide" not in done
+
+
 def test_a_dry_run_asks_nobody_and_counts_what_is_drawn(outputs: list[str]) -> None:
     nobody = "http://127.0.0.1:9/v1#m"
     done = evenhand("arena", *outputs, "--size", "12", "--judge", nobody, "--dry-run", "--json")

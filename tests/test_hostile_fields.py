@@ -132,19 +132,10 @@ def test_no_command_lets_anything_through(db: Path, command: tuple[str, ...], as
 
 FORGED = "\nPASS: forged"
 NAMING: tuple[tuple[str, ...], ...] = (
-    *(
-        ("results",),
-        ("results", "--by", "model_1"),
-        ("results", "--by", "topic"),
-        ("rank",),
-        ("card",),
-        ("labels",),
-    ),
-    *(("suggest", "--judge", f"one{FORGED}"), ("judges",), ("rank", "--anchor", "x"), ("results", "--judge", "x")),
-    *(
-        ("card", f"one{FORGED}", f"two{FORGED}"),
-        ("results", "--against", f"two{FORGED}", "--judge", f"one{FORGED}"),
-    ),
+    *(("results",), ("results", "--by", "model_1"), ("results", "--by", "topic"), ("results", "--judge", "x")),
+    *(("rank",), ("rank", "--anchor", "x"), ("card",), ("card", f"one{FORGED}", f"two{FORGED}"), ("labels",)),
+    *(("suggest", "--judge", f"one{FORGED}"), ("judges",)),
+    ("results", "--against", f"two{FORGED}", "--judge", f"one{FORGED}"),
 )
 
 

@@ -221,8 +221,8 @@ def span(ci: tuple[float, float] | None) -> str:
     return f"{100 * ci[0]:.0f}–{percent(ci[1], 0)}" if ci else "–"
 
 
-def notes(summary: Summary) -> Iterator[str | Text]:
-    """What a reader of the table should know about these very numbers."""
+def notes(summary: Summary, *, intervals: bool = True) -> Iterator[str | Text]:
+    """What a reader of the table should know about these very numbers; `intervals` says that it has any."""
     if summary.reasons:
         said = ", ".join(f"{reason} {count:,}" for reason, count in sorted(summary.reasons.items()))
         more = f": {said}. Invalid verdicts are in no win rate; the next run tries failures again."
@@ -238,7 +238,7 @@ def notes(summary: Summary) -> Iterator[str | Text]:
             " than what it was asked for. It is not a judge; do not trust its verdicts.",
         )
     yield from map(one_line, summary.notes())
-    if any(found.small for found in summary.dimensions.values()):
+    if intervals and any(found.small for found in summary.dimensions.values()):
         yield "fewer than 30 instructions: n is small, so the intervals are wide."
 
 

@@ -356,7 +356,7 @@ def _warnings(data: Comparisons, parts: Parts, order: Ints) -> Iterator[str]:
     if len(main.members) < 2:
         yield (
             "no two models have each beaten the other, directly or through others: all strengths are guesses"
-            " (Firth's). Look at the win matrix, and judge more pairs"
+            " (Firth's). Judge more pairs"
         )
     for place, words in _WORDS.items():
         those = [data.models[model] for model in order if _place(parts, model) == place]
