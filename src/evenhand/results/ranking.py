@@ -47,7 +47,7 @@ class WinMatrix:
         rate = self.rates[min(row, column)][max(row, column)]
         if rate is None:
             return None
-        first = math.floor(round(100 * rate, 9) + 0.5)
+        first: int = math.floor(round(100 * rate, 9) + 0.5)
         return first if row < column else 100 - first
 
 

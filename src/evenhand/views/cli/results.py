@@ -122,6 +122,8 @@ def results(
             show_more(summary, more, options)
         else:
             show_results(summary)
+    if plot:
+        console.out.print(f"wrote {plot}", markup=False)
 
 
 @app.command()
