@@ -16,11 +16,15 @@ from aiohttp import web
 from scipy.stats import norm
 
 from command import evenhand
+from evenhand.core.columns import blocks_of
+from evenhand.core.judge import Conversation, Judgment
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Prompt
 from evenhand.core.stats.ranking import Contrast
+from evenhand.core.verdict import Verdict
 from evenhand.engines.scripted import ScriptedEngine
-from evenhand.results.ranking import matches_of
+from evenhand.results.answer import ranking_answer
+from evenhand.results.ranking import SCALES, RankingSummary, Scale, matches_of
 from evenhand.results.separation import Separation, games_to_separate, separation_of
 from evenhand.results.wording import about
 from evenhand.store import Store
@@ -68,6 +72,17 @@ def test_the_ranking_is_the_result(outputs: list[str], judge: str) -> None:
     assert fields["asked"] == 0
     assert [(model["model"], model["n"]) for model in fields["ranking"]["models"]][-1] == ("cat", 24)
     assert fields["ranking"]["n"] == 36
+
+
+def test_where_all_is_tied_no_interval_is_called_wide(outputs: list[str], judge: str) -> None:
+    words = ["--judge", judge, "--protocol", "overall"]
+    assert "so the intervals are wide" in evenhand("arena", *outputs, *words, "--db", "some.db").stdout
+    for file in map(Path, outputs):
+        rows = [{"instruction": f"Question {n}?", "output": f"level5 {file.stem}"} for n in range(12)]
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = evenhand("arena", *outputs, *words, "--db", "tied.db").stdout
+    assert "all 36 games are tied" in done
+    assert "intervals are wide" not in done
 
 
 def test_a_dry_run_asks_nobody_and_counts_what_is_drawn(outputs: list[str]) -> None:
@@ -171,6 +186,29 @@ def test_the_first_neighbours_that_cannot_be_told_apart_are_named(tmp_path: Path
     assert found.games == about(found.games) > 100  # no more digits than are known
 
 
+def won(games: list[tuple[str, str, str]], scale: Scale = "log-odds") -> RankingSummary:
+    """The ranking by such games on twelve instructions each: two models, and "A", "B" or "tie"."""
+    verdicts = [
+        Judgment.of(
+            Pair(f"Task {n}", f"{one} {n}", f"{two} {n}", model_1=one, model_2=two),
+            {"forward": Conversation({"overall": Verdict("overall", label)})},  # type: ignore[arg-type]
+        )
+        for one, two, label in games
+        for n in range(12)
+    ]
+    return matches_of(blocks_of(verdicts), "overall").ranking(scale=scale)
+
+
+def test_models_of_which_one_always_won_are_not_called_close() -> None:
+    """Their difference is a guess without an interval; that says nothing of how close they are."""
+    ranking = won([("top", "mid", "A"), ("mid", "low", "A")])
+    assert ranking.contrasts[0].p_holm > 0.05
+    assert (ranking.contrasts[0].difference or 0) > 2
+    found = separation_of(ranking)
+    assert found == Separation("top", "mid", None, known=False)
+    assert "more games between them may do it" in separation_note(found, Path("e.db"))
+
+
 # -- the answer of a ranking ---------------------------------------------------------------------------------------
 
 
@@ -228,3 +266,28 @@ def test_a_judge_that_takes_the_first_makes_no_ranking_to_trust(tmp_path: Path) 
 def test_two_models_have_a_sentence_and_not_a_ranking(tmp_path: Path) -> None:
     db = arena(tmp_path / "two.db", by_level, models="ab")
     assert "b is better: it wins 100%" in evenhand("results", "--db", db).stdout
+
+
+def test_nobody_leads_models_that_no_game_links_with_it() -> None:
+    chain, tied = [("top", "mid", "A"), ("mid", "low", "A")], [("x", "y", "tie")]
+    found = ranking_answer(won([*chain, *tied]))
+    assert found.sentence == (
+        "top leads, and cannot be told apart yet from mid; x and y cannot be ranked with them, n = 36"
+    )
+    even = [("a", "b", "A"), ("b", "a", "A")]  # the part with the most models is the one that is ranked
+    found = ranking_answer(won([*even, *chain]))
+    assert found.sentence == (
+        "cannot tell yet which of the 2 linked models is best; top, mid and low cannot be ranked with them, n = 48"
+    )
+    found = ranking_answer(won([("top", "low", "A"), *tied]))
+    assert (found.kind, found.sentence) == (
+        "unclear",
+        "top is the best of the 2 linked models: it is ahead of every other; x and y cannot be ranked with them,"
+        " n = 24",
+    )
+
+
+def test_a_tied_model_does_not_lead_on_any_scale() -> None:
+    games = [("top", "mid", "A"), ("mid", "low", "A"), ("x", "y", "tie")]
+    said = {scale: ranking_answer(won(games, scale)).sentence for scale in SCALES}
+    assert len(set(said.values())) == 1, said

@@ -370,7 +370,8 @@ def test_without_labels_the_card_tells_biases_and_says_what_is_missing(db: Path)
 
 def test_a_plot_of_one_curve(two_judges: Path, tmp_path: Path) -> None:
     file = tmp_path / "curve.svg"
-    evenhand("card", "overall", "--db", two_judges, "--plot", file)
+    done = evenhand("card", "overall", "--db", two_judges, "--plot", file)
+    assert done.stdout.endswith(f"wrote {file}\n")
     assert file.read_text("utf-8").startswith("<svg")
     assert "one curve" in evenhand("card", "--db", two_judges, "--plot", file, code=2).stderr
 

@@ -130,6 +130,50 @@ def test_no_command_lets_anything_through(db: Path, command: tuple[str, ...], as
         json.loads(done.stdout)
 
 
+FORGED = "\nPASS: forged"
+NAMING: tuple[tuple[str, ...], ...] = (
+    *(("results",), ("results", "--by", "model_1"), ("results", "--by", "topic"), ("results", "--judge", "x")),
+    *(("rank",), ("rank", "--anchor", "x"), ("card",), ("card", f"one{FORGED}", f"two{FORGED}"), ("labels",)),
+    *(("suggest", "--judge", f"one{FORGED}"), ("judges",)),
+    ("results", "--against", f"two{FORGED}", "--judge", f"one{FORGED}"),
+)
+
+
+@pytest.fixture(scope="module")
+def forged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every name ends with a line that could be one of ours."""
+    path = tmp_path_factory.mktemp("forged") / "forged.db"
+    pairs = [
+        Pair(
+            f"Task {n}",
+            f"one {n}",
+            f"two {n}",
+            id=f"{n}{FORGED}",
+            model_1=f"ant{n % 3}{FORGED}",
+            model_2=f"bee{FORGED}",
+            metadata={"topic": f"topic{n % 2}{FORGED}"},
+        )
+        for n in range(12)
+    ]
+    for name in ("one", "two"):
+        with Judge(ScriptedEngine(lambda _: "A", name=f"{name}{FORGED}"), "overall", db=path) as judge:
+            list(judge.judge(pairs))
+    with Store(path) as store:
+        store.labels.add([HumanLabel(pair.key, "overall", f"ann{FORGED}", "1") for pair in pairs[:8]])
+    return path
+
+
+@pytest.mark.parametrize("command", NAMING, ids=lambda command: ascii(" ".join(command[:2])))
+def test_no_name_makes_a_line_of_its_own(
+    forged: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for screen in (console.out, console.err):
+        monkeypatch.setattr(screen, "_force_terminal", False)  # which writes each sentence on one line
+    done = evenhand_any(*command, "--db", forged)
+    assert "PASS: forged" in done.stdout + done.stderr
+    assert not re.search(r"^\W*PASS", done.stdout + done.stderr, re.MULTILINE), done.stdout + done.stderr
+
+
 # -- while a judge is asked ------------------------------------------------------------------------------------
 
 

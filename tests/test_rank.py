@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.table import Table
 
 import warm
 from evenhand import Judge, Pair, ScriptedEngine
@@ -17,9 +20,13 @@ from evenhand.core.columns import blocks_of
 from evenhand.core.errors import InputError
 from evenhand.core.judge import Conversation, Judgment
 from evenhand.core.verdict import Verdict, invalid, pool
+from evenhand.results.answer import ranking_answer
 from evenhand.results.counting import WEIGHTINGS, Counting
 from evenhand.results.plain import plain
 from evenhand.results.ranking import matches_of
+from evenhand.views import console
+from evenhand.views.charts import win_matrix_chart
+from evenhand.views.cli.rank import JudgeRanking, matrix_table, ranking_table
 
 MODELS = ("ant", "bee", "[red]cat\x1b[31m", "<b>dog</b>")
 INSTRUCTIONS = 30
@@ -126,6 +133,8 @@ def test_pictures_are_written(db: Path, tmp_path: Path) -> None:
     assert "&lt;b&gt;dog&lt;/b&gt;" in svg
     assert "<b>" not in svg
     assert matrix.read_bytes().startswith(b"\x89PNG")
+    assert done.stdout.endswith(f"wrote {ranking}\nwrote {matrix}\n")
+    json.loads(evenhand("rank", "--db", db, "--plot", ranking, "--json").stdout)
 
 
 @pytest.mark.parametrize(
@@ -135,6 +144,8 @@ def test_pictures_are_written(db: Path, tmp_path: Path) -> None:
         (("--anchor", "nobody"), "no model 'nobody'"),
         (("--scale", "golf"), "one of log-odds, elo"),
         (("--judge", "nobody"), "no verdicts of that kind"),
+        (("--judge", "nobody"), "judges there: script/overall"),
+        (("--protocol", "nothing"), "judges there: script/overall"),
         (("--plot", "x.pdf"), ".svg or .png"),
         (("--db", "nowhere.db"), "no database"),
     ],
@@ -246,3 +257,40 @@ def test_where_every_game_is_tied_nobody_is_singled_out(tmp_path: Path) -> None:
     assert {model["place"] for model in json.loads(evenhand("rank", "--db", path, "--json").stdout)["models"]} == {
         "beside"
     }
+
+
+def test_what_two_models_won_against_each_other_adds_up_to_all() -> None:
+    """92.5% and 7.5% are not both rounded to the even number."""
+    games = [(one, two, n) for one, two in (("a", "b"), ("b", "c"), ("a", "c")) for n in range(40)]
+    wins = {("a", "b"): 25, ("b", "c"): 23, ("a", "c"): 37}
+    some = [judged(one, two, "A" if n < wins[one, two] else "B", f"Task {n}") for one, two, n in games]
+    ranking = matches_of(blocks_of(some), "overall").ranking()
+    assert ranking.win_matrix.models == ("a", "b", "c")
+    assert ranking.win_matrix.percents == [[None, 63, 93], [37, None, 58], [7, 42, None]]
+    shown = [line.split() for line in rendered(matrix_table(ranking)).splitlines()]
+    assert ["1", "a", "63%", "93%"] in shown
+    assert ["3", "c", "7%", "42%"] in shown
+    texts = re.findall(r">(\d+)</text>", win_matrix_chart(ranking.win_matrix).svg())
+    assert sorted(texts) == sorted(["93", "63", "7", "58", "37", "42"])
+
+
+def test_a_strength_of_nothing_has_no_sign() -> None:
+    some = [judged(one, two, "A", f"Task {n}") for one, two in (("a", "b"), ("b", "c")) for n in range(12)]
+    found = matches_of(blocks_of(some), "overall").ranking()
+    middle = replace(found.models[1], strength=-0.001, low=-0.004, high=0.004)
+    ranking = replace(found, models=(found.models[0], middle, found.models[2]))
+    answer = ranking_answer(ranking)
+    shown = rendered(ranking_table(JudgeRanking("judge", "overall", "", ranking, answer)))
+    assert "0.00 to 0.00" in shown
+    assert "-0.00" not in shown
+
+
+def rendered(table: Table) -> str:
+    with console.out.capture() as shown:
+        console.out.print(table)
+    return shown.get()
+
+
+def test_a_note_speaks_of_nothing_that_is_not_shown() -> None:
+    some = [judged("a", "b", "A", f"Task {n}") for n in range(12)]
+    assert not any("matrix" in warning for warning in matches_of(blocks_of(some), "overall").ranking().warnings)

@@ -319,6 +319,14 @@ def test_two_models_of_which_one_always_won(wins: int, apart: bool) -> None:
     assert "all strengths are guesses" in found.warnings[0]
 
 
+@pytest.mark.parametrize(("other", "p"), [(0, 2 / 2**6), (100, 2 / 2**12)])
+def test_two_games_of_a_model_in_one_cluster_weigh_half_each(other: int, p: float) -> None:
+    """As docs/ranking.md says: b's games with c halve its games with a, unless they are on other instructions."""
+    found = ranked([match for n in range(12) for match in (("a", "b", "1", n), ("b", "c", "1", n + other))])
+    assert found.models == ("a", "b", "c")
+    assert found.contrasts[0].p == pytest.approx(p)
+
+
 def test_models_above_and_below_that_never_met_are_told_apart_through_the_others() -> None:
     matches = simulated(3, 80, 3)
     matches += [("best", name, "1", c) for c in range(40) for name in "abc"]
@@ -444,10 +452,22 @@ def test_only_ties_rank_nobody() -> None:
     assert found.warnings == ("every comparison is a tie: nothing puts one model above another",)
 
 
-def test_only_ties_on_the_arena_scale_are_no_certainty() -> None:
+def test_only_ties_rank_nobody_on_the_arena_scale_either() -> None:
     found = ranked([("a", "b", "tie", n) for n in range(20)], scale="arena")
-    assert [(s.strength, s.low, s.high, s.error) for s in found.standings] == [(1000.0, None, None, None)] * 2
+    assert [(s.strength, s.low, s.high, s.error) for s in found.standings] == [(None,) * 4] * 2
+    assert found.rates[0][1] == 0.5
     assert found.warnings == ("every comparison is a tie: nothing puts one model above another",)
+
+
+def test_ties_alone_put_nobody_before_a_model_that_won_everything() -> None:
+    matches = [("x", "y", "tie", n) for n in range(12)]
+    matches += [match for n in range(12) for match in (("top", "mid", "1", n), ("mid", "low", "1", n))]
+    for scale in ("log-odds", "elo", "arena"):
+        found = ranked(matches, scale=scale)
+        assert found.models == ("top", "mid", "low", "x", "y"), scale
+        assert [s.strength is None for s in found.standings] == [False] * 3 + [True] * 2
+    joined = ranked([*matches, ("x", "low", "tie", 50)], scale="arena")  # through low, ties are half wins here, too
+    assert [s.strength for s in joined.standings if s.model in ("x", "y")] == pytest.approx([1000, 1000])
 
 
 def test_models_that_are_not_linked_are_not_held_against_a_main_model_that_there_is_not() -> None:

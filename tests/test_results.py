@@ -300,6 +300,6 @@ def test_the_same_database_gives_the_same_bytes(database: Path) -> None:
 def test_the_rates_as_a_picture(database: Path, tmp_path: Path) -> None:
     pytest.importorskip("vl_convert")
     picture = tmp_path / "rates.svg"
-    run(database, "--by", "topic", "--plot", str(picture))
+    assert run(database, "--by", "topic", "--plot", str(picture)).endswith(f"wrote {picture}\n")
     assert picture.read_text().startswith("<svg")
     assert "plots are .svg or .png" in run(database, "--plot", str(tmp_path / "rates.pdf"), code=2)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from evenhand.core.stats.clusters import z_quantile
+from evenhand.core.stats.ranking import Standing
 from evenhand.core.verdict import headline
 from evenhand.results.counting import weighs_text
 from evenhand.results.ranking import RankingSummary
@@ -205,23 +206,27 @@ def ranking_answer(ranking: RankingSummary, summary: Summary | None = None) -> A
 
 
 def _leaders(ranking: RankingSummary) -> AnswerSentence:
-    """Models whose best possible rank is the first lead; one of them alone is the best."""
-    leaders = [model.model for model in ranking.models if model.best_rank == 1]
-    games, dimension = f"n = {ranking.n:,}", ranking.dimension
-    models = count(len(ranking.models), "model")
+    """Who is first of the models that are linked; others are beside them, and nobody leads them."""
     if ranking.all_tied:
         tied = "the only game is" if ranking.n == 1 else f"all {ranking.n:,} games are"
-        said = f"cannot tell which of {models} is best: {tied} tied"
-        return AnswerSentence("unclear", said, dimension, n=ranking.n)
-    if len(leaders) == len(ranking.models):
-        return AnswerSentence(
-            "unclear", f"cannot tell yet which of {models} is best, {games}", dimension, n=ranking.n
-        )
+        said = f"cannot tell which of {count(len(ranking.models), 'model')} is best: {tied} tied"
+        return AnswerSentence("unclear", said, ranking.dimension, n=ranking.n)
+    linked = [model for model in ranking.models if model.place != "beside"]
+    beside = [model.model for model in ranking.models if model.place == "beside"]
+    kind, said = _first(linked, f"the {len(linked)} linked models" if beside else count(len(linked), "model"))
+    if beside:
+        kind, said = "unclear", f"{said}; {_named(beside)} cannot be ranked with them"
+    return AnswerSentence(kind, f"{said}, n = {ranking.n:,}", ranking.dimension, n=ranking.n)
+
+
+def _first(linked: list[Standing], models: str) -> tuple[Kind, str]:
+    """Models whose best possible rank is the first lead; one of them alone is the best."""
+    leaders = [model.model for model in linked if model.best_rank == 1]
+    if len(leaders) == len(linked):
+        return "unclear", f"cannot tell yet which of {models} is best"
     if len(leaders) > 1:
-        named = f"{leaders[0]} leads, and cannot be told apart yet from {_named(leaders[1:])}"
-        return AnswerSentence("unclear", f"{named}, {games}", dimension, n=ranking.n)
-    best = f"{leaders[0]} is the best of {models}"
-    return AnswerSentence("better", f"{best}: it is ahead of every other, {games}", dimension, n=ranking.n)
+        return "unclear", f"{leaders[0]} leads, and cannot be told apart yet from {_named(leaders[1:])}"
+    return "better", f"{leaders[0]} is the best of {models}: it is ahead of every other"
 
 
 def _named(names: list[str]) -> str:

@@ -30,6 +30,13 @@ def judges_named(judges: Iterable[AnyJudge], word: str = "", protocol: str = "")
     return [judge for judge in judges if (not word or is_called(judge, word)) and protocol in ("", judge.protocol)]
 
 
+def judges_there(judges: Iterable[JudgeRow | JudgeEntry], most: int = 8) -> str:
+    """The judges there are, by names that --judge takes; empty where there is none."""
+    names = list(dict.fromkeys(f"{judge.model}/{judge.protocol}" for judge in judges))
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"judges there: {', '.join(names[:most])}{more}" if names else ""
+
+
 def one_judge(judges: Iterable[AnyJudge], word: str, db: object) -> AnyJudge:
     """The one judge of a database that a word names; InputError where there is none, or more than one."""
     every = list(judges)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -30,6 +31,24 @@ class WinMatrix:
     models: tuple[str, ...]
     rates: Any
     counts: Any
+
+    @property
+    def percents(self) -> list[list[int | None]]:
+        """The rates in whole percent, of which those of two models add up to 100.
+
+        >>> WinMatrix(("a", "b"), [[None, 0.925], [0.075, None]], []).percents
+        [[None, 93], [7, None]]
+        """
+        places = range(len(self.models))
+        return [[self._percent(row, column) for column in places] for row in places]
+
+    def _percent(self, row: int, column: int) -> int | None:
+        """The model that stands first has the half; the other one what is left."""
+        rate = self.rates[min(row, column)][max(row, column)]
+        if rate is None:
+            return None
+        first: int = math.floor(round(100 * rate, 9) + 0.5)
+        return first if row < column else 100 - first
 
 
 @dataclass(frozen=True, slots=True)

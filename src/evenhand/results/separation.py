@@ -21,13 +21,13 @@ _POINTS = 400 / math.log(10)  # of Elo to one of log-odds
 class Separation:
     """Two neighbours in a ranking that cannot be told apart, and about how many more games between them would do.
 
-    `games` is None where they are more than `MOST`, or where nothing is known of the difference.
+    `games` is None where they are more than `MOST`, or where the difference is not known.
     """
 
     model_1: str
     model_2: str
     games: int | None
-    known: bool  # whether there is an estimate of their difference
+    known: bool  # whether their difference has an interval: that of a model that won or lost everything has none
 
 
 def separation_of(ranking: RankingSummary) -> Separation | None:
@@ -42,7 +42,7 @@ def separation_of(ranking: RankingSummary) -> Separation | None:
             unit = 1.0 if ranking.scale == "log-odds" else _POINTS
             games = games_to_separate(contrast, tests=tests, unit=unit)
             rounded = None if games is None else about(games)
-            return Separation(one, two, rounded, known=contrast.difference is not None)
+            return Separation(one, two, rounded, known=contrast.low is not None)
     return None
 
 

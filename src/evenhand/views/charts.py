@@ -164,7 +164,7 @@ def span(value: float, low: float, high: float, least: float, most: float) -> st
     2
     """
     line = ChartLine("", value, low, high)
-    return _strip(line, _Field(least, most), None, "{:.2f}, between {:.2f} and {:.2f}", "-2 0 104 20")
+    return _strip(line, _Field(least, most), None, "{:z.2f}, between {:z.2f} and {:z.2f}", "-2 0 104 20")
 
 
 def reliability(found: Reliability) -> str:
@@ -264,11 +264,12 @@ def win_matrix_chart(found: WinMatrix, *, title: str = "") -> Chart:
         middle = (place + 0.5) * step
         marks.append(_words(name, left - 6, top + middle + 4, "end"))
         marks.append(_words(name, left + middle, top - 6, turn=-45))
+    percents = found.percents
     for row, rates in enumerate(found.rates):
         for column, rate in enumerate(rates):
             if rate is not None:
                 words = (
-                    f"{100 * rate:.0f}" if legible else "",
+                    f"{percents[row][column]}" if legible else "",
                     f"n={found.counts[row][column]:,}" if roomy else "",
                 )
                 marks += _matrix_cell(left + column * step, top + row * step, step, rate, words)

@@ -120,7 +120,7 @@ err = _Calm(stderr=True, highlight=False, markup=False)
 
 def summary_table(summary: Summary, title: str) -> Table:
     """The table at the end of a run: one row for each dimension."""
-    one, two = (visible(name) for name in short_sides(summary))
+    one, two = (one_line(name) for name in short_sides(summary))
     table = plain_table(title)
     table.add_column("dimension", no_wrap=True)
     table.add_numbers(f"win rate\nof {one}", "95%\nCI")
@@ -141,7 +141,7 @@ def short_sides(summary: Summary) -> list[str]:
 def sides_line(summary: Summary) -> str:
     """Both names in full, where the table has no room for them; empty where it has."""
     named = zip(short_sides(summary), summary.sides, strict=True)
-    return "; ".join(f"{visible(cut)} is {visible(name)}" for cut, name in named if cut != name)
+    return "; ".join(f"{one_line(cut)} is {one_line(name)}" for cut, name in named if cut != name)
 
 
 _ASKED = 50  # characters of an instruction in a line
@@ -164,12 +164,12 @@ def roles_line(summary: Summary) -> str:
     if not summary.roles:
         return ""
     named = zip(summary.roles, summary.sides, strict=True)
-    return "; ".join(f"{role}: {visible(name)}" for role, name in sorted(named, reverse=True))
+    return "; ".join(f"{role}: {one_line(name)}" for role, name in sorted(named, reverse=True))
 
 
 def plain_table(title: str | None = None, *names: str, numbers: Iterable[str] = ()) -> FittedTable:
     """The one look that all tables have; columns of names or prose come before those of numbers."""
-    table = FittedTable(None if title is None else visible(title))
+    table = FittedTable(None if title is None else one_line(title))
     for name in names:
         table.add_column(name)
     table.add_numbers(*numbers)
@@ -177,8 +177,8 @@ def plain_table(title: str | None = None, *names: str, numbers: Iterable[str] = 
 
 
 def safe(text: str, style: str = "") -> Text:
-    """What others have written: it is no markup, and can steer nothing."""
-    return Text(visible(text), style=style)
+    """What others have written, on one line: it is no markup, and can steer nothing."""
+    return Text(one_line(text), style=style)
 
 
 def below(text: str, command: str) -> None:
@@ -193,7 +193,7 @@ def aside(text: str) -> None:
 
 def note(text: str) -> None:
     """Something to keep in mind, on standard error."""
-    err.print(f"note: {visible(text)}", style="yellow", markup=False)
+    err.print(f"note: {one_line(text)}", style="yellow", markup=False)
 
 
 def _cells(found: DimensionSummary) -> list[str | Text]:
@@ -220,8 +220,8 @@ def span(ci: tuple[float, float] | None) -> str:
     return f"{100 * ci[0]:.0f}–{percent(ci[1], 0)}" if ci else "–"
 
 
-def notes(summary: Summary) -> Iterator[str | Text]:
-    """What a reader of the table should know about these very numbers."""
+def notes(summary: Summary, *, intervals: bool = True) -> Iterator[str | Text]:
+    """What a reader of the table should know about these very numbers; `intervals` says that it has any."""
     if summary.reasons:
         said = ", ".join(f"{reason} {count:,}" for reason, count in sorted(summary.reasons.items()))
         more = f": {said}. Invalid verdicts are in no win rate{_asked_again(summary.reasons)}."
@@ -235,8 +235,8 @@ def notes(summary: Summary) -> Iterator[str | Text]:
             f" {percent(min(masses))}: this judge would rather say something else"
             " than what it was asked for. It is not a judge; do not trust its verdicts.",
         )
-    yield from map(visible, summary.notes())
-    if any(found.small for found in summary.dimensions.values()):
+    yield from map(one_line, summary.notes())
+    if intervals and any(found.small for found in summary.dimensions.values()):
         yield "fewer than 30 instructions: n is small, so the intervals are wide."
 
 
@@ -643,6 +643,6 @@ def panel(text: str, title: str) -> Panel:
 
 def fail(message: str, hint: str = "") -> None:
     """An error on standard error, in one or two lines."""
-    err.print(f"[bold red]error:[/] {escape(visible(message))}", markup=True)
+    err.print(f"[bold red]error:[/] {escape(one_line(message))}", markup=True)
     if hint:
-        err.print(f"[dim]  hint:[/] {escape(visible(hint))}", markup=True)
+        err.print(f"[dim]  hint:[/] {escape(one_line(hint))}", markup=True)

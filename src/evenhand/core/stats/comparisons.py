@@ -40,11 +40,11 @@ class ComparisonRows:
         kept = self.of((one >= 0) & (two >= 0))
         return ComparisonRows(place[kept.one], place[kept.two], kept.cluster, kept.wins_1, kept.wins_2, kept.ties)
 
-    def with_half_wins(self) -> ComparisonRows:
-        """The same with each tie as half a win of both."""
-        half = self.ties / 2
+    def with_half_wins(self, chosen: Bools) -> ComparisonRows:
+        """The same with each tie of some rows as half a win of both."""
+        half = np.where(chosen, self.ties / 2, 0.0)
         return ComparisonRows(
-            self.one, self.two, self.cluster, self.wins_1 + half, self.wins_2 + half, np.zeros_like(half)
+            self.one, self.two, self.cluster, self.wins_1 + half, self.wins_2 + half, self.ties - 2 * half
         )
 
     def with_equal_clusters(self) -> ComparisonRows:

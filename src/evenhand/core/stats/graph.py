@@ -79,6 +79,17 @@ def reach(beat: Bools) -> Bools:
     return above
 
 
+def with_wins(wins: Floats, ties: Floats) -> Bools:
+    """Which models are linked, directly or through others, with any that has won or lost.
+
+    >>> with_wins(np.zeros((2, 2)), np.array([[0.0, 3.0], [3.0, 0.0]])).tolist()
+    [False, False]
+    """
+    met = (wins > 0) | (ties > 0)
+    labels, decided = linked_parts(met | met.T), (wins > 0) | (wins > 0).T
+    return np.isin(labels, labels[decided.any(axis=1)])
+
+
 def firm_parts(one: Ints, two: Ints, cluster: Ints, size: int) -> tuple[Ints, Ints]:
     """Parts that stay in one piece whichever single cluster is left out; and the clusters that split something.
 

@@ -18,6 +18,7 @@ import numpy as np
 from evenhand.core.stats.clusters import Weighting
 from evenhand.core.stats.comparisons import Bools, Comparisons, Floats, Ints, gather, matrices
 from evenhand.core.stats.differences import Differences, all_differences, t_quantiles
+from evenhand.core.stats.graph import with_wins
 from evenhand.core.stats.groups import letters, rank_ranges
 from evenhand.core.stats.multiple import holm
 from evenhand.core.stats.parts import Parts, anchored, split
@@ -156,7 +157,7 @@ def rank(
         raise ValueError("there are no valid comparisons")
     given = data
     if scale == "arena":
-        data = replace(data, rows=data.rows.with_half_wins())
+        data = _with_half_wins(data)
     parts = split(data if weighting == "pairs" else replace(data, rows=data.rows.with_equal_clusters()))
     place = _anchor_place(data, parts, anchor)
     if place is not None:
@@ -187,6 +188,12 @@ def rank(
         method=ARENA_METHOD if scale == "arena" else METHOD,
         weighting=weighting,
     )
+
+
+def _with_half_wins(data: Comparisons) -> Comparisons:
+    """Ties as half wins, but for models that met only in ties: they are as unlinked as on every other scale."""
+    decided = with_wins(*matrices(data.rows, data.size))
+    return replace(data, rows=data.rows.with_half_wins(decided[data.rows.one]))
 
 
 def _anchor_place(data: Comparisons, parts: Parts, anchor: str | None) -> int | None:
@@ -349,7 +356,7 @@ def _warnings(data: Comparisons, parts: Parts, order: Ints) -> Iterator[str]:
     if len(main.members) < 2:
         yield (
             "no two models have each beaten the other, directly or through others: all strengths are guesses"
-            " (Firth's). Look at the win matrix, and judge more pairs"
+            " (Firth's). Judge more pairs"
         )
     for place, words in _WORDS.items():
         those = [data.models[model] for model in order if _place(parts, model) == place]

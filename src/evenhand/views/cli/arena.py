@@ -128,7 +128,8 @@ def _show_ranking(judged: JudgedInput, ranking: JudgeRanking | None, db: Path) -
         show_run(judged.run)
     else:
         show_ranking(ranking, db)
-        for note in console.notes(judged.run.summary):
+        intervals = any(model.low is not None for model in ranking.ranking.models)
+        for note in console.notes(judged.run.summary, intervals=intervals):
             console.out.print(note)
         show_usage(judged.run)
     show_end(judged, db, f"evenhand rank --db {db}")

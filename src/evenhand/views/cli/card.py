@@ -220,6 +220,8 @@ def _cards(chosen: Sequence[tuple[JudgedEvidence, str]], options: CardOptions) -
             console.out.print(drag_table(drags))
     if plot is not None:
         _draw(every, plot)
+        if not options.as_json:
+            console.out.print(f"wrote {plot}", markup=False)
 
 
 def _cards_of(judged: JudgedEvidence, only: str, bar: CardOptions) -> list[Card]:

@@ -33,13 +33,13 @@ def print_cards(title: str, cards: Sequence[Card], cost: str) -> None:
             console.out.print(_reliability(found))
             console.out.print(Text(found.verdict, style=TRUST[found.trust]), soft_wrap=False)
             for note in _notes(found):
-                console.out.print(note, style="dim", soft_wrap=False)
+                console.out.print(console.one_line(note), style="dim", soft_wrap=False)
             console.out.print()
         else:
             unused = "no label to go by" if found.label_use.labelled else "none with a label"
             console.out.print(_biases(found, f"{found.dimension}: {console.count(found.pairs, 'pair')}, {unused}"))
             for note in found.label_use.notes:
-                console.out.print(note, style="yellow", soft_wrap=False)
+                console.out.print(console.one_line(note), style="yellow", soft_wrap=False)
     if not any(found.label_use.labelled for found in cards):
         console.out.print(_UNLABELLED, style="yellow", soft_wrap=False)
     if cost:
@@ -134,7 +134,7 @@ def bar_text(found: Card) -> str:
 
 def comparison_note(c: JudgeComparison) -> str:
     """One line for several judges held against the first; empty for one."""
-    return console.visible(caution((_called(row, c), row.ahead_p_holm) for row in c.rows))
+    return console.one_line(caution((_called(row, c), row.ahead_p_holm) for row in c.rows))
 
 
 def _called(row: ContenderRow, c: JudgeComparison) -> str:

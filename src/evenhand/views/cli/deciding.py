@@ -30,7 +30,7 @@ def show_decision(found: Decision, sides: tuple[str, str]) -> None:
     said = f"decided on {found.dimension}: {better} is better" if found.better else "not decided"
     text = console.safe(said, "bold")
     text.append(
-        f"; the win rate of {console.visible(one)} is between {low} and {high}% (95%, at every moment), by"
+        f"; the win rate of {console.one_line(one)} is between {low} and {high}% (95%, at every moment), by"
         f" {console.count(found.counted, 'pair')} on {console.count(found.instructions, 'instruction')}",
         style="not bold",
     )

@@ -73,7 +73,7 @@ def choose(entries: list[JudgeEntry], name: str, protocol: str = "") -> JudgeEnt
 
 
 def _said(entry: JudgeEntry) -> str:
-    return console.visible(f"{entry.model} under {entry.protocol}, {console.count(entry.pairs, 'pair')}")
+    return console.one_line(f"{entry.model} under {entry.protocol}, {console.count(entry.pairs, 'pair')}")
 
 
 def _table(entries: list[JudgeEntry]) -> Table:

@@ -145,11 +145,11 @@ def _show(file: Path, done: Imported) -> None:
         (done.ambiguous, done.ambiguous_ids, "an id that several pairs here have; give their texts"),
     ):
         if count:
-            named = ", ".join(escape(console.visible(name)) for name in ids)
+            named = ", ".join(escape(console.one_line(name)) for name in ids)
             more = ", …" if count > len(ids) else ""
             console.out.print(f"  [red]{console.count(count, 'label')}[/]: {what}: {named}{more}", markup=True)
     for error in done.bad:
-        console.out.print(f"  [yellow]passed over[/] {escape(console.visible(str(error)))}", markup=True)
+        console.out.print(f"  [yellow]passed over[/] {escape(console.one_line(str(error)))}", markup=True)
 
 
 def _table(rows: list[LabelRow]) -> Table:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from evenhand.core.errors import InputError
 from evenhand.core.fence import FENCES, FenceKind
-from evenhand.results.judges import judges_named
+from evenhand.results.judges import judges_named, judges_there
 from evenhand.store import JudgeRow
 from evenhand.views.cli.opening import DEFAULT_DB as DEFAULT_DB
 from evenhand.views.cli.opening import bring_up_to_date
@@ -149,7 +149,7 @@ class JudgeFilter:
         """These, of all judges of a database; InputError where none is."""
         found = judges_named(judges, self.spec, self.protocol)
         if not found:
-            raise InputError(f"{db} holds no verdicts of that kind", hint=hint)
+            raise InputError(f"{db} holds no verdicts of that kind", hint=judges_there(judges) or hint)
         return found
 
 

@@ -117,16 +117,22 @@ def rank(
             f"{db} holds {console.count(len(found), 'judge')}",
             hint="name one to draw: --judge MODEL --protocol NAME",
         )
-    if plot:
-        save_plot(plot, ranking_chart(found[0].ranking, title=f"Ranking: {found[0].title}"))
-    if matrix_plot:
-        matrix = found[0].ranking.win_matrix
-        save_plot(matrix_plot, win_matrix_chart(matrix, title=f"Win matrix: {found[0].title}"))
+    drawn = list(_draw(found[0], plot, matrix_plot)) if found else []
     if as_json:
         print(to_json({**found[-1].plain(), "judges": found}))
         return
     for each in found:
         show_ranking(each, db)
+    for file in drawn:
+        console.out.print(f"wrote {file}", markup=False)
+
+
+def _draw(found: JudgeRanking, plot: Path | None, matrix_plot: Path | None) -> Iterator[Path]:
+    """The pictures that are wanted, each as it is written."""
+    if plot:
+        yield save_plot(plot, ranking_chart(found.ranking, title=f"Ranking: {found.title}"))
+    if matrix_plot:
+        yield save_plot(matrix_plot, win_matrix_chart(found.ranking.win_matrix, title=f"Win matrix: {found.title}"))
 
 
 def _rankings(db: Path, judges: JudgeFilter, options: RankOptions) -> Iterator[JudgeRanking]:
@@ -185,7 +191,7 @@ def show_ranking(found: JudgeRanking, db: Path) -> None:
 
 def separation_note(close: Separation, db: Path) -> str:
     """Two models that cannot be told apart, and the command that would separate them."""
-    one, two = (console.visible(name) for name in (close.model_1, close.model_2))
+    one, two = (console.one_line(name) for name in (close.model_1, close.model_2))
     if close.known and close.games is None:
         return f"{one} and {two} cannot be told apart, and are so close that more games would hardly do it."
     size = ["--size", str(close.games)] if close.games else []
@@ -219,8 +225,8 @@ def _cells(model: Standing, digits: int) -> list[str]:
     best, worst = model.best_rank, model.worst_rank
     return [
         f"{best}" if best == worst else f"{best}–{worst}",
-        console.visible(model.model),
-        "–" if model.strength is None else f"{model.strength:.{digits}f}",
+        console.one_line(model.model),
+        "–" if model.strength is None else f"{model.strength:z.{digits}f}",
         _interval(model.low, model.high, digits),
         group_text(model.group),
         f"{model.n:,.10g}",
@@ -249,8 +255,8 @@ def group_text(group: str) -> str:
 
 def _interval(low: float | None, high: float | None, digits: int) -> str:
     if low is None:
-        return "–" if high is None else f"≤ {high:.{digits}f}"
-    return f"≥ {low:.{digits}f}" if high is None else f"{low:.{digits}f} to {high:.{digits}f}"
+        return "–" if high is None else f"≤ {high:z.{digits}f}"
+    return f"≥ {low:z.{digits}f}" if high is None else f"{low:z.{digits}f} to {high:z.{digits}f}"
 
 
 def matrix_table(ranking: RankingSummary) -> Table:
@@ -259,9 +265,9 @@ def matrix_table(ranking: RankingSummary) -> Table:
     table = console.plain_table("Wins of the row against the column, a tie one half")
     table.add_column("model")
     table.add_numbers(*(str(number) for number in range(1, len(matrix.models) + 1)))
-    for number, (name, rates) in enumerate(zip(matrix.models, matrix.rates, strict=True), 1):
-        cells = (console.percent(rate, 0) if rate is not None else "" for rate in rates)
-        table.add_row(f"{number} {console.visible(name)}", *cells)
+    for number, (name, percents) in enumerate(zip(matrix.models, matrix.percents, strict=True), 1):
+        cells = ("" if percent is None else f"{percent}%" for percent in percents)
+        table.add_row(f"{number} {console.one_line(name)}", *cells)
     return table
 
 
@@ -269,7 +275,7 @@ def notes(ranking: RankingSummary) -> Iterator[str]:
     """What a reader of the table should know about these very numbers."""
     yield "[dim]Models that share a letter cannot be told apart; a rank is the range that the tests leave open.[/]"
     for warning in (*ranking.notes, *ranking.warnings):
-        yield f"[yellow]note:[/] {escape(console.visible(warning))}."
+        yield f"[yellow]note:[/] {escape(console.one_line(warning))}."
     if ranking.invalid:
         yield f"[red]invalid[/]: {console.count(ranking.invalid, 'pair')} without a verdict, not counted here."
     if ranking.unnamed:

@@ -147,7 +147,7 @@ def _show_found(found: tuple[FoundReason, ...], title: str, top: int) -> None:
     console.out.print(console.safe(said, "bold"))
     for each in found[:top]:
         shown = "1 shown first" if each.order == "forward" else "2 shown first"
-        console.out.print(f"\n{console.visible(each.id)}: {each.side} ({shown})", markup=False)
+        console.out.print(f"\n{console.one_line(each.id)}: {each.side} ({shown})", markup=False)
         console.out.print(f"  {console.visible(each.text)}", style="dim", markup=False)
     if len(found) > top:
         console.out.print(

@@ -16,7 +16,7 @@ from evenhand.results.groups import Group
 from evenhand.results.human import HumanRate
 from evenhand.results.questions import caution, stands_out
 from evenhand.results.summary import DimensionSummary
-from evenhand.views.console import COLOURS, percent, plain_table, safe, span, visible
+from evenhand.views.console import COLOURS, one_line, percent, plain_table, safe, span
 from evenhand.views.tables import FittedTable
 
 
@@ -73,7 +73,7 @@ def _because(reason: str) -> str:
 
 def groups_table(field: str, groups: Iterable[Group]) -> Table:
     """A line for each value of a field and each dimension."""
-    table = _table(f"By {visible(field)}", visible(field), "dimension")
+    table = _table(f"By {field}", one_line(field), "dimension")
     table.optional = ((7,),)
     table.add_numbers("pairs", "in-\nvalid", "win rate\nof side 1", "95%\ninterval", "expected", "at equal\nlength")
     for group in groups:
@@ -121,7 +121,7 @@ def differences_notes(rows: Sequence[Comparison]) -> Iterator[str]:
 
 def alpaca_table(dimensions: Mapping[str, AlpacaLength], one: str) -> Table:
     """AlpacaEval's length-controlled win rate, by its own formula."""
-    table = _table(f"AlpacaEval's length-controlled win rate of {visible(one)}", "dimension")
+    table = _table(f"AlpacaEval's length-controlled win rate of {one}", "dimension")
     table.add_numbers("pairs", "win rate", "95%\ninterval", "length\ncoefficient")
     for dimension, found in headline_first(dimensions):
         ends = None if found.low is None or found.high is None else (found.low, found.high)

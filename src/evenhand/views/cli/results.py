@@ -122,6 +122,8 @@ def results(
             show_more(summary, more, options)
         else:
             show_results(summary)
+    if plot:
+        console.out.print(f"wrote {plot}", markup=False)
 
 
 @app.command()
@@ -222,7 +224,7 @@ def show_more(found: JudgeSummary, more: Readings, options: ResultOptions) -> No
     """The tables of what was asked for."""
     title = f"{found.title}: {console.count(found.summary.pairs, 'pair')}"
     console.out.print()
-    console.out.print(title, style="bold", markup=False)
+    console.out.print(console.safe(title, "bold"))
     if more.by:
         console.out.print(tables.groups_table(more.by, more.groups))
         print_notes(tables.groups_notes(more.groups))
@@ -243,7 +245,7 @@ def show_more(found: JudgeSummary, more: Readings, options: ResultOptions) -> No
 def print_notes(notes: Iterable[str]) -> None:
     """Sentences below a table."""
     for note in notes:
-        console.out.print(note)
+        console.out.print(console.one_line(note))
 
 
 def draw_rates(file: Path, found: Sequence[tuple[JudgeSummary, Readings]]) -> None:

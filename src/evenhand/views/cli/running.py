@@ -208,11 +208,11 @@ def show_run(found: JudgeSummary, title: str = "") -> None:
     for note in console.notes(summary):
         console.out.print(note)
     for note in found.made:
-        console.out.print(console.visible(note), markup=False, highlight=False)
+        console.out.print(console.one_line(note), markup=False, highlight=False)
     if found.attacks is not None:
-        console.out.print(console.visible(f"Attacks: {found.attacks.text}"), markup=False, highlight=False)
+        console.out.print(console.one_line(f"Attacks: {found.attacks.text}"), markup=False, highlight=False)
     for dimension, noise in (found.noise or {}).items():
-        console.out.print(f"{console.visible(dimension)}: {noise.text}", markup=False)
+        console.out.print(f"{console.one_line(dimension)}: {noise.text}", markup=False)
     show_usage(found)
 
 

@@ -142,7 +142,7 @@ def show(found: Suggestions, row: JudgeRow, others: int, out: Path | None, db: P
     """A table of the pairs, and what was passed over."""
     title = f"Pairs to label on {found.dimension}, for {row.model} under {row.protocol}"
     if found.pairs:
-        console.out.print(_table(found.pairs, console.visible(title)))
+        console.out.print(_table(found.pairs, title))
     else:
         console.out.print("no pair is left to label")
     console.out.print(

@@ -163,7 +163,7 @@ def _models(judge: JudgeReport) -> Iterator[str]:
 def _standing(model: Standing) -> Iterator[str]:
     yield f"{model.best_rank}" if model.best_rank == model.worst_rank else f"{model.best_rank}–{model.worst_rank}"
     yield code(model.model, 60)
-    yield "–" if model.strength is None else f"{model.strength:.2f}"
+    yield "–" if model.strength is None else f"{model.strength:z.2f}"
     yield _between(model.low, model.high)
     yield model.group
     yield from (f"{games:.0f}" for games in (model.wins, model.ties, model.losses))
@@ -172,10 +172,10 @@ def _standing(model: Standing) -> Iterator[str]:
 def _between(low: float | None, high: float | None) -> str:
     """An interval, of which one end or both may be open."""
     if low is not None and high is not None:
-        return f"{low:.2f} to {high:.2f}"
+        return f"{low:z.2f} to {high:z.2f}"
     if low is not None:
-        return f"at least {low:.2f}"
-    return "–" if high is None else f"at most {high:.2f}"
+        return f"at least {low:z.2f}"
+    return "–" if high is None else f"at most {high:z.2f}"
 
 
 def _reasons(judge: JudgeReport) -> Iterator[str]:
