@@ -318,4 +318,6 @@ def _show(found: AttackRun, output: AttackOutput, beside: dict[str, AttackSummar
     console.out.print(console.usage_line(found.tokens, found.seconds, found.asked), style="dim")
     if found.cost is not None:
         console.out.print(f"cost: {found.cost:.4f} at the table's prices", style="dim")
+    if output.plot:
+        console.out.print(f"wrote {output.plot}", markup=False)
     console.below(f"kept in {output.db}; pair by pair:", f"evenhand serve --db {output.db}")

@@ -25,7 +25,7 @@ from evenhand.engines.made import is_made
 from evenhand.io.pairs import JoinOptions
 from evenhand.results.decision import Decider, replay
 from evenhand.results.gate import Gate, GateResult
-from evenhand.results.judges import judges_named
+from evenhand.results.judges import judges_named, judges_there
 from evenhand.results.losses import Against, TrialLog, since_last, stored_losses
 from evenhand.results.plain import plain, to_json
 from evenhand.results.run import RunSummary
@@ -274,9 +274,10 @@ def _about(judge: AnyJudge, found: RunSummary | None) -> Fields:
 
 def newest(store: Store, spec: str, protocol: str, db: Path) -> JudgeRow:
     """The judge that was added last, of those that are meant."""
-    rows = judges_named(store.judges(), spec, protocol)
+    every = store.judges()
+    rows = judges_named(every, spec, protocol)
     if not rows:
-        raise InputError(f"{db} holds no verdicts of that kind", hint="evenhand results shows what it holds")
+        raise InputError(f"{db} holds no verdicts of that kind", hint=judges_there(every) or "evenhand gate PAIRS")
     if len(rows) > 1:
         name = console.one_line(f"{rows[-1].model} under {rows[-1].protocol}")
         console.aside(f"counted: {name}, the newest of several judges; --judge names another")
