@@ -10,17 +10,35 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Literal
 
 
 def right(task: int) -> str:
     return "AB"[task % 2]
 
 
-class ShiftingServer:
-    """Answers after `seconds`; behind every response of `strays` comes another, `delay` seconds later."""
+End = Literal["announced", "silent"]
 
-    def __init__(self, strays: Iterator[bool], *, delay: float | None, seconds: float = 0.002) -> None:
+
+class ShiftingServer:
+    """Answers after `seconds`; behind every response of `strays` comes another, `delay` seconds later.
+
+    With an `end`, the connection is closed behind such a response, and behind the `uses`-th answer over it; one
+    that has been idle for `idle` seconds is closed too.
+    """
+
+    def __init__(
+        self,
+        strays: Iterator[bool],
+        *,
+        delay: float | None,
+        seconds: float = 0.002,
+        end: End | None = None,
+        uses: int = 0,
+        idle: float | None = None,
+    ) -> None:
         self.strays, self.delay, self.seconds = strays, delay, seconds
+        self.end, self.uses, self.idle = end, uses, idle
         self.connections = self.requests = 0
         self.url = ""
         self._late: set[asyncio.Task[None]] = set()
@@ -38,13 +56,18 @@ class ShiftingServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
+        uses = 0
+        with suppress(asyncio.IncompleteReadError, ConnectionError, TimeoutError):
             while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), self.idle)).lower()
                 body = await reader.readexactly(int(head.split(b"content-length: ")[1].split(b"\r\n")[0]))
                 self.requests += 1
                 await asyncio.sleep(self.seconds)
                 response = _response(right(int(re.findall(rb"Task (\d+)", body)[-1])))
+                uses += 1
+                if uses == self.uses:
+                    writer.write(self._last(response))
+                    break
                 if not next(self.strays):
                     writer.write(response)
                 elif self.delay is None:  # in one piece with the answer
@@ -60,7 +83,14 @@ class ShiftingServer:
     async def _again(self, writer: asyncio.StreamWriter, response: bytes) -> None:
         await asyncio.sleep(self.delay or 0)
         with suppress(ConnectionError):
-            writer.write(response)
+            writer.write(self._last(response))
+            if self.end:
+                writer.close()
+
+    def _last(self, response: bytes) -> bytes:
+        """A response behind which the connection ends."""
+        said = b"\r\nConnection: close\r\n\r\n" if self.end == "announced" else b"\r\n\r\n"
+        return response.replace(b"\r\n\r\n", said, 1)
 
 
 def _response(label: str) -> bytes:

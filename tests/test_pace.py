@@ -299,6 +299,10 @@ def test_what_was_asked_before_a_failure_for_all_is_waited_for() -> None:
                 group.create_task(pace.ask(PROMPT))
 
     server.served = 0
+    pace.begin()
     with pytest.raises(ExceptionGroup):
         asyncio.run(stopped_by_the_first())
     assert server.served == 3
+    with pytest.raises(EngineError, match="withdrawn"):
+        asyncio.run(pace.ask(PROMPT))
+    assert server.served == 3, "nothing is asked in the same run once it is over"

@@ -337,6 +337,25 @@ def test_a_fatal_error_stops_the_run_and_keeps_what_was_answered(db: Path) -> No
     assert again.asked == 20 - 5
 
 
+def test_nothing_is_asked_after_a_fatal_error_and_all_that_was_is_kept(db: Path) -> None:
+    """The others answer while the run waits for them; none of their pairs goes on to its other order."""
+
+    class Withdrawn(Scribe):
+        async def answer(self, prompt: Prompt) -> Answer:
+            if len(self.prompts) == 3:
+                self.prompts.append(prompt)
+                raise EngineError("wrong key", fatal=True)
+            return await super().answer(prompt)
+
+    engine = Withdrawn(always("A"), concurrency=4, seconds=0.05)
+    with pytest.raises(EngineError, match="wrong key"):
+        judged(engine, pairs(10), db)
+    assert len(engine.prompts) == 4
+    again = Scribe(always("A"))
+    judged(again, pairs(10), db)
+    assert again.asked == 20 - 3
+
+
 def test_any_other_exception_of_an_engine_stops_the_run(db: Path) -> None:
     def broken(_: Prompt) -> str:
         raise ZeroDivisionError

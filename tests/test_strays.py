@@ -22,12 +22,12 @@ from evenhand.core.markup import Span
 from evenhand.core.protocol import Prompt
 from evenhand.engines import open_engine
 from evenhand.engines.endpoint import EndpointEngine, EndpointSettings
-from evenhand.engines.provenance import ConnectionRecord, ServerRecord, note
+from evenhand.engines.provenance import ConnectionRecord, ServerRecord, note, noting
 from evenhand.engines.vllm_states import VllmEngine
 from evenhand.running.runner import Run
 from evenhand.running.settling import Settling
 from evenhand.store import Store
-from shifting_server import ShiftingServer, right
+from shifting_server import End, ShiftingServer, right
 
 PAIRS = [Pair(f"Task {n}", f"x{n}", f"y{n}") for n in range(60)]
 
@@ -95,15 +95,17 @@ def test_what_is_under_way_on_a_used_connection_is_asked_again() -> None:
     assert again == right(2)
 
 
-def test_a_stray_that_is_taken_for_the_next_answer_is_taken_back() -> None:
+@pytest.mark.parametrize("end", [None, "announced", "silent"])
+def test_a_stray_that_is_taken_for_the_next_answer_is_taken_back(end: End | None) -> None:
     """It comes when the connection has rested and the next request is under way on it.
 
-    With an answer each tenth of a second, the first connection has its second request after three of them.
+    With an answer each tenth of a second, the first connection has its second request after two of them. Where the
+    connection ends with the stray, the right answer never comes.
     """
 
     async def run() -> tuple[list[tuple[int, str | None]], list[tuple[int, str | None]]]:
         stray = itertools.chain([True], itertools.repeat(False))
-        async with ShiftingServer(stray, delay=0.25, seconds=0.1) as server:
+        async with ShiftingServer(stray, delay=0.15, seconds=0.1, end=end) as server:
             engine = EndpointEngine(EndpointSettings(server.url, "m", concurrency=1, timeout=60))
             with Store(":memory:") as store:
                 setup = Setup(engine, Protocol.load("overall"))
@@ -116,6 +118,41 @@ def test_a_stray_that_is_taken_for_the_next_answer_is_taken_back() -> None:
     assert len(out) == len(kept) == 12
     assert [(number, label) for number, label in out if label != right(number)] == []
     assert sorted(kept) == sorted(out)
+
+
+@pytest.mark.parametrize("end", ["announced", "silent"])
+@pytest.mark.parametrize("uses", [1, 2, 10])
+def test_a_server_that_ends_its_connections_costs_few_requests(end: End, uses: int) -> None:
+    """An answer with which a used connection ends is asked for again; then connections are used less often."""
+
+    async def run() -> tuple[list[tuple[int, str | None]], ShiftingServer]:
+        strays = itertools.repeat(False)
+        async with ShiftingServer(strays, delay=None, seconds=0.02, end=end, uses=uses) as server:
+            return await judged(server, []), server
+
+    found, server = patient.run(run())
+    assert sorted(found) == sorted((number, right(number)) for number in [*range(60), *range(60)])
+    extra = 0 if uses == 1 else 2 * 2 * 8  # both orders of those that were under way when this was learnt
+    assert 120 <= server.requests <= 120 + extra
+
+
+def test_a_connection_that_ends_when_nobody_uses_it_costs_nothing() -> None:
+    async def run() -> tuple[list[str], ShiftingServer]:
+        async with ShiftingServer(itertools.repeat(False), delay=None, idle=1.5) as server:
+            engine = EndpointEngine(EndpointSettings(server.url, "m", concurrency=1, timeout=60))
+            prompts = [Protocol.load("overall").prompt(pair, "forward") for pair in PAIRS[:4]]
+            found = []
+            with noting() as records:
+                for prompt, pause in zip(prompts, (0.2, 2.0, 0.2, 2.0), strict=True):
+                    found.append((await engine.answer(prompt)).text)
+                    await asyncio.sleep(pause)
+            await engine.close()
+        assert [record.ended for record in records] == [False, False]
+        return found, server
+
+    found, server = patient.run(run())
+    assert found == [right(n) for n in range(4)]
+    assert (server.requests, server.connections) == (4, 2)
 
 
 def labels(judgments: list[Any]) -> list[tuple[int, str | None]]:

@@ -23,11 +23,13 @@ class ServerRecord:
 class ConnectionRecord:
     """One connection to it. `shifted` once something came over it that nobody asked for.
 
+    `ended` once it was closed right behind an answer: no other can come and show whether it was the right one.
     `rest` is how long a response takes at present: the answer that a stray one stands for comes within that time.
     """
 
     server: ServerRecord
     shifted: bool = False
+    ended: bool = False
     rest: float = 0.0
 
 

@@ -10,7 +10,9 @@ response too many shifts all that follow, and every prompt would be stored with 
 connection rests before it is used again, for as long as an answer takes: what arrives meanwhile was not asked for.
 After the first such stray no connection is used twice, and what is under way on one that was is asked again. A
 stray that is later than that is taken for the next answer, and found out when the right one comes: so whatever came
-over a used connection is noted, and a run takes it back where the server is distrusted soon after.
+over a used connection is noted, and a run takes it back where the server is distrusted soon after. Where a used
+connection ends with an answer, the right one would never come: that answer is asked for again, and from then on no
+connection is used so often. One that ends with its first answer, or after a while at rest, is as good as any.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import io
 import ssl
+import sys
 import time
 import zlib
 from collections.abc import Callable, Mapping
@@ -38,6 +41,8 @@ _IDLE_SECONDS = 15.0
 # The least rest of a connection between two requests; with so many at rest, the first has rested enough.
 _REST_SECONDS = 0.1
 _MOST_RESTING = 128
+# A connection that is closed so soon ended with its last answer; a server waits longer for another request.
+_END_SECONDS = 1.0
 _MOST_HEAD = 2**18
 # aiohttp warns where larger bodies come as bytes; a file it sends in parts.
 _LARGE = 2**20
@@ -134,6 +139,8 @@ class Transport:
         assert isinstance(response, _Answer)
         if response.line.uses > 1 and self._connector.once_only:
             raise Broken("the server sent something that was not asked for: this may be another's answer")
+        if response.line.record.ended:
+            raise Broken("it ended with an answer that may be another's")
         self._connector.took(time.monotonic() - began)
         if response.line.uses > 1:
             response.line.record.rest = self._connector.rest
@@ -180,6 +187,8 @@ class _Line(ResponseHandler):
         self._head: int | None = None  # the length of the head, if it came in one piece
         self._whole: int | None = None  # the length of the answer with its head, if it is known
         self._last, self._chunked = b"", False
+        self._is_answered = False  # with something else than an error
+        self._since = 0.0  # when the last answer was whole
         self.uses = 0
         self.record = ConnectionRecord(connector.record)
         self.asked = False
@@ -188,6 +197,7 @@ class _Line(ResponseHandler):
     def set_response_params(self, **params: Any) -> None:
         """A request is about to be sent."""
         self._came = self._answers = 0
+        self._is_answered = False
         self._whole = None
         self.uses += 1
         self.asked = True
@@ -201,6 +211,9 @@ class _Line(ResponseHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """Nobody waits any more: aiohttp tells of a fault behind the head, and not whoever reads the body."""
         self._connector.busy.discard(self)
+        closed_by_server = self.transport is not None
+        if closed_by_server and (self.asked or time.monotonic() - self._since < _END_SECONDS):
+            self._end()
         body, fault = self._payload, self.exception()
         super().connection_lost(exc)
         if body is not None and not body.is_eof() and body.exception() is None:
@@ -235,6 +248,7 @@ class _Line(ResponseHandler):
             self._head = None
         else:
             self._answers += 1
+            self._is_answered = message.code < 300
             self._chunked = message.chunked
             length = message.headers.get("Content-Length")
             if length is not None and self._head is not None:
@@ -242,11 +256,13 @@ class _Line(ResponseHandler):
         if self._answers > 1:
             self._stray()
         else:
+            if message.should_close:
+                self._end()
             super().feed_data(data, size)
 
     def rest(self) -> None:
         """The answer is there; what stands behind it was not asked for."""
-        self.asked = False
+        self.asked, self._since = False, time.monotonic()
         if not self.should_close and not self._ended():
             self._stray()
 
@@ -268,6 +284,12 @@ class _Line(ResponseHandler):
         if self._payload is not None:
             self._payload.set_exception(fault)
 
+    def _end(self) -> None:
+        """The connection ends with an answer; had it been used before, the answer may be another's."""
+        if self._is_answered and self.uses > 1:
+            self.record.ended = True
+            self._connector.use_less(self.uses - 1)
+
     def _stray(self) -> None:
         self.record.shifted = True
         self.force_close()
@@ -287,6 +309,7 @@ class _Connector(aiohttp.TCPConnector):
         self._latency = 0.0
         self._on_stray = on_stray
         self.most, self.once_only = most, once_only
+        self.most_uses = sys.maxsize  # of one connection, by where the server has ended others
         self.record = ServerRecord(once_only)
         self._timeout = timeout
         self._watching: asyncio.TimerHandle | None = None
@@ -324,10 +347,16 @@ class _Connector(aiohttp.TCPConnector):
         """The server has sent what nobody asked for."""
         if not self.once_only:
             self.once_only = self.record.distrusted = True
-            for waiting in self._conns.values():
-                for line, _ in waiting:
-                    line.close()
+            self.use_less(1)
             self._on_stray()
+
+    def use_less(self, uses: int) -> None:
+        """Use no connection more often than this; those at rest that have been are closed."""
+        self.most_uses = min(self.most_uses, uses)
+        for waiting in self._conns.values():
+            for line, _ in waiting:
+                if isinstance(line, _Line) and line.uses >= self.most_uses:
+                    line.close()
 
     async def _get(self, key: Any, traces: Any) -> Any:
         waiting = self._conns.get(key)  # the one that has rested longest is the first
@@ -345,9 +374,11 @@ class _Connector(aiohttp.TCPConnector):
 
     def _release(self, key: Any, protocol: Any, *, should_close: bool = False) -> None:
         self.busy.discard(protocol)
+        is_last = should_close or self.once_only
         if isinstance(protocol, _Line):
             protocol.rest()
-        super()._release(key, protocol, should_close=should_close or self.once_only)
+            is_last = is_last or protocol.uses >= self.most_uses
+        super()._release(key, protocol, should_close=is_last)
 
 
 def unpacked(body: bytes, headers: Mapping[str, str], most: int) -> bytes:

@@ -92,6 +92,11 @@ class Pace:
         self._requests = Window(self.limits.requests_per_minute)
         self._tokens = Window(self.limits.tokens_per_minute)
 
+    def begin(self) -> None:
+        """A run begins: what ended another may be over by now; only a budget stays used up."""
+        if self._over is not None and self._over.reason not in _OUT_OF_MONEY:
+            self._over = None
+
     @property
     def level(self) -> int:
         """How many prompts may be under way at once, now."""
@@ -189,11 +194,9 @@ class Pace:
         return cost
 
     async def _end(self, error: EngineError) -> None:
-        """Ask nothing more, and let what is under way come to its end; only a budget stays used up."""
+        """Ask nothing more in this run, and let what is under way come to its end."""
         self._over = self._over or error
         await self._emptied()
-        if error.reason not in _OUT_OF_MONEY and self._over is error:
-            self._over = None
 
     async def _emptied(self) -> None:
         """Wait for what has been asked already: its answers are paid for, and whoever stops now would lose them."""

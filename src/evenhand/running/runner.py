@@ -120,6 +120,7 @@ class Run:
 
     async def __aiter__(self) -> AsyncGenerator[Judgment, None]:
         self._judge = self.store.judge(self.setup)
+        self.pace.begin()
         versions = versions_of(self.setup.engine.identity)
         settings = {"orders": self.orders, "seed": self.seed, **versions}
         if self._line is not None:

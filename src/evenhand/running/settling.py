@@ -3,7 +3,8 @@
 In HTTP/1.1 nothing but the order on a connection says to which request a response belongs. Where a server sends one
 too many, and late, the next request on that connection takes it for its answer, and the right one comes when nobody
 asks any more. So a judgment whose answers came over used connections is handed out a little later than it is
-made. If the server is distrusted by then, its answers are taken back and the pair is asked again.
+made. If the server is distrusted by then, or has closed such a connection right behind its answer, so that nothing
+more can come, the answers are taken back and the pair is asked again.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class _Waiting:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the server has shown by now that its answers may be those to other prompts."""
-        return any(record.server.distrusted for record in self.records)
+        """Whether its answers may be those to other prompts, by what the server has shown until now."""
+        return any(record.server.distrusted or record.ended for record in self.records)
 
 
 class Settling:
