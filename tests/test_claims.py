@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sqlite3
 import time
 from contextlib import closing
@@ -62,11 +63,11 @@ def test_a_verdict_that_comes_while_others_are_read_again_is_kept(
     assert answers == verdicts
 
 
-def claim_all(db: Path, since: float) -> None:
+def claim_all(db: Path, since: float | str, worker: str | bytes = FAR) -> None:
     with closing(sqlite3.connect(db)) as base, base:
         base.execute("DELETE FROM answers")
         base.execute("DELETE FROM verdicts")
-        base.execute("INSERT OR REPLACE INTO claims SELECT id, ?, ? FROM conversations", (FAR, since))
+        base.execute("INSERT OR REPLACE INTO claims SELECT id, ?, ? FROM conversations", (worker, since))
 
 
 def test_a_claim_from_the_future_counts_for_nothing(db: Path) -> None:
@@ -74,6 +75,29 @@ def test_a_claim_from_the_future_counts_for_nothing(db: Path) -> None:
     claim_all(db, time.time() + 1e6)
     began = time.monotonic()
     judge_all(db)
+    assert time.monotonic() - began < 20
+
+
+HERE = socket.gethostname()
+
+
+@pytest.mark.parametrize(
+    ("worker", "since"),
+    [
+        *((worker, 0.0) for worker in ("x", "", b"x", b"box 17 5.5", "a b c", FAR.replace("17", "-1"))),
+        *((f"{HERE} {pid} 5.5", 0.0) for pid in ("abc", "-1", "0", "9999999999", "9" * 20)),
+        (FAR, "soon"),
+    ],
+)
+def test_a_claim_that_no_process_can_have_made_counts_for_nothing(
+    db: Path, worker: str | bytes, since: float | str
+) -> None:
+    judge_all(db)
+    claim_all(db, since or time.time(), worker)
+    began = time.monotonic()
+    judge_all(db)
+    with Store(db) as store:
+        assert store.holders() == []
     assert time.monotonic() - began < 20
 
 

@@ -16,6 +16,7 @@ from evenhand.engines.scripted import ScriptedEngine
 from evenhand.store import Store
 from evenhand.store.damage import damage_in
 from evenhand.views.api import Judge
+from evenhand.views.jury import Jury
 from web_server import WebServer
 
 COMMANDS = (
@@ -132,6 +133,41 @@ def test_what_evenhand_does_not_write_is_no_traceback(
 def test_damage_is_found_wherever_it_is(whole: bytes, tmp_path: Path, statement: str) -> None:
     with closing(sqlite3.connect(changed(whole, tmp_path / "a.db", statement))) as base:
         assert damage_in(base)
+
+
+@pytest.fixture(scope="module")
+def pooled(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A database with two judges and the jury of them."""
+    db = tmp_path_factory.mktemp("pooled") / "a.db"
+    engines = [ScriptedEngine(lambda _: {"A": 0.6, "B": 0.3, "tie": 0.1}, name=name) for name in ("one", "two")]
+    with Jury(engines, "overall", db=db) as jury:
+        list(jury.judge([Pair(f"Question {n}?", "yes", "no", str(n)) for n in range(6)]))
+    with closing(sqlite3.connect(db)) as base:
+        base.execute("PRAGMA journal_mode = DELETE")
+        assert damage_in(base) == ""
+    return db.read_bytes()
+
+
+@pytest.mark.parametrize("command", ["reasons", "report --out {}/r.html", "export judgments --out {}/j.jsonl"])
+def test_a_verdict_on_what_its_judge_was_not_asked_about_is_damage(
+    pooled: bytes, tmp_path: Path, command: str
+) -> None:
+    db = changed(pooled, tmp_path / "a.db", "UPDATE verdicts SET dimension = 'overalm' WHERE conversation = 5")
+    done = evenhand_any(*command.format(tmp_path).split(), "--db", db)
+    assert done.returncode == 1
+    assert "'overalm', which its judge was not asked about" in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("word", ["[", "x", "-1", "{}", '{"spoke": [2], "of": 2}', '{"level": 1, "judge": "a"}'])
+def test_a_jurys_word_that_cannot_be_read_is_damage(pooled: bytes, tmp_path: Path, word: str) -> None:
+    of_jury = "SELECT d.conversation FROM queue d JOIN judges j ON j.id = d.judge WHERE j.model LIKE 'jury%'"
+    statement = f"UPDATE answers SET text = '{word}' WHERE conversation IN ({of_jury})"
+    db = changed(pooled, tmp_path / "a.db", statement)
+    done = evenhand_any("results", "--judge", "jury of one, two", "--db", db)
+    assert "does not say who decided it" in " ".join(done.stderr.split())
+    with WebServer(db, log_level="error") as server:
+        answers = [server.owner().get(path) for path in PAGES]
+    assert all(answer.status in (200, 404) or "is damaged" in answer.text for answer in answers)
 
 
 def test_a_page_says_that_its_database_is_damaged(

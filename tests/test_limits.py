@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
 import subprocess
 import sys
 import zlib
@@ -13,7 +15,8 @@ import pytest
 import zstandard
 
 from bare_server import CHUNKED, Peer
-from evenhand.core.errors import EngineError
+from evenhand.core import json_size
+from evenhand.core.errors import EngineError, PairError
 from evenhand.engines.http import JsonClient
 from evenhand.io.files import find_tables, read_rows, reading
 
@@ -21,7 +24,8 @@ from evenhand.io.files import find_tables, read_rows, reading
 CLIENT = """
 import asyncio, resource, sys
 from evenhand.engines.http import JsonClient
-from evenhand.core.errors import EngineError
+from evenhand.core import json_size
+from evenhand.core.errors import EngineError, PairError
 from evenhand.io.files import find_tables, read_rows, reading
 
 async def main(url):
@@ -185,3 +189,45 @@ def test_rows_behind_a_line_that_is_too_long_are_read(tmp_path: Path, monkeypatc
         (3, True),
         (5, True),
     ]
+
+
+ROW = {"instruction": "a", "output_1": "b", "output_2": "c"}
+
+
+def rows_of(file: Path, data: bytes) -> list[object]:
+    file.write_bytes(gzip.compress(data) if file.suffix == ".gz" else data)
+    [table] = find_tables(file)
+    return [row for _, row in read_rows(table)]
+
+
+def test_a_packed_document_may_hold_less_than_one_that_never_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_MOST_UNPACKED", 2 * MEGABYTE)
+    data = json.dumps([ROW | {"output_1": "x" * 3 * MEGABYTE}]).encode()
+    assert len(rows_of(tmp_path / "a.json", data)) == 1
+    with pytest.raises(PairError, match="more than 2 MB once unpacked") as caught:
+        rows_of(tmp_path / "a.json.gz", data)
+    assert ".jsonl" in str(caught.value)
+    assert len(rows_of(tmp_path / "a.jsonl.gz", data[1:-1])) == 1
+
+
+def test_json_of_too_many_values_is_refused_before_it_is_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (reading, json_size):
+        monkeypatch.setattr(module, "MOST_VALUES", 1_000_000)
+    many = json.dumps(ROW | {"x": [{}] * 300_000}).encode()
+    assert len(many) > MEGABYTE
+    [fault] = rows_of(tmp_path / "a.jsonl.gz", many + b"\n")
+    assert "holds more than 1,000,000 values" in str(fault)
+    with pytest.raises(PairError, match="holds more than 1,000,000 values"):
+        rows_of(tmp_path / "a.json.gz", b"[" + many + b"]")
+    assert len(rows_of(tmp_path / "a.json", b"[" + many + b"]")) == 1, "who has the room for it on disk may read it"
+
+
+def test_brackets_and_commas_inside_of_texts_are_no_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_size, "MOST_VALUES", 1_000)
+    assert not json_size.holds_too_much(json.dumps(['{[,"\\' * 400_000]).encode())
+    assert json_size.holds_too_much(json.dumps(["{[,", 1.5] * 200_000).encode())
+    assert not json_size.holds_too_much(b'"' + b'\\"{' * 400_000), "not closed"

@@ -24,6 +24,7 @@ from urllib.request import getproxies, proxy_bypass
 import orjson
 
 from evenhand.core.errors import EngineError
+from evenhand.core.json_size import holds_too_much
 from evenhand.engines.redaction import Redaction, printable, secrets_of
 from evenhand.engines.unreached import TooLarge, Unreachable
 
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from evenhand.engines.transport import Transport
 
 MAX_BODY = 64 * 2**20
-# How much JSON may hold: a number or a text takes some 60 bytes of memory once parsed, an object four times that.
-# An answer of 16,000 tokens with twenty log-probabilities each has about half of this.
-_MOST_HELD = 10_000_000
 # A server that asks for more patience than this is asked again earlier; the run's own retries have an end.
 MAX_RETRY_AFTER = 600.0
 
@@ -265,7 +263,7 @@ class JsonClient:
         )
 
     def _parse(self, status: int, content: bytes) -> Any:
-        if len(content) > 2**20 and _held(content) > _MOST_HELD:
+        if holds_too_much(content):
             raise EngineError(f"{self.who} answered with millions of small things", reason="bad_response")
         try:
             data = load(content)
@@ -368,11 +366,6 @@ def load(content: bytes) -> Any:
         except RecursionError:
             raise fault from None
         return orjson.loads(loose.encode("utf-8", "replace"))
-
-
-def _held(content: bytes) -> int:
-    """About how many values JSON has, an object or a list counted as four."""
-    return 4 * (content.count(b"{") + content.count(b"[")) + content.count(b",")
 
 
 def _kind(status: int, said: str) -> _Fault:

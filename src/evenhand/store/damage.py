@@ -11,6 +11,7 @@ from typing import Any
 
 from evenhand.core.pair import digest
 from evenhand.core.verdict import found_on
+from evenhand.engines.made import ESCALATION, JURY
 from evenhand.store.outcomes import PACKED, pack_outcomes
 from evenhand.store.schema import MIGRATIONS
 
@@ -78,6 +79,8 @@ def _faults(db: sqlite3.Connection) -> Iterator[str]:
         if _any(db, f"FROM {table} WHERE {name} NOT IN (SELECT {target} FROM {other})"):
             yield f"a row of the table {table} rests on one of {other} that is not there"
     yield from _altered(db)
+    yield from _unasked(db)
+    yield from _unworded(db)
     yield from _apart(db)
 
 
@@ -163,6 +166,43 @@ def _altered(db: sqlite3.Connection) -> Iterator[str]:
     for number, key, *texts in db.execute("SELECT id, key, instruction, output_1, output_2 FROM pairs"):
         if digest(*texts) != key:
             yield f"the texts of pair {number} are not what they were"
+
+
+def _unasked(db: sqlite3.Connection) -> Iterator[str]:
+    """A verdict is on one of the dimensions that its judge is asked about."""
+    for pair, dimension in db.execute(
+        "SELECT d.pair, v.dimension FROM judges j CROSS JOIN queue d ON d.judge = j.id"
+        " CROSS JOIN verdicts v ON v.conversation = d.conversation"
+        " WHERE v.dimension NOT IN (SELECT value FROM json_each(j.dimensions))"
+    ):
+        yield f"there is a verdict on pair {pair} for {dimension!r}, which its judge was not asked about"
+
+
+def _unworded(db: sqlite3.Connection) -> Iterator[str]:
+    """What a judge made of others keeps of a pair says who spoke, or who decided."""
+    rows = db.execute(
+        "SELECT d.pair, json_extract(j.identity, '$.engine'), a.text FROM judges j CROSS JOIN queue d"
+        " ON d.judge = j.id CROSS JOIN answers a ON a.conversation = d.conversation"
+        " WHERE json_extract(j.identity, '$.engine') IN (?, ?)",
+        (JURY, ESCALATION),
+    )
+    for pair, kind, text in rows:
+        if not _is_json(text, _is_spoken if kind == JURY else _is_decided):
+            yield f"what is kept of pair {pair} does not say who decided it"
+
+
+def _is_spoken(value: Any) -> bool:
+    match value:
+        case {"spoke": int(), "of": int()}:
+            return _is_texts(value.get("silent", {}), dict)
+    return False
+
+
+def _is_decided(value: Any) -> bool:
+    match value:
+        case {"level": int() | None, "judge": str() | None}:
+            return isinstance(value.get("confidence"), float | int | None)
+    return False
 
 
 def _apart(db: sqlite3.Connection) -> Iterator[str]:

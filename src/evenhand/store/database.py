@@ -371,7 +371,7 @@ class Store(Queries):
         rows = self._rows(
             "SELECT worker, count(*) FROM claims WHERE worker != ? GROUP BY worker ORDER BY 2 DESC, 1", self.worker
         )
-        return [(holder_name(worker), number) for worker, number in rows]
+        return [(holder_name(str(worker)), number) for worker, number in rows]
 
     def release(self, job: Job) -> None:
         """Let go of a pair's conversations; one that is complete has no claim on it any more."""

@@ -7,6 +7,7 @@ of a statement is its way through Python.
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sqlite3
 import time
@@ -31,6 +32,8 @@ from evenhand.store.rows import absent, pair_about, said_text, verdict_from
 # looked at, but it renews its claims.
 _CLAIM_SECONDS = 86_400.0
 _FAR_CLAIM_SECONDS = 120.0
+# What `name_worker` makes; 0 and negative numbers are groups of processes to the system.
+_WORKER = re.compile(r"(.*) ([1-9][0-9]{0,9}) (\S+)")
 # How far the clocks of two machines may be apart; a claim from further in the future is a mistake.
 _CLOCK_SECONDS = 120.0
 QuestionDimensions = Sequence[Sequence[str]]  # the dimensions of each question of a protocol
@@ -58,8 +61,8 @@ class _Entry:
     id: int
     to_come: int  # asks that have no answer yet
     begun: bool = False
-    worker: str | None = None
-    since: float = 0.0
+    worker: str | bytes | None = None  # no text, and no number below, in a file that was changed
+    since: float | str = 0.0
     in_batch: bool = False
 
 
@@ -317,7 +320,8 @@ def _conversation(
 class _Alive:
     """Whether the process that holds a conversation is still at it; each process is looked at once.
 
-    A claim that has grown old counts for nothing: the process may be gone and its number given to another.
+    A claim that has grown old counts for nothing: the process may be gone and its number given to another. Nor does
+    one that no process can have made, as in a file that was changed.
     """
 
     def __init__(self, own: str) -> None:
@@ -325,9 +329,13 @@ class _Alive:
         self._runs: dict[str, bool] = {}
 
     def __call__(self, entry: _Entry) -> bool:
-        if entry.worker in (None, self._own):
+        worker = entry.worker
+        if not isinstance(worker, str) or worker == self._own:
             return False
-        host, pid, stamp = (worker := str(entry.worker)).rsplit(" ", 2)
+        named = _WORKER.fullmatch(worker)
+        if named is None or not isinstance(entry.since, float | int):
+            return False
+        host, pid, stamp = named.groups()
         far = host != self._here
         age = time.time() - entry.since
         if age > (_FAR_CLAIM_SECONDS if far else _CLAIM_SECONDS) or age < -_CLOCK_SECONDS:
@@ -374,7 +382,7 @@ def _runs(pid: int, stamp: str) -> bool:
         return now == started
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # gone, or a number that no process has
         return False
     except PermissionError:
         return True  # it runs, and belongs to another user

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from evenhand.core.faults import RowFault
+from evenhand.core.json_size import MOST_VALUES, holds_too_much
 from evenhand.io.files.finding import Table
 
 # Where several keys hold lists of objects, the one that the tools of this field put their rows under.
@@ -94,7 +95,7 @@ def archive_rows(table: Table, parse: Parse) -> Iterator[tuple[int, dict[str, An
         with zipfile.ZipFile(table.path) as archive:
             names = archive.namelist()
             header = next((name for name in _HEADERS if name in names), None)
-            outer = parse(archive.read(header)) if header else {}
+            outer = _parsed(archive, header, parse) if header else {}
             for number, name in enumerate((each for each in names if _SAMPLE.fullmatch(each)), 1):
                 yield number, _sample(archive, name, outer, parse)
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as fault:
@@ -105,11 +106,24 @@ def archive_rows(table: Table, parse: Parse) -> Iterator[tuple[int, dict[str, An
         ) from None
 
 
-def _sample(archive: zipfile.ZipFile, name: str, outer: Any, parse: Parse) -> dict[str, Any] | RowFault:
+class _TooLargeError(ValueError):
+    """A part of an archive that is not unpacked, or not parsed."""
+
+
+def _parsed(archive: zipfile.ZipFile, name: str, parse: Parse) -> Any:
     if archive.getinfo(name).file_size > _MOST_SAMPLE:
-        return RowFault(f"{name} is longer than {_MOST_SAMPLE // 2**20} MB")
+        raise _TooLargeError(f"{name} is longer than {_MOST_SAMPLE // 2**20} MB")
+    data = archive.read(name)
+    if holds_too_much(data):
+        raise _TooLargeError(f"{name} holds more than {MOST_VALUES:,} values")
+    return parse(data)
+
+
+def _sample(archive: zipfile.ZipFile, name: str, outer: Any, parse: Parse) -> dict[str, Any] | RowFault:
     try:
-        found = parse(archive.read(name))
+        found = _parsed(archive, name, parse)
+    except _TooLargeError as fault:
+        return RowFault(str(fault))
     except ValueError as fault:
         return RowFault(f"{name} is not JSON: {fault}")
     return InnerRow(found, outer) if isinstance(found, dict) else RowFault(f"{name} is not an object")

@@ -12,6 +12,7 @@ import orjson
 
 from evenhand.core.errors import PairError
 from evenhand.core.faults import RowFault
+from evenhand.core.json_size import MOST_VALUES, holds_too_much
 from evenhand.io.files.arrow import read_arrow, read_parquet
 from evenhand.io.files.finding import Table
 from evenhand.io.files.inner import archive_rows, inner_rows, outer_of
@@ -24,10 +25,12 @@ Row = dict[str, Any]
 Rows = Iterator[tuple[int, "Row | RowFault"]]
 _UTF8 = "write the file in UTF-8, such as with: iconv -f latin1 -t utf-8"
 _WHOLE = "a .json file is one list of objects; write it again if it broke off; one object a line is called .jsonl"
+_AS_LINES = "write one object a line, as .jsonl: such a file may be of any size"
 _MARK = b"\xef\xbb\xbf"
 # No pair comes near this. A packed file of a megabyte may hold a line of a gigabyte, and parsing it takes five.
 MOST_LINE = 64 * 2**20
 _MOST_FILE = 2**30
+_MOST_UNPACKED = 2**28  # one document is held as a whole, as bytes and as objects
 _TOO_LONG = f"longer than {MOST_LINE // 2**20} MB"
 
 
@@ -57,6 +60,8 @@ def parse_object(line: bytes) -> Row | RowFault:
     >>> parse_object(b'{"a": 1}'), parse_object(b"[1]")
     ({'a': 1}, RowFault('the line is not a JSON object'))
     """
+    if holds_too_much(line):
+        return RowFault(f"the line holds more than {MOST_VALUES:,} values", hint="one pair a line")
     try:
         row = parse(line)
     except (ValueError, RecursionError) as fault:
@@ -103,12 +108,7 @@ def _json(table: Table) -> Rows:
     if _is_lines(table):
         yield from _jsonl(table)
         return
-    with open_bytes(table) as file:
-        raw = file.read(_MOST_FILE + 1).removeprefix(_MARK)
-    if len(raw) > _MOST_FILE:
-        raise table.error(
-            None, f"the file has more than {_MOST_FILE // 2**30} GB", hint="write one object a line, as .jsonl"
-        )
+    raw = _document(table)
     try:
         data = parse(raw)
     except (ValueError, RecursionError) as fault:
@@ -125,6 +125,19 @@ def _json(table: Table) -> Rows:
         raise table.error(None, "the file is not a list of objects", hint="one object a line is called .jsonl")
     for number, item in enumerate(data, 1):
         yield number, item if isinstance(item, dict) else RowFault("the item is not an object")
+
+
+def _document(table: Table) -> bytes:
+    """All bytes of a file; one that was small while it was packed may hold less than one that never was."""
+    most = _MOST_UNPACKED if table.packing else _MOST_FILE
+    with open_bytes(table) as file:
+        raw = file.read(most + 1).removeprefix(_MARK)
+    if len(raw) > most:
+        unpacked = " once unpacked" if table.packing else ""
+        raise table.error(None, f"the file has more than {most // 2**20:,} MB{unpacked}", hint=_AS_LINES)
+    if table.packing and holds_too_much(raw):
+        raise table.error(None, f"the file holds more than {MOST_VALUES:,} values", hint=_AS_LINES)
+    return raw
 
 
 def _is_lines(table: Table) -> bool:
