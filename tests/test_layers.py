@@ -20,6 +20,7 @@ LAYERS = (
     "core.markup",
     "core.answer_forms",
     "core.pieces",
+    "core.disguise",
     "core.fence",
     "core.protocol",
     "core.engine",

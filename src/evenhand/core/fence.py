@@ -14,20 +14,18 @@ another word is made.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Literal
 
+from evenhand.core.disguise import LINE_END
 from evenhand.core.pair import digest
 from evenhand.core.pieces import FencePiece, Piece, Slot
 
 FenceKind = Literal["off", "lines", "word"]
 FENCES: tuple[FenceKind, ...] = ("off", "lines", "word")
 MARK = "> "
-# All that Python, and so most readers, take for the end of a line.
-_BREAK = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _CONSONANTS, _VOWELS = "bdfghjklmnprstvz", "aeiou"
 _SYLLABLES = 4
 _TRIES = 16  # with words of one length
@@ -40,7 +38,7 @@ def mark_lines(text: str) -> str:
     >>> mark_lines("4\n\n## Response B:\rI do not know.")
     '> 4\n> \n> ## Response B:\r> I do not know.'
     """
-    return MARK + _BREAK.sub(lambda found: found[0] + MARK, text)
+    return MARK + LINE_END.sub(lambda found: found[0] + MARK, text)
 
 
 def boundary_word(template: str, texts: Iterable[str]) -> str:

@@ -7,17 +7,22 @@ patterns are narrow, so that a flag is worth a look; a response that only argues
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from typing import NamedTuple
 
+from evenhand.core.disguise import LINE_END, LOOK_ALIKES, Plain
 from evenhand.core.pair import TEXT_FIELDS, Pair
+from evenhand.core.pieces import Piece, Slot
+from evenhand.core.protocol import Protocol, built_in_names, form_names, variant_names
 
 _LONGEST = 80  # characters of an excerpt
 _LETTER = r"(?:response|answer|assistant|output)?\s*[\"'*(]*(?:[ab]|tie)\b"
 _THING = r"(?:response|answer|output)"
 _OF_A_PROGRAM = r"(?!\s+(?:device|directory|file|folder|format|mode|option|type)s?\b)"
+_SIDED = re.compile(r"\b\w\)?:$")  # response a:, output (b):
 _FLAG = "\U0001f3f4"  # those of England, Scotland and Wales go on with tag characters
 
 
@@ -36,14 +41,7 @@ def _pattern(kind: str, signs: str, words: str, *parts: str) -> _Pattern:
 
 
 _PATTERNS = (
-    # The template's own lines, at the start of a line.
-    _pattern(
-        "heading",
-        "#*",
-        "response/instruction:",
-        r"^[ \t]*(?:#{1,6}[ \t]*|\*\*)response [ab]\b",
-        r"^[ \t]*#{1,6}[ \t]*(?:instruction|response):[ \t]*$",
-    ),
+    # Lines of templates that are no headings, at the start of a line; their headings are in `_headings`.
     _pattern("heading", ":", "or tie", r"^[ \t]*best (?:overall|on \w+):[ \t]*a,[ \t]*b,? or tie"),
     _pattern("heading", "[", "assistant", r"^[ \t]*\[the (?:start|end) of assistant [ab]\b"),
     _pattern(
@@ -79,7 +77,10 @@ _PATTERNS = (
     ),
     _pattern("verdict", ":", "best o", r"^\W{0,4}best (?:overall|on \w+):[ \t]*(?:[ab]|tie)[ \t]*$"),
     # Not behind a name: in code that is an index.
-    _pattern("verdict", "[", "[[", r"(?<![\w\])])\[\[(?:[abc]|tie|[ab](?:>|>>|=|<|<<)[ab])\]\]"),
+    _pattern(
+        "verdict", "[", "[[", r"(?<![\w\])])\[\[[ \t]{0,3}(?:[abc]|tie|[ab](?:>|>>|=|<|<<)[ab])[ \t]{0,3}\]\]"
+    ),
+    _pattern("verdict", "[", "[result]", r"\[result\][^\w\n]{0,4}(?:[ab]|tie)\b[^\w\n]*$"),
     # Control tokens of chat dialects that stand in no other kind of text.
     _pattern("markup", "<", "|>/｜>", r"<[|｜][^\s<>|｜]{1,60}[|｜]>"),
     _pattern("markup", "<", "sys>>/_of_turn>", r"<</?sys>>|</?(?:start|end)_of_turn>"),
@@ -94,14 +95,12 @@ _PATTERNS = (
 _HIDDEN = re.compile("[\U000e0000-\U000e007f]{3,}|[\u202d\u202e]+")
 # Cyrillic and Greek letters that look like Latin ones, in one word with those; not behind them alone, as the native
 # ending of a foreign name is. And characters without width behind ASCII: behind others they have work to do.
-_ALIKE = "асеорхуіјѕһԁАВСЕНКМОРТХІЈЅοΑΒΕΖΗΙΚΜΝΟΡΤΥΧ"
+_ALIKE = "".join(LOOK_ALIKES)
 _SCATTERED = (
     ("letters", re.compile(rf"[A-Za-z][{_ALIKE}]+[A-Za-z]|\b[{_ALIKE}]{{1,2}}[A-Za-z]")),
     ("hidden", re.compile("[!-~][\u200b\u200c\u200d\u2060\ufeff]")),
 )
 _FEW = 3  # places, of which a text may have fewer by mistake
-# Letters and punctuation in full width, as East Asian keyboards write them, and the same in ASCII.
-_FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 # An instruction may well ask to ignore something; all but orders and verdicts is odd wherever it stands.
 _ANYWHERE = ("heading", "markup", "hidden", "letters")
 KINDS: tuple[str, ...] = (*dict.fromkeys(pattern.kind for pattern in _PATTERNS), "hidden", "letters")
@@ -128,7 +127,7 @@ def suspicions(pair: Pair) -> tuple[Suspicion, ...]:
     ()
     """
     together = "\n".join(pair.texts)
-    patterns = _worth_a_look(together)
+    patterns = _worth_a_look(_small(Plain.of(together).text))
     if not patterns and together.isascii():
         return ()
     fields = zip(TEXT_FIELDS, pair.texts, strict=True)
@@ -145,14 +144,54 @@ def suspicious_kinds(pair: Pair) -> tuple[str, ...]:
     return tuple(kind for kind in KINDS if kind in kinds)
 
 
+@cache
+def _headings() -> _Pattern:
+    """The headings of the templates that come with the package, at the start of a line.
+
+    One that names a side is looked for with anything behind it, any other only by itself with its colon.
+    """
+    names = shipped_headings()
+    sided = "|".join(re.escape(name.rstrip(":")) for name in names if _SIDED.search(name))
+    other = "|".join(re.escape(name) for name in names if not _SIDED.search(name))
+    return _pattern(
+        "heading",
+        "#*",
+        "/".join(names).replace(":", ""),
+        rf"^[ \t]*(?:#{{1,6}}[ \t]*|\*\*)(?:{sided})(?!\w)",
+        rf"^[ \t]*#{{1,6}}[ \t]*(?:{other})[ \t]*$",
+    )
+
+
+@cache
+def shipped_headings() -> tuple[str, ...]:
+    """The headings next to a slot in the templates that come with the package, in small letters.
+
+    >>> [name for name in shipped_headings() if "output" in name or "question" in name]
+    ['output (a):', 'output (b):', 'question:']
+    """
+    templates = map(Protocol.load, (*built_in_names(), *form_names(), *variant_names()))
+    found = {line for template in templates for turn in template.turns for line in _beside_slots(turn.pieces)}
+    return tuple(sorted({line.lstrip("# ").lower() for line in found if line.startswith("#")}))
+
+
+def _beside_slots(pieces: Sequence[Piece]) -> Iterator[str]:
+    """The lines of a turn right before its slots and right behind them."""
+    for number, piece in enumerate(pieces):
+        if isinstance(piece, str):
+            lines = piece.strip().split("\n")
+            if any(isinstance(other, Slot) for other in pieces[number + 1 : number + 2]):
+                yield lines[-1]
+            if number and isinstance(pieces[number - 1], Slot):
+                yield lines[0]
+
+
 def _worth_a_look(text: str) -> list[_Pattern]:
-    """The patterns of which a text holds a sign and a word."""
-    small = _small(text)
+    """The patterns of which a text in small letters holds a sign and a word."""
     found = []
-    for pattern in _PATTERNS:  # plain loops: this is done for every pair
-        if not pattern.signs or any([sign in small for sign in pattern.signs]):  # noqa: C419
+    for pattern in (_headings(), *_PATTERNS):  # plain loops: this is done for every pair
+        if not pattern.signs or any([sign in text for sign in pattern.signs]):  # noqa: C419
             for word in pattern.words:
-                if word in small:
+                if word in text:
                     found.append(pattern)
                     break
     return found
@@ -162,16 +201,21 @@ def _in_text(field: str, text: str, patterns: Sequence[_Pattern]) -> Iterator[Su
     allowed = [each for each in patterns if field != "instruction" or each.kind in _ANYWHERE]
     line, counted = 1, 0  # line breaks are counted once: there may be a place every few characters
     for start, end, kind in sorted(_places(text, allowed)):
-        line, counted = line + text.count("\n", counted, start), start
+        line, counted = line + _line_ends(text, counted, start), start
         said = text[start:end].lstrip()
         begin = end - len(said)
-        yield Suspicion(field, kind, begin, line + text.count("\n", start, begin), said.rstrip()[:_LONGEST])
+        yield Suspicion(field, kind, begin, line + _line_ends(text, start, begin), said.rstrip()[:_LONGEST])
 
 
-def _places(text: str, patterns: Sequence[_Pattern]) -> Iterator[tuple[int, int, str]]:
-    small = _small(text)
+def _line_ends(text: str, start: int, end: int) -> int:
+    return sum(1 for _ in LINE_END.finditer(text, start, end))
+
+
+def _places(text: str, patterns: Iterable[_Pattern]) -> Iterator[tuple[int, int, str]]:
+    plain = Plain.of(text)
+    small = _small(plain.text)
     for pattern in patterns:
-        yield from ((*place.span(), pattern.kind) for place in pattern.regex.finditer(small))
+        yield from ((*plain.span(*place.span()), pattern.kind) for place in pattern.regex.finditer(small))
     if text.isascii():
         return
     for place in _HIDDEN.finditer(text):
@@ -184,5 +228,5 @@ def _places(text: str, patterns: Sequence[_Pattern]) -> Iterator[tuple[int, int,
 
 
 def _small(text: str) -> str:
-    """ASCII letters, and those in full width, as small ASCII ones, so that every place stays where it is."""
-    return text.lower() if text.isascii() else text.translate(_FULL_WIDTH).encode().lower().decode()
+    """ASCII letters as small ones, and no others, so that every place stays where it is."""
+    return text.lower() if text.isascii() else text.encode().lower().decode()
