@@ -440,6 +440,15 @@ def test_every_page_is_in_the_index() -> None:
     assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"} <= set(_LINK.findall(index))
 
 
+_TO_BE_FILLED = re.compile(r"@@\w+@@|\b(?:TODO|FIXME|XXX|TBD)\b")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_place_is_left_to_be_filled(page: Path) -> None:
+    prose = re.sub(r"`[^`\n]*`", "", page.read_text("utf-8"))
+    assert not _TO_BE_FILLED.findall(prose)
+
+
 @pytest.mark.parametrize("page", as_params(PAGES, lambda _: False))
 def test_no_path_of_a_machine(page: Path) -> None:
     assert not re.search(r"/(?:root|home|work|Users)/", page.read_text("utf-8"))
