@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import time
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from evenhand.views.cli.headway import Headway
 from evenhand.views.cli.running import run_with_progress
 
 PAIRS = [Pair(f"Question {n}?", "yes", "no", id=f"p{n}") for n in range(6)]
+FIELDS = ("instruction", "output_1", "output_2")
 SLOW = 0.05
 
 
@@ -34,14 +36,15 @@ def slowly(prompt: Prompt) -> str:
 class Timed:
     """A clock that only answers take time of, and the script that gives them."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
+    def __init__(self, loading: float = 0.0) -> None:
+        self.now, self._loading = 0.0, loading
 
     def monotonic(self) -> float:
         return self.now
 
     def answer(self, prompt: Prompt) -> str:
-        self.now += SLOW
+        self.now += SLOW + self._loading
+        self._loading = 0.0  # the first answer has waited for the model
         return "A"
 
 
@@ -113,3 +116,27 @@ def test_a_dry_run_of_a_local_model_tells_minutes(tmp_path: Path, monkeypatch: p
     assert timed.now == asked, "two pairs are not judged to find out how long two pairs take"
     hosted = json.loads(evenhand(*words[:2], "--judge", "http://127.0.0.1:9/v1#m", "--dry-run", "--json").stdout)
     assert hosted["seconds"] is None
+
+
+def test_the_first_pair_which_waits_for_the_model_does_not_make_it_seem_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [{**dict(zip(FIELDS, pair.texts, strict=True)), "label": "1"} for pair in PAIRS]
+    Path("pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.setattr("evenhand.views.cli.judging.planned_engine", lambda spec: None)
+    words = ["pairs.jsonl", "--judge", "some-local-model", "--protocol", "overall"]
+
+    timed = Timed(loading=40.0)
+    monkeypatch.setattr(JudgeSettings, "engine", lambda self: ScriptedEngine(timed.answer))
+    monkeypatch.setattr("evenhand.views.cli.judging.time", timed)
+    planned = json.loads(evenhand("judge", *words, "--dry-run", "--json").stdout)
+    assert planned["seconds"] == pytest.approx(12 * SLOW, rel=0.01)
+
+    attacked = Timed(loading=4000.0)
+    monkeypatch.setattr("evenhand.views.cli.groups.open_judge", lambda *_: ScriptedEngine(attacked.answer))
+    monkeypatch.setattr("evenhand.views.cli.attack.time", attacked)
+    told = evenhand("attack", *words, "--family", "authority", "--db", "attack.db").stderr
+    seconds = re.search(r"; about ([\d.]+) s on this machine", told)
+    assert seconds, told
+    assert float(seconds[1]) < 48 * SLOW * 2  # 24 pairs in both orders; longer texts count for more

@@ -250,7 +250,7 @@ def _foretell_all(settings: AnySettings, judge: AnyJudge, pairs: Sequence[Pair])
 
 
 def _foretell(settings: JudgeSettings, judge: Judge, pairs: Sequence[Pair]) -> _Probe:
-    """Say what a run will take before it begins; a model that runs here judges the first pair to find out."""
+    """Say what a run will take before it begins; a model that runs here judges two pairs to find out."""
     planned = plan(judge.setup, pairs, judge.store, orders=settings.orders, seed=settings.seed)
     probe, seconds = _Probe(), None
     bounded = settings.limits.max_requests is not None or settings.limits.max_cost is not None
@@ -265,22 +265,31 @@ def _foretell(settings: JudgeSettings, judge: Judge, pairs: Sequence[Pair]) -> _
 def _timed(
     settings: JudgeSettings, judge: Judge, pairs: Sequence[Pair], planned: Plan
 ) -> tuple[_Probe, float | None]:
-    """Judge the first pair that is not kept, and see how long that takes."""
-    for pair in pairs:
-        alone = plan(judge.setup, [pair], judge.store, orders=settings.orders, seed=settings.seed)
-        if alone.requests:
-            began = time.monotonic()
-            judged = judge.compare(pair)
-            took = time.monotonic() - began
-            return _Probe(judged.usage, judged.asked, took), took * planned.characters / max(alone.characters, 1)
-    return _Probe(), None
+    """Judge the first two pairs that are not kept, and see how long the second takes.
+
+    The first also waits for the model, and for the text with which all prompts begin.
+    """
+    probe, seconds = _Probe(), None
+    waiting = ((pair, _alone(settings, judge, pair)) for pair in pairs)
+    for pair, alone in islice((found for found in waiting if found[1].requests), 2):
+        began = time.monotonic()
+        judged = judge.compare(pair)
+        took = time.monotonic() - began
+        probe += _Probe(judged.usage, judged.asked, took)
+        seconds = took * planned.characters / max(alone.characters, 1)
+    return probe, seconds
+
+
+def _alone(settings: JudgeSettings, judge: Judge, pair: Pair) -> Plan:
+    """What one pair takes."""
+    return plan(judge.setup, [pair], judge.store, orders=settings.orders, seed=settings.seed)
 
 
 def _takes(settings: JudgeSettings, planned: Plan, seconds: float | None, cost: float | None) -> str:
     kept = f", {console.count(planned.kept, 'answer')} kept already" if planned.kept else ""
     parts = [f"{console.count(planned.requests, 'request')}, about {planned.usage.computed:,} tokens to read{kept}"]
     if seconds is not None:
-        parts.append(f"about {console.clock(seconds)} on this machine, by the first pair")
+        parts.append(f"about {console.clock(seconds)} on this machine, by the first pairs")
     if cost is not None and settings.price:
         parts.append(f"about {cost:,.2f} {settings.price.currency}")
     return "; ".join(parts)

@@ -139,8 +139,9 @@ def show_end(judged: JudgedInput, db: Path, more: str = "", decision: Decision |
 
 # -- a run that is only planned ----------------------------------------------------------------------
 
-# A second pair is judged where the first took no longer: it finds the model loaded and its cache warm.
-_ENOUGH_SECONDS = 15.0
+# A second pair is judged where the first took no longer. The first also waits for the model, and for the text with
+# which all prompts begin; under `chained` that is several times what a pair takes by itself.
+_ENOUGH_SECONDS = 60.0
 _SO_FEW = "It costs only time: to find out how much would take as long as judging so few."
 
 
