@@ -248,6 +248,36 @@ def test_pairwise_kappas_are_those_of_the_pairs_of_people() -> None:
     assert mean_kappa.value == pytest.approx(np.mean([k.value for k in kappas.values() if k.value is not None]))
 
 
+@pytest.mark.parametrize("unlabelled", [0, 30, 3000])
+def test_pairs_that_nobody_labelled_are_not_in_the_mean_kappa(unlabelled: int) -> None:
+    """A database of thousands of pairs, of which people labelled sixty."""
+    rng = np.random.default_rng(4)
+    ann = rng.integers(0, 3, 60)
+    ben = np.where(rng.random(60) < 0.7, ann, rng.integers(0, 3, 60))
+    clusters = np.concatenate([np.arange(60) % 20, np.arange(unlabelled) % 25])
+    votes = np.vstack([np.column_stack([ann, ben]), np.full((unlabelled, 2), MISSING)])
+    mean_kappa, kappas = agreement.pairwise_kappas(votes, clusters, ["ann", "ben"])
+    two = kappas["ann", "ben"]
+    assert mean_kappa is not None
+    assert (mean_kappa.n, mean_kappa.clusters) == (60, 20)
+    found, same = ((each.value, each.low, each.high) for each in (mean_kappa, two))
+    assert found == pytest.approx(same), "of two people the mean is theirs"
+
+
+def test_people_who_take_turns_get_no_wider_an_interval_than_they_need() -> None:
+    """Each pair has two of three people; the mean's interval is not as wide as those of the three kappas."""
+    rng = np.random.default_rng(5)
+    truth = rng.integers(0, 2, 300)
+    votes = np.where(rng.random((300, 3)) < 0.85, truth[:, None], 1 - truth[:, None])
+    votes[np.arange(300), np.arange(300) % 3] = MISSING
+    mean_kappa, kappas = agreement.pairwise_kappas(votes, range(300), ["ann", "ben", "cat"])
+
+    def width(each: Any) -> float:
+        return float(each.high - each.low)
+
+    assert width(mean_kappa) < min(width(each) for each in kappas.values())
+
+
 def test_a_crowd_has_no_kappa_and_two_strangers_have_none() -> None:
     names = [str(number) for number in range(agreement.MAX_PEOPLE + 1)]
     assert agreement.pairwise_kappas(np.zeros((50, len(names))), range(50), names) == (None, {})

@@ -287,11 +287,40 @@ def meetings(pairs: Any) -> Counter[tuple[str, str]]:
     return Counter((pair.model_1, pair.model_2) for pair in pairs)
 
 
+def met(pairs: Any) -> Counter[tuple[str, ...]]:
+    """Who met whom, on whichever side."""
+    return Counter(tuple(sorted((pair.model_1, pair.model_2))) for pair in pairs)
+
+
 def test_all_against_all(four: list[Path]) -> None:
     arena = Arena(four)
     assert len(arena) == len(list(arena)) == 18
-    assert meetings(arena) == dict.fromkeys(combinations("abcd", 2), 3)
+    assert met(arena) == dict.fromkeys(combinations("abcd", 2), 3)
     assert len({pair.id for pair in arena}) == 18
+
+
+def test_a_side_of_an_arena_is_not_the_later_file(write: Write) -> None:
+    """Checkpoints are listed from first to last: if the last one were always side 2, so would be the better."""
+    rows = [{"instruction": f"q{number}", "output": "x"} for number in range(40)]
+    files = [write(f"step-{step}.jsonl", rows) for step in range(1, 7)]
+    arena = list(Arena(files))
+    later = sum(pair.model_2 > pair.model_1 for pair in arena)
+    assert 0.44 < later / len(arena) < 0.56, "600 pairs: three standard errors of a coin"
+    for one, two in combinations([f"step-{step}" for step in range(1, 7)], 2):
+        assert {(one, two), (two, one)} <= set(meetings(arena)), "each meets each other on both sides"
+
+
+def test_the_order_of_the_files_changes_no_pair(four: list[Path]) -> None:
+    def pairs(files: list[Path]) -> set[tuple[str, str]]:
+        return {(pair.id, pair.key) for pair in Arena(files)}
+
+    assert pairs(four) == pairs(four[::-1])
+    assert pairs(four[:3]) < pairs([four[3], *four[:3]]), "nor does another model"
+
+
+def test_of_two_models_the_first_is_side_1(four: list[Path]) -> None:
+    assert meetings(Arena(four[2:])) == {("c", "d"): 3}
+    assert meetings(Arena(four[:1:-1])) == {("d", "c"): 3}
 
 
 def test_against_a_baseline(four: list[Path]) -> None:
@@ -324,7 +353,7 @@ def test_two_files_of_one_model_are_named_with_both_places(write: Write) -> None
 
 def test_missing_outputs_are_counted_by_model(write: Write) -> None:
     arena = Arena([write("a.jsonl", PLAIN), write("b.jsonl", PLAIN[:2]), write("c.jsonl", PLAIN[1:])])
-    assert meetings(arena) == {("a", "b"): 2, ("a", "c"): 2, ("b", "c"): 1}
+    assert met(arena) == {("a", "b"): 2, ("a", "c"): 2, ("b", "c"): 1}
     assert [(each.model, each.count, each.first) for each in arena.unmatched] == [
         ("b", 1, ("q2",)),
         ("c", 1, ("q0",)),

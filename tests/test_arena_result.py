@@ -144,10 +144,12 @@ def test_a_difference_of_next_to_nothing_gets_no_number() -> None:
     assert games_to_separate(Contrast("a", "b", 1e-4, -1.0, 1.0, 1.0, 1.0)) is None
     assert games_to_separate(Contrast("a", "b", None, None, None, 1.0, 1.0)) is None
     hardly = Separation("a", "b", None, known=True)
-    assert "hardly" in separation_note(hardly, Path("e.db"))
-    unknown = separation_note(Separation("a", "b", None, known=False), Path("e.db"))
+    assert "hardly" in separation_note(hardly, Path("e.db"), "gpt-4o", "overall")
+    unknown = separation_note(Separation("a", "b", None, known=False), Path("e.db"), "gpt-4o", "overall")
     assert "hardly" not in unknown
-    assert unknown.endswith("evenhand arena a=FILE b=FILE --db e.db")
+    assert unknown.endswith("evenhand arena a=FILE b=FILE --judge JUDGE --protocol overall --db e.db")
+    by_head = separation_note(Separation("a", "b", None, known=False), Path("e.db"), "head:general", "head")
+    assert by_head.endswith("evenhand arena a=FILE b=FILE --judge head:general --db e.db"), "it takes no protocol"
 
 
 def database(path: Path, better: int) -> Path:
@@ -173,6 +175,7 @@ def test_rank_names_the_command_that_would_separate_two_models(tmp_path: Path) -
     line = next(line for line in shown.splitlines() if line.startswith("  evenhand arena"))
     assert shlex.split(line)[:4] == ["evenhand", "arena", "ant=FILE", "the bee=FILE"]
     assert int(shlex.split(line)[5]) > 100
+    assert shlex.split(line)[6:] == ["--judge", "JUDGE", "--protocol", "overall", "--db", str(close)]
     clear = evenhand("rank", "--db", database(tmp_path / "clear.db", better=28)).stdout
     assert "evenhand arena" not in clear
 
@@ -206,7 +209,7 @@ def test_models_of_which_one_always_won_are_not_called_close() -> None:
     assert (ranking.contrasts[0].difference or 0) > 2
     found = separation_of(ranking)
     assert found == Separation("top", "mid", None, known=False)
-    assert "more games between them may do it" in separation_note(found, Path("e.db"))
+    assert "more games between them may do it" in separation_note(found, Path("e.db"), "gpt-4o", "overall")
 
 
 # -- the answer of a ranking ---------------------------------------------------------------------------------------
@@ -248,6 +251,9 @@ def test_the_best_model_is_named_first_everywhere(tmp_path: Path) -> None:
     page, summary = ((tmp_path / f"report.{kind}").read_text() for kind in ("html", "md"))
     assert page.index('id="models"') < page.index('id="rates"')
     assert page.count(said) == summary.count(said) == 1
+    for shown in (page, summary):
+        assert "so a side is not a model" in shown
+        assert "Models that share a letter cannot be told apart" in shown
     with WebServer(db) as server:
         overview = server.owner().get("/").text
     assert overview.index(said) < overview.index("More than two models are compared")

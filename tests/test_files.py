@@ -304,6 +304,9 @@ def test_a_folder_of_parquet_is_read_and_an_empty_one_is_refused(tmp_path: Path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no file of pairs in the folder"):
         check_pairs(tmp_path / "empty")
+    (tmp_path / "empty" / "model.jsonl").write_text("")
+    with pytest.raises(InputError, match=r"its \.jsonl files are given by a glob: .*empty/\*\.jsonl"):
+        check_pairs(tmp_path / "empty")
 
 
 # -- writing -----------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ LAYERS = (
     "core.errors",
     "core.stats",
     "core.steering",
+    "core.json_size",
     "core.faults",
     "core.pair",
     "core.conversations",

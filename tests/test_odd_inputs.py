@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import threading
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from command import evenhand, evenhand_any
+from evenhand.core.engine import Usage
 from evenhand.core.errors import InputError
 from evenhand.core.pair import Pair
 from evenhand.io.pairs import check_pairs
@@ -113,6 +117,17 @@ def test_a_servers_notice_cannot_steer_the_terminal(capsys: pytest.CaptureFixtur
     assert "\x1b" not in said
     assert "␛]0;owned␇ [red]hi[/]" in said
     assert "[bold]red" in said
+
+
+def test_the_bar_of_a_run_that_was_stopped_ends_on_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many pairs come between two drawings; the last ones of a stopped run were not on the bar."""
+    shown = Console(file=io.StringIO(), force_terminal=True, width=100)
+    monkeypatch.setattr(console, "err", shown)
+    with console.watching(100) as watch:
+        for done in range(1, 8):
+            watch.moved(done, Usage(), 0)
+    assert isinstance(shown.file, io.StringIO)
+    assert re.findall(r"\d+/100 pairs", shown.file.getvalue())[-1] == "7/100 pairs"
 
 
 @pytest.mark.parametrize("pairs", [1, 1234])

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -358,6 +359,19 @@ def test_annotators_see_no_model_no_verdict_and_no_id(server: WebServer) -> None
         client.post("/annotate/save", {**task(client), "label": "tie"})
     said = client.get("/annotate/said").text
     assert not {word for word in ("alpha", "beta", "gamma", "pair-00", "forward", "swapped") if word in said}
+
+
+def test_what_was_said_shows_both_responses_as_they_were_shown(server: WebServer) -> None:
+    """Among many models a dozen pairs share an instruction: it alone does not say which pair that was."""
+    client = annotator(server, "looks back", count=4)
+    seen = []
+    for _ in range(4):
+        boxes = [client.get(f"/annotate/text/{task(client)['place']}/{which}").text for which in ("a", "b")]
+        seen.append([box[:40] for box in boxes])
+        client.post("/annotate/save", {**task(client), "label": "A"})
+    said = client.get("/annotate/said").text
+    for a, b in seen:
+        assert said.index(f"A: {escape(a)}") < said.index(f"B: {escape(b)}", said.index(f"A: {escape(a)}"))
 
 
 def test_an_annotators_link_may_be_used_again_until_there_is_a_new_one(server: WebServer, owner: Client) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from evenhand.core.stats.ranking import Contrast
+from evenhand.engines.heads import PREFIX, SHIPPED_HEAD, is_head
 from evenhand.results.ranking import RankingSummary
 from evenhand.results.wording import about
 
@@ -44,6 +45,19 @@ def separation_of(ranking: RankingSummary) -> Separation | None:
             rounded = None if games is None else about(games)
             return Separation(one, two, rounded, known=contrast.low is not None)
     return None
+
+
+def judge_options(judge: str, protocol: str) -> tuple[str, ...]:
+    """The options that name the judge of a ranking again; JUDGE stands for its spec, which no ranking knows.
+
+    >>> judge_options("gpt-4o", "overall")
+    ('--judge', 'JUDGE', '--protocol', 'overall')
+    >>> judge_options("head:general", "head")
+    ('--judge', 'head:general')
+    """
+    if is_head(judge):
+        return ("--judge", judge if judge == f"{PREFIX}{SHIPPED_HEAD}" else "JUDGE")
+    return ("--judge", "JUDGE", "--protocol", protocol)
 
 
 def _neighbours(ranking: RankingSummary) -> Iterable[tuple[str, str]]:

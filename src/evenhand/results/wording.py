@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from evenhand.core.stats.clustered import Estimate
     from evenhand.io.pairs import Unmatched
 
 
@@ -47,6 +48,22 @@ def attacked_text(pairs: int) -> str:
     it_says = "it says" if pairs == 1 else "they say"
     attacked = count(pairs, "attacked pair")
     return f"{attacked} left out: {it_says} how the judge stands against attacks, and nothing of the models"
+
+
+def sureness_text(over: Estimate) -> str:
+    """Whether a judge is too sure, from its mean confidence less its accuracy; empty where nothing is known.
+
+    >>> from evenhand.core.stats.clustered import Estimate
+    >>> sureness_text(Estimate(0.2, 0.11, 0.3, 90, 90)), sureness_text(Estimate(-0.08, -0.15, -0.01, 176, 39))
+    ('20 points too sure', '8 points less sure than right')
+    >>> sureness_text(Estimate(0.2, -0.35, 0.71, 9, 9)), sureness_text(Estimate(None, None, None, 0, 0))
+    ('not shown to be too sure or too unsure', '')
+    """
+    if over.value is None:
+        return ""
+    if over.low is None or over.high is None or over.low <= 0 <= over.high:
+        return "not shown to be too sure or too unsure"
+    return f"{100 * abs(over.value):.0f} points {'too sure' if over.value > 0 else 'less sure than right'}"
 
 
 def listed(names: Sequence[str]) -> str:

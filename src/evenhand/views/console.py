@@ -469,7 +469,11 @@ def watching(total: int, *, lines: bool = False) -> Iterator[Watch]:
         console=err,
     )
     with bar:
-        yield _Bar(bar, total, lines)
+        shown = _Bar(bar, total, lines)
+        try:
+            yield shown
+        finally:
+            shown.settle()
 
 
 class _LiveColumn(ProgressColumn):
@@ -489,6 +493,7 @@ class _Bar:
         self._bar, self._lines = bar, lines
         self._began, self._reported = time.monotonic(), 0.0
         self._done, self._total = 0, total
+        self._hidden: tuple[Usage, int] | None = None  # what has come since the bar was last drawn
         self._task = bar.add_task(
             "", total=total, pairs=f"0/{count(total, 'pair')}", done=0, live=None, more="", invalid=""
         )
@@ -505,8 +510,18 @@ class _Bar:
         self._done = pairs
         now = time.monotonic()
         if now - self._reported < _BAR_SECONDS and self._done < self._total:
+            self._hidden = usage, invalid
             return  # thousands may come in a second, and nobody sees each
-        self._reported = now
+        self._draw(usage, invalid)
+
+    def settle(self) -> None:
+        """Draw what has come since, where a run ends before its last pair."""
+        if self._hidden is not None:
+            self._draw(*self._hidden)
+
+    def _draw(self, usage: Usage, invalid: int) -> None:
+        now = time.monotonic()
+        self._reported, self._hidden = now, None
         self._bar.update(
             self._task,
             completed=self._done,

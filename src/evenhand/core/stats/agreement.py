@@ -267,13 +267,15 @@ def pairwise_kappas(
     used = [(a, b) for a, b in used if each[names[a], names[b]].value is not None]
     if not used:
         return None, each
-    cells = [_cells(table[:, a], table[:, b]) for a, b in used]
-    sums = sums_by_cluster(np.column_stack([*cells, np.ones(len(table))]), groups)
+    # Pairs that no two of them share say nothing, and are not to weigh in the made-up clusters either.
+    kept = np.any([(table[:, a] != MISSING) & (table[:, b] != MISSING) for a, b in used], axis=0)
+    cells = [_cells(table[kept, a], table[kept, b]) for a, b in used]
+    rows = int(kept.sum())
+    sums = sums_by_cluster(np.column_stack([*cells, np.ones(rows)]), groups[kept])
     ends = _kappa_extremes(_margins(sum(cells[1:], cells[0])))
-    good, bad = ((*(tuple(end[:-1]) * len(used)), 1.0) for end in (ends.good, ends.bad))
-    found = estimate(
-        sums, _mean_kappa, n=len(table), bounds=(-1.0, 1.0), extremes=Extremes(good, bad, 1.0), level=level
-    )
+    parts = [float(cell.sum()) / rows for cell in cells]  # made-up clusters have as many of each
+    good, bad = ((*(part * value for part in parts for value in end[:-1]), 1.0) for end in (ends.good, ends.bad))
+    found = estimate(sums, _mean_kappa, n=rows, bounds=(-1.0, 1.0), extremes=Extremes(good, bad, 1.0), level=level)
     return found, each
 
 

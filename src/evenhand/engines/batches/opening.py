@@ -29,7 +29,8 @@ def check_batches(engine: Engine) -> EndpointEngine:
         raise SpecError(f"{engine.identity['model']} cannot be asked in batches", hint=WHO_CAN)
     settings = endpoint.settings
     if settings.preset.name not in _SERVICES:
-        raise SpecError(f"{settings.preset.name} cannot be asked in batches", hint=WHO_CAN)
+        who = settings.base_url if settings.preset.name == "endpoint" else settings.preset.name
+        raise SpecError(f"{who} cannot be asked in batches", hint=WHO_CAN)
     if settings.samples > 1:
         raise SpecError("--samples cannot be had in batches", hint="leave out --samples, or --batch")
     if settings.mode == "completions":

@@ -127,8 +127,10 @@ def _folder(folder: Path, what: str) -> list[Table]:
         return _folder(folder / names[0], what)
     files = _saved(folder) or sorted(folder.glob("*.parquet")) or sorted(folder.glob("*.arrow"))
     if not files:
+        others = next((kind for kind in ("jsonl", "json", "csv") if any(folder.glob(f"*.{kind}"))), "")
+        named = f"; its .{others} files are given by a glob: {folder}/*.{others}" if others else ""
         raise InputError(
-            f"no file of {what} in the folder {folder}", hint="expected .parquet or .arrow files in it"
+            f"no file of {what} in the folder {folder}", hint=f"expected .parquet or .arrow files in it{named}"
         )
     return [_table(file) for file in files]
 

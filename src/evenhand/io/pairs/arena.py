@@ -77,7 +77,7 @@ class Arena(OutputFiles):
     def __iter__(self) -> Iterator[Pair]:
         for instruction, one, two in self._every() if self._draws is None else self._draws:
             key = self._order[instruction]
-            first, second = self.models[one], self.models[two]
+            first, second = self._sides(key, self.models[one], self.models[two])
             yield pair_of(first, self._tables[first].get(key), second, self._tables[second].get(key))
 
     @property
@@ -152,6 +152,18 @@ class Arena(OutputFiles):
             return
         base = self.models.index(self.baseline)
         yield from ((number, base) for number in there if number != base and base in there)
+
+    def _sides(self, key: bytes, one: str, two: str) -> tuple[str, str]:
+        """Who is side 1. Among many models neither the order of their files nor their names decide that.
+
+        Otherwise side 2 would be the later checkpoint in every pair: to choose it always would look like judgment.
+        And the same files in another order would be other pairs, that count beside the first ones.
+        """
+        if self.baseline is not None or len(self.models) == 2:
+            return one, two  # a candidate is side 1
+        first, second = sorted((one, two))
+        drawn = key_of("\0".join((key.hex(), first, second)))[0]
+        return (first, second) if drawn % 2 else (second, first)
 
     def _every(self) -> Iterator[Draw]:
         for instruction in range(len(self._order)):

@@ -156,7 +156,7 @@ def _table(rows: list[LabelRow]) -> Table:
     table = console.plain_table("Labels of people", "annotator", "dimension", "where")
     for name in ("1", "tie", "2"):
         table.add_column(name, justify="right", style=console.COLOURS[name])
-    table.add_numbers("passed")
+    table.add_numbers("skipped")
     for row in rows:
         names: list[Any] = [console.safe(word) for word in (row.annotator, row.dimension)]
         counts = (row.wins_1, row.ties, row.wins_2, row.passed)

@@ -19,7 +19,7 @@ from evenhand.core.verdict import found_on, headline
 from evenhand.results.answer import AnswerSentence, ranking_answer
 from evenhand.results.plain import to_json
 from evenhand.results.ranking import SCALES, Matches, RankingSummary, Reading
-from evenhand.results.separation import Separation, separation_of
+from evenhand.results.separation import Separation, judge_options, separation_of
 from evenhand.results.summary import Counter
 from evenhand.results.wording import attacked_field
 from evenhand.store import JudgeRow
@@ -186,23 +186,24 @@ def show_ranking(found: JudgeRanking, db: Path) -> None:
     for note in notes(found.ranking):
         console.out.print(note, markup=True)
     if close := separation_of(found.ranking):
-        console.out.print(separation_note(close, db), markup=False, highlight=False)
+        console.out.print(separation_note(close, db, found.judge, found.protocol), markup=False, highlight=False)
 
 
-def separation_note(close: Separation, db: Path) -> str:
-    """Two models that cannot be told apart, and the command that would separate them."""
+def separation_note(close: Separation, db: Path, judge: str, protocol: str) -> str:
+    """Two models that cannot be told apart, and the command that would separate them, by the same judge."""
     one, two = (console.one_line(name) for name in (close.model_1, close.model_2))
     if close.known and close.games is None:
         return f"{one} and {two} cannot be told apart, and are so close that more games would hardly do it."
     size = ["--size", str(close.games)] if close.games else []
-    command = shlex.join(["evenhand", "arena", f"{one}=FILE", f"{two}=FILE", *size, "--db", str(db)])
+    by = judge_options(judge, console.one_line(protocol))
+    command = shlex.join(["evenhand", "arena", f"{one}=FILE", f"{two}=FILE", *size, *by, "--db", str(db)])
     more = "more games between them may do it"
     if close.games:
         more = (
             f"about {console.count(close.games, 'more game')} between them would do it, if they differ as it seems"
         )
-    printed = f"{one} and {two} cannot be told apart yet; {more}. With their outputs on more instructions:"
-    return f"{printed}\n  {command}"
+    printed = f"{one} and {two} cannot be told apart yet; {more}."
+    return f"{printed} With their outputs on more instructions, by the same judge:\n  {command}"
 
 
 def ranking_table(found: JudgeRanking) -> Table:

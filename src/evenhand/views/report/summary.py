@@ -22,6 +22,11 @@ from evenhand.views.web.templating import write_date
 _TEMPLATE_LIMIT = 20_000
 _NOTE_LIMIT = 1_000
 _TEXT_LIMIT = 2_000  # characters of one text; GitHub takes 65,536 in all
+_HOW_TO_READ = "Models that share a letter cannot be told apart; a rank is the range that the tests leave open."
+_NO_MODEL = (
+    "More than two models are compared, so a side is not a model: the ranking above is the result, and the next"
+    " table says how the judge works."
+)
 KINDS: dict[ExampleKind, str] = {
     "inconsistent": "orders contradict",
     "invalid": "invalid",
@@ -45,6 +50,8 @@ def _paragraphs(report: Report, store: Records) -> Iterator[str]:
         yield code(judge.answer.sentence, 400)
         if judge.several:
             yield from _models(judge)
+        if judge.several and judge.ranking:
+            yield _NO_MODEL
         yield _rates(judge)
         yield from (code(note, _NOTE_LIMIT) for note in judge.notes)  # they name judges and dimensions
         yield from _invalid(judge)
@@ -156,6 +163,7 @@ def _models(judge: JudgeReport) -> Iterator[str]:
     head = [f"rank by {code(judge.decides)}", "model", "strength", "95%", "group", "won", "tied", "lost"]
     rows = [[*_standing(model)] for model in judge.ranking.models]
     yield table(head, rows, right=(0, 2, 5, 6, 7))
+    yield _HOW_TO_READ
     for warning in (*judge.ranking.notes, *judge.ranking.warnings):
         yield f"Note: {code(warning, 400)}"
 

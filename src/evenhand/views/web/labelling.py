@@ -34,6 +34,7 @@ REASONS = (
     "other",
 )
 _LONGEST_NOTE = 4_000
+_EXCERPT = 160  # characters of a text in the list of what was said
 KEEP_DAYS = 90
 
 
@@ -148,9 +149,15 @@ def show_said(site: Site, request: Request) -> Response:
         who, session = site.annotator(request, store)
         page = read_number("page", request.query_params.get("page", ""), 1, least=1, most=10**6)
         tasks = store.annotation.done(who.name, page)
-        rows = [(task, _pair_of(store, task).instruction[:160]) for task in tasks]
+        rows = [(task, *_beginnings(_pair_of(store, task), task)) for task in tasks]
     context = {"who": who, "rows": rows, "page": page, "is_owner": site.is_owner(request)}
     return site.page("said.html", request, context, session=session)
+
+
+def _beginnings(pair: Pair, task: AnnotationTask) -> tuple[str, str, str]:
+    """Instruction, A and B as they were shown: many pairs may share the instruction."""
+    a, b = pair.shown(task.order)
+    return pair.instruction[:_EXCERPT], a[:_EXCERPT], b[:_EXCERPT]
 
 
 def save(site: Site, request: Request, form: Form) -> Response:

@@ -11,7 +11,8 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from evenhand.core.verdict import headline_first
-from evenhand.results.separation import separation_of
+from evenhand.results.separation import judge_options, separation_of
+from evenhand.results.wording import sureness_text
 from evenhand.views import charts
 from evenhand.views.console import clock, percent
 from evenhand.views.tables import short_names
@@ -43,7 +44,8 @@ def make_environment(*packages: str) -> Environment:
     environment.filters.update(filters)
     drawn = (charts.bar, charts.interval, charts.leaning, charts.span, charts.reliability)
     environment.globals.update({chart.__name__: _as_markup(chart) for chart in drawn})
-    environment.globals["separation_of"] = separation_of
+    named = (separation_of, judge_options, sureness_text)
+    environment.globals.update({each.__name__: each for each in named})
     return environment
 
 
