@@ -197,7 +197,7 @@ def stem(path: str | Path) -> str:
     ('gpt-4.1', 'stdin')
     """
     name = "stdin" if str(path) == "-" else Path(path).name
-    for suffix in (".gz", ".zst", ".jsonl", ".ndjson", ".json", ".csv", ".parquet", ".arrow", ".eval"):
+    for suffix in (".gz", ".zst", ".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".eval"):
         name = name.removesuffix(suffix)
     return name
 
