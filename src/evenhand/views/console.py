@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -34,7 +34,7 @@ from evenhand.core.protocol import Protocol as Template
 from evenhand.core.steering import PICTURES, TURNS
 from evenhand.core.verdict import OF_ANSWERS, OF_OTHERS, SIDES, Outcome, headline, headline_first, known_label
 from evenhand.engines.catalog import Status
-from evenhand.results.wording import attacked_text
+from evenhand.results.wording import attacked_text, example_text
 from evenhand.results.wording import count as count
 from evenhand.views.tables import FittedTable, short_names
 
@@ -251,6 +251,16 @@ def _asked_again(reasons: Iterable[str]) -> str:
         return "; the next run tries them again" if found - OF_OTHERS else ""
     failures = "the next run tries failures again, and " if found - OF_ANSWERS - OF_OTHERS else ""
     return f"; {failures}answers that cannot be read are not asked for again"
+
+
+def example_lines(examples: Mapping[str, str]) -> Iterator[str]:
+    """What was said where a verdict is missing, one answer or message for each reason.
+
+    >>> list(example_lines({"unreadable": "Response A\\nis better."}))
+    ['unreadable, for example: “Response A is better.”']
+    """
+    for reason, text in examples.items():
+        yield one_line(f"{reason}, {example_text(text)}")
 
 
 def tell_attacked(pairs: int) -> None:
