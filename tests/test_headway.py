@@ -113,3 +113,12 @@ def test_a_dry_run_of_a_local_model_tells_minutes(tmp_path: Path, monkeypatch: p
     assert timed.now == asked, "two pairs are not judged to find out how long two pairs take"
     hosted = json.loads(evenhand(*words[:2], "--judge", "http://127.0.0.1:9/v1#m", "--dry-run", "--json").stdout)
     assert hosted["seconds"] is None
+
+
+def test_a_bar_that_ends_early_shows_the_pairs_that_were_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(console, "err", Console(file=screen, force_terminal=True, width=80))
+    with console.watching(200) as watch:
+        for pairs in range(1, 4):  # quicker than anybody reads
+            watch.moved(pairs, Usage(), 0)
+    assert "3/200 pairs" in screen.getvalue().splitlines()[-1]

@@ -479,7 +479,11 @@ def watching(total: int, *, lines: bool = False) -> Iterator[Watch]:
         console=err,
     )
     with bar:
-        yield _Bar(bar, total, lines)
+        given_bar = _Bar(bar, total, lines)
+        try:
+            yield given_bar
+        finally:
+            given_bar.draw()  # a run that ends early ends between two drawings
 
 
 class _LiveColumn(ProgressColumn):
@@ -499,6 +503,7 @@ class _Bar:
         self._bar, self._lines = bar, lines
         self._began, self._reported = time.monotonic(), 0.0
         self._done, self._total = 0, total
+        self._computed = self._invalid = 0
         self._task = bar.add_task(
             "", total=total, pairs=f"0/{count(total, 'pair')}", done=0, live=None, more="", invalid=""
         )
@@ -512,18 +517,20 @@ class _Bar:
         self.moved(self._done + 1, usage, invalid)
 
     def moved(self, pairs: int, usage: Usage, invalid: int) -> None:
-        self._done = pairs
-        now = time.monotonic()
-        if now - self._reported < _BAR_SECONDS and self._done < self._total:
-            return  # thousands may come in a second, and nobody sees each
-        self._reported = now
+        self._done, self._computed, self._invalid = pairs, usage.computed, invalid
+        if time.monotonic() - self._reported >= _BAR_SECONDS or self._done >= self._total:
+            self.draw()  # thousands may come in a second, and nobody sees each
+
+    def draw(self) -> None:
+        """Show what is known now."""
+        self._reported = now = time.monotonic()
         self._bar.update(
             self._task,
             completed=self._done,
             done=self._done,
             pairs=f"{self._done:,}/{count(self._total, 'pair')}",
-            more=f"{_pace(self._done, now - self._began)}, {usage.computed:,} tokens",
-            invalid=f"[red]{invalid:,} invalid[/]" if invalid else "0 invalid",
+            more=f"{_pace(self._done, now - self._began)}, {self._computed:,} tokens",
+            invalid=f"[red]{self._invalid:,} invalid[/]" if self._invalid else "0 invalid",
         )
 
     def print(self, text: str) -> None:
