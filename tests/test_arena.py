@@ -53,6 +53,15 @@ def texts(pairs: Any) -> list[tuple[str, str, str]]:
 # -- forms -------------------------------------------------------------------------------------------------
 
 
+def test_outputs_that_are_all_the_same_are_noted(write: Write) -> None:
+    new, old = write("new.jsonl", PLAIN), write("old.jsonl", PLAIN)
+    assert join_outputs(new, old).notes == {
+        "candidate and baseline gave the same outputs, letter for letter": len(PLAIN)
+    }
+    other = write("other.jsonl", [*PLAIN[:2], {**PLAIN[2], "output": "another"}])
+    assert not join_outputs(new, other).notes
+
+
 def test_alpaca_eval(write: Write) -> None:
     new, old = (
         write(f"{model}.json", [{**row, "output": model, "generator": model, "dataset": "koala"} for row in PLAIN])

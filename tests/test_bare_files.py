@@ -24,6 +24,12 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Path(f"{name}.jsonl").write_text(json.dumps({"instruction": "Name a prime.", "output": name}) + "\n")
     Path("mt.jsonl").write_text(json.dumps({"question_id": 1, "choices": []}) + "\n")
     Path("broken.jsonl").write_text("{\n")
+    for name, row in {
+        "asked": {"prompt": "q", "response": "x"},
+        "batch": {"custom_id": "1", "response": {"body": {}}},
+        "odd": {"frage": "q", "antwort": "x"},
+    }.items():
+        Path(f"{name}.jsonl").write_text(json.dumps(row) + "\n")
     Path("judge").write_text("a file that is called like a command\n")
 
 
@@ -36,6 +42,13 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("v1=old.jsonl v2=new.jsonl --json", "judge --baseline v1=old.jsonl --candidate v2=new.jsonl --json"),
         ("old.jsonl new.jsonl third.jsonl", "arena old.jsonl new.jsonl third.jsonl"),
         ("old.jsonl mt.jsonl", "judge --baseline old.jsonl --candidate mt.jsonl"),
+        ("asked.jsonl batch.jsonl", "judge --baseline asked.jsonl --candidate batch.jsonl"),
+        ("odd.jsonl odd.jsonl", "judge odd.jsonl odd.jsonl"),
+        (
+            "odd.jsonl odd.jsonl --json --columns instruction=frage,output=antwort",
+            "judge --baseline odd.jsonl --candidate odd.jsonl --json --columns instruction=frage,output=antwort",
+        ),
+        ("odd.jsonl --columns=instruction=gone", "judge odd.jsonl --columns=instruction=gone"),
         ("broken.jsonl", "judge broken.jsonl"),
         ("judge", "judge"),
         ("judge pairs.jsonl", "judge pairs.jsonl"),

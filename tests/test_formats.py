@@ -695,3 +695,39 @@ def test_look_shows_three_rows_and_what_is_left_over(tmp_path: Path) -> None:
 def test_look_refuses_what_it_does_not_know(tmp_path: Path) -> None:
     done = evenhand("look", put(tmp_path, "a.jsonl", [{"colour": "red"}]), code=2)
     assert "found colour" in done.stderr
+
+
+def test_promptfoo_with_several_prompts_compares_the_prompts(tmp_path: Path) -> None:
+    asked = {"question": Q}
+    labels = ["terse", "prompts/long.txt: Answer {{question}} with every detail that matters"]
+    rows = [
+        {**promptfoo("m", text), "prompt": {"raw": label.replace("{{question}}", Q), "label": label}, "vars": asked}
+        for label, text in zip(labels, (X, Y), strict=True)
+    ]
+    beside = [{"raw": label, "label": label, "provider": "m"} for label in labels]
+    file = put(tmp_path, "a.json", {"results": {"version": 3, "results": rows, "prompts": beside}})
+    [pair] = Arena([file])
+    assert (pair.texts, pair.model_1, pair.model_2) == ((Q, X, Y), "terse", "prompts/long.txt")
+
+    two = [*rows, *({**row, "provider": {"id": "n", "label": ""}} for row in rows)]
+    beside += [{**one, "provider": "n"} for one in beside]
+    file = put(tmp_path, "b.json", {"results": {"version": 3, "results": two, "prompts": beside}})
+    models = {name for pair in Arena([file]) for name in (pair.model_1, pair.model_2)}
+    assert models == {"m, terse", "m, prompts/long.txt", "n, terse", "n, prompts/long.txt"}
+
+
+@pytest.mark.parametrize("asked", ["prompt", "input", "question", "instruction"])
+@pytest.mark.parametrize("answered", ["response", "output", "answer"])
+def test_plain_names_of_a_question_and_an_answer_are_known(tmp_path: Path, asked: str, answered: str) -> None:
+    new, old = (put(tmp_path, f"{text}.jsonl", [{asked: Q, answered: text}]) for text in (X, Y))
+    [pair] = join_outputs(new, old)
+    assert pair.texts == (Q, X, Y)
+
+
+@pytest.mark.parametrize("answered", ["response", "output"])
+def test_beside_an_output_an_answer_is_the_reference(tmp_path: Path, answered: str) -> None:
+    row = {"question": Q, "answer": "the right one"}
+    new, old = (put(tmp_path, f"{text}.jsonl", [{**row, answered: text}]) for text in (X, Y))
+    [pair] = join_outputs(new, old)
+    assert pair.texts == (Q, X, Y)
+    assert pair.metadata["answer"] == "the right one"

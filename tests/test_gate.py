@@ -219,7 +219,10 @@ def test_a_judge_that_never_makes_sense_is_given_up_on(folder: Path, serve: Call
     fields = fields_of(run_gate(folder, server, rows_of(two=100), NOT_JUDGED, "--concurrency", "1", "--json"))
     assert (fields["decision"], fields["invalid"]) == ("not_judged", HOPELESS)
     assert fields["judged"] < 100
-    assert fields["stopped"] == f"none of the first {HOPELESS} pairs has a valid verdict (unreadable)"
+    assert fields["stopped"] == (
+        f"none of the first {HOPELESS} pairs has a valid verdict (unreadable);"
+        " for example: “I would rather talk of the weather.”"
+    )
     assert fields["beyond"] == fields["judged"] - HOPELESS
     said = run_gate(folder, server, rows_of(two=100), NOT_JUDGED).stdout
     assert f"ended: {fields['stopped']}\n" in said
@@ -227,7 +230,28 @@ def test_a_judge_that_never_makes_sense_is_given_up_on(folder: Path, serve: Call
 
 def test_a_few_pairs_without_a_verdict_say_so(folder: Path, serve: Callable[[Behaviour], Server]) -> None:
     fields = fields_of(run_gate(folder, serve(prefers_good), rows_of(broken=3), NOT_JUDGED, "--json"))
-    assert fields["stopped"] == "no pair has a valid verdict (unreadable)"
+    assert fields["stopped"] == "no pair has a valid verdict (unreadable); for example: “Who knows.”"
+    again = fields_of(evenhand("gate", "--db", folder / "gate.db", "--json", code=NOT_JUDGED))
+    assert again["stopped"] == fields["stopped"]
+
+
+def test_a_judge_that_cannot_be_read_is_quoted(folder: Path, serve: Callable[[Behaviour], Server]) -> None:
+    file = folder / "pairs.jsonl"
+    file.write_text(json.dumps(rows_of(two=1)[0]))
+    server = serve(says("Response A\nis \x1b[31mbetter."))
+    where: list[str | Path] = ["--protocol", folder / "short.txt", "--db", folder / "judge.db"]
+    said = "unreadable, for example: “Response A is ␛[31mbetter.”"
+    assert said in evenhand("judge", file, "--judge", f"{server.url}#judge", *where, code=3).stdout
+    assert said in evenhand("results", *where[2:]).stdout
+
+
+def test_a_failure_is_quoted(folder: Path, serve: Callable[[Behaviour], Server]) -> None:
+    file = folder / "pairs.jsonl"
+    file.write_text(json.dumps(rows_of(two=1)[0]))
+    server = serve(fails(400, "this text is blocked", code="content_filter"))
+    where: list[str | Path] = ["--protocol", folder / "short.txt", "--db", folder / "judge.db"]
+    said = evenhand("judge", file, "--judge", f"{server.url}#judge", *where, code=3).stdout
+    assert "content_filter, for example: “the endpoint will not judge this text: this text is blocked" in said
 
 
 def test_no_model_and_a_broken_database_are_not_a_worse_model(folder: Path, tmp_path: Path) -> None:

@@ -140,3 +140,12 @@ def test_the_first_pair_which_waits_for_the_model_does_not_make_it_seem_slow(
     seconds = re.search(r"; about ([\d.]+) s on this machine", told)
     assert seconds, told
     assert float(seconds[1]) < 48 * SLOW * 2  # 24 pairs in both orders; longer texts count for more
+
+
+def test_a_bar_that_ends_early_shows_the_pairs_that_were_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(console, "err", Console(file=screen, force_terminal=True, width=80))
+    with console.watching(200) as watch:
+        for pairs in range(1, 4):  # quicker than anybody reads
+            watch.moved(pairs, Usage(), 0)
+    assert re.findall(r"\d+/200 pairs", screen.getvalue())[-1] == "3/200 pairs"

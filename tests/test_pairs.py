@@ -147,6 +147,38 @@ def test_csv_is_read_with_quotes_and_line_breaks(write: Write) -> None:
     assert (pair.id, pair.labels, pair.metadata) == ("7", {"overall": "1"}, {"topic": "talk"})
 
 
+@pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8], ids=["plain", "marked"])
+@pytest.mark.parametrize(
+    ("name", "delimiter"), [("a.csv", ";"), ("a.csv", "\t"), ("a.tsv", "\t")], ids=["semicolons", "tabs", "tsv"]
+)
+def test_a_csv_file_may_have_semicolons_or_tabs(write: Write, name: str, delimiter: str, mark: bytes) -> None:
+    rows = [["instruction", "output_1", "output_2", "size, in words"], ["a, b", f"1{delimiter}2", "3, 4", "5"]]
+    text = "".join(delimiter.join(f'"{cell}"' for cell in row) + "\r\n" for row in rows)
+    [pair] = read_pairs(write(name, mark + text.encode()))
+    assert pair.texts == ("a, b", f"1{delimiter}2", "3, 4")
+    assert pair.metadata == {"size, in words": "5"}
+
+
+def test_a_cell_too_many_names_the_delimiter(write: Write) -> None:
+    with pytest.raises(PairError, match="quote cells that hold semicolons"):
+        list(read_pairs(write("a.csv", "instruction;output_1;output_2\nq;x;y;z\n")))
+
+
+@pytest.mark.parametrize(
+    ("name", "encoding"), [("a.csv", "cp1252"), ("a.csv", "utf-16"), ("a.jsonl", "cp1252"), ("a.json", "cp1252")]
+)
+def test_a_file_of_windows_is_told_how_to_be_rewritten(write: Write, name: str, encoding: str) -> None:
+    quoted = GOOD.replace("q", "\u201d")
+    texts = {".csv": "instruction,output_1,output_2\n\u201d,x,y\n", ".jsonl": quoted, ".json": f"[{quoted}]"}
+    with pytest.raises(PairError, match=f"not UTF-8 at byte .*iconv -f {encoding} -t utf-8"):
+        list(read_pairs(write(name, texts[Path(name).suffix].encode(encoding))))
+
+
+def test_a_spreadsheet_is_to_be_saved_as_csv(write: Write) -> None:
+    with pytest.raises(InputError, match=r"'\.xlsx' .*save the sheet as CSV in UTF-8"):
+        check_pairs(write("a.xlsx", b"PK"))
+
+
 def test_labels_in_a_csv_cell_are_json(write: Write) -> None:
     file = write("a.csv", 'instruction,output_1,output_2,labels\nq1,x,y,"{""format"": ""B""}"\nq2,x,y,\n')
     assert [pair.labels for pair in read_pairs(file)] == [{"format": "2"}, {}]

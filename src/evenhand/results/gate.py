@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from evenhand.core.errors import InputError
@@ -22,7 +22,7 @@ from evenhand.results.counting import repeats_text, weighs_text
 from evenhand.results.decision import Decider, RunningRate
 from evenhand.results.losses import NO_LOSSES, Losses, SinceLast
 from evenhand.results.plain import plain
-from evenhand.results.wording import count, listed
+from evenhand.results.wording import count, example_text, listed
 
 if TYPE_CHECKING:
     from evenhand.results.summary import Summary
@@ -46,7 +46,9 @@ class Gate:
 
     def __post_init__(self) -> None:
         if not 0 <= self.margin < 0.5:
-            raise InputError(f"--margin {self.margin:g}", hint="a share from 0 up to, not including, 0.5")
+            raise InputError(
+                f"--margin {self.margin:g}", hint="a share from 0 up to, not including, 0.5; 0.05 is 5 points"
+            )
 
     @property
     def bar(self) -> float:
@@ -91,6 +93,7 @@ class GateResult:
     since: SinceLast | None = None  # against an earlier gate
     distrust: str = ""  # why the verdicts say little; no model passes by them
     reasons: Sequence[str] = ()  # why verdicts are invalid
+    examples: Mapping[str, str] = field(default_factory=dict)  # one answer or message for each of these
 
     @classmethod
     def of_run(
@@ -169,7 +172,8 @@ class GateResult:
         every = self.standing.pairs == self.pairs
         none = "no pair" if every else f"none of the first {count(self.standing.pairs, 'pair')}"
         why = f" ({listed(self.reasons)})" if self.reasons else " in both orders"
-        return f"{none} has a valid verdict{why}"
+        said = f"; {example_text(next(iter(self.examples.values())))}" if self.examples else ""
+        return f"{none} has a valid verdict{why}{said}"
 
     def plain(self) -> dict[str, object]:
         """The result as JSON has it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -41,6 +41,7 @@ class JudgeSummary:
     noise: Mapping[str, NoiseSummary] | None = None  # by dimension; None where the judge was asked once
     made: tuple[str, ...] = ()  # of a judge that is made of others: who spoke, or who decided
     attacks: AttackSummary | None = None  # where attacked pairs are kept
+    examples: Mapping[str, str] = field(default_factory=dict)  # one answer or message for each reason of a gap
 
     @property
     def title(self) -> str:

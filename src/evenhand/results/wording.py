@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from evenhand.core.stats.clustered import Estimate
     from evenhand.io.pairs import Unmatched
 
+_LONGEST_EXAMPLE = 200  # characters of an answer that is shown
+
 
 def about(number: float) -> int:
     """A number that is known roughly, rounded up to two digits.
@@ -88,3 +90,13 @@ def unmatched_text(each: Unmatched) -> str:
     more = [f"and {each.count - len(each.first):,} more"] if each.count > len(each.first) else []
     head = f"{each.model} has no output for {count(each.count, 'instruction')}, left out:"
     return "\n  ".join([head, *each.first, *more])
+
+
+def example_text(text: str) -> str:
+    """What a judge said that could not be read, short and on one line.
+
+    >>> example_text("Response A\\nis better."), len(example_text("x" * 1000))
+    ('for example: “Response A is better.”', 216)
+    """
+    said = " ".join(text[: 2 * _LONGEST_EXAMPLE].split())
+    return f"for example: “{said if len(said) <= _LONGEST_EXAMPLE else said[:_LONGEST_EXAMPLE] + '…'}”"

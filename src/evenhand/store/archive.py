@@ -100,6 +100,21 @@ class Archive(Book):
             found[order] = (*found.get(order, ()), said_text(text, samples))
         return found
 
+    def example(self, judge: int, reason: str) -> str:
+        """What a judge said, or what went wrong, where a verdict is missing for this reason; empty if unknown.
+
+        An answer that could not be read is the last of its conversation: nothing is asked behind it.
+        """
+        row = self._row(
+            "SELECT f.detail, '[]' FROM conversations c JOIN failures f ON f.conversation = c.id"
+            " WHERE c.judge = ? AND f.reason = ? UNION ALL "
+            "SELECT a.text, a.samples FROM conversations c JOIN verdicts v ON v.conversation = c.id"
+            " JOIN answers a ON a.conversation = c.id WHERE c.judge = ? AND v.invalid = ?"
+            " AND a.question = (SELECT max(question) FROM answers WHERE conversation = c.id) LIMIT 1",
+            *(judge, reason, judge, reason),
+        )
+        return said_text(*row) if row else ""
+
     def pairs_judged(self, judges: Sequence[int]) -> int:
         """How many pairs at least one of these judges has judged, without those that were attacked."""
         exists = f"EXISTS (SELECT 1 FROM queue d WHERE d.pair = p.id AND d.judge IN {AMONG})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -34,7 +34,7 @@ from evenhand.core.protocol import Protocol as Template
 from evenhand.core.steering import PICTURES, TURNS
 from evenhand.core.verdict import OF_ANSWERS, OF_OTHERS, SIDES, Outcome, headline, headline_first, known_label
 from evenhand.engines.catalog import Status
-from evenhand.results.wording import attacked_text
+from evenhand.results.wording import attacked_text, example_text
 from evenhand.results.wording import count as count
 from evenhand.views.tables import FittedTable, short_names
 
@@ -253,6 +253,16 @@ def _asked_again(reasons: Iterable[str]) -> str:
     return f"; {failures}answers that cannot be read are not asked for again"
 
 
+def example_lines(examples: Mapping[str, str]) -> Iterator[str]:
+    """What was said where a verdict is missing, one answer or message for each reason.
+
+    >>> list(example_lines({"unreadable": "Response A\\nis better."}))
+    ['unreadable, for example: “Response A is better.”']
+    """
+    for reason, text in examples.items():
+        yield one_line(f"{reason}, {example_text(text)}")
+
+
 def tell_attacked(pairs: int) -> None:
     """Say how many attacked pairs are in no number, if any are."""
     if pairs:
@@ -469,11 +479,11 @@ def watching(total: int, *, lines: bool = False) -> Iterator[Watch]:
         console=err,
     )
     with bar:
-        shown = _Bar(bar, total, lines)
+        given_bar = _Bar(bar, total, lines)
         try:
-            yield shown
+            yield given_bar
         finally:
-            shown.settle()
+            given_bar.draw()  # a run that ends early ends between two drawings
 
 
 class _LiveColumn(ProgressColumn):
@@ -493,7 +503,7 @@ class _Bar:
         self._bar, self._lines = bar, lines
         self._began, self._reported = time.monotonic(), 0.0
         self._done, self._total = 0, total
-        self._hidden: tuple[Usage, int] | None = None  # what has come since the bar was last drawn
+        self._computed = self._invalid = 0
         self._task = bar.add_task(
             "", total=total, pairs=f"0/{count(total, 'pair')}", done=0, live=None, more="", invalid=""
         )
@@ -507,28 +517,20 @@ class _Bar:
         self.moved(self._done + 1, usage, invalid)
 
     def moved(self, pairs: int, usage: Usage, invalid: int) -> None:
-        self._done = pairs
-        now = time.monotonic()
-        if now - self._reported < _BAR_SECONDS and self._done < self._total:
-            self._hidden = usage, invalid
-            return  # thousands may come in a second, and nobody sees each
-        self._draw(usage, invalid)
+        self._done, self._computed, self._invalid = pairs, usage.computed, invalid
+        if time.monotonic() - self._reported >= _BAR_SECONDS or self._done >= self._total:
+            self.draw()  # thousands may come in a second, and nobody sees each
 
-    def settle(self) -> None:
-        """Draw what has come since, where a run ends before its last pair."""
-        if self._hidden is not None:
-            self._draw(*self._hidden)
-
-    def _draw(self, usage: Usage, invalid: int) -> None:
-        now = time.monotonic()
-        self._reported, self._hidden = now, None
+    def draw(self) -> None:
+        """Show what is known now."""
+        self._reported = now = time.monotonic()
         self._bar.update(
             self._task,
             completed=self._done,
             done=self._done,
             pairs=f"{self._done:,}/{count(self._total, 'pair')}",
-            more=f"{_pace(self._done, now - self._began)}, {usage.computed:,} tokens",
-            invalid=f"[red]{invalid:,} invalid[/]" if invalid else "0 invalid",
+            more=f"{_pace(self._done, now - self._began)}, {self._computed:,} tokens",
+            invalid=f"[red]{self._invalid:,} invalid[/]" if self._invalid else "0 invalid",
         )
 
     def print(self, text: str) -> None:

@@ -18,9 +18,11 @@ from evenhand.core.errors import InputError, PairError
 SUFFIXES = (".jsonl", ".json", ".csv", ".parquet", ".arrow", ".eval")
 PACKINGS = (".gz", ".zst")
 _ALIKE = {".ndjson": ".jsonl"}
+_READ_ALIKE = {".tsv": ".csv"}  # the header says what stands between its fields
 _UNITS = {".json": "item", ".parquet": "row", ".arrow": "row", ".eval": "sample"}
 # What the first bytes of standard input say, where there is no name to go by.
 _GZIP, _ZSTD, _PARQUET, _MARK = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1", b"\xef\xbb\xbf"
+_SHEETS = (".xlsx", ".xls", ".ods", ".numbers")
 _MOST_FIRST = 64 * 2**20
 
 
@@ -100,8 +102,10 @@ def kind_of(path: str | Path) -> tuple[str, str]:
 
 def _table(path: Path) -> Table:
     kind, packing = kind_of(path)
+    kind = _READ_ALIKE.get(kind, kind)
     if kind not in SUFFIXES:
-        raise InputError(f"{path}: unknown kind of file '{kind or packing}'", hint=f"use {', '.join(SUFFIXES)}")
+        use = "save the sheet as CSV in UTF-8" if kind in _SHEETS else f"use {', '.join(SUFFIXES)}"
+        raise InputError(f"{path}: unknown kind of file '{kind or packing}'", hint=use)
     _refuse_packed(str(path), kind, packing)
     return Table(path, str(path), kind, packing)
 

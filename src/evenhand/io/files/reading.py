@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, BinaryIO, TextIO
 
 import orjson
@@ -23,7 +26,10 @@ __all__ = ["MOST_LINE", "Row", "outer_of", "parse", "parse_object", "read_rows"]
 Row = dict[str, Any]
 
 Rows = Iterator[tuple[int, "Row | RowFault"]]
-_UTF8 = "write the file in UTF-8, such as with: iconv -f latin1 -t utf-8"
+_UTF8 = "write the file in UTF-8, such as with: iconv -f {} -t utf-8"
+# What may stand between fields, the rarest within a name first: Excel writes semicolons in half of the world.
+_DELIMITERS = {"\t": "tabs", ",": "commas", ";": "semicolons"}
+_QUOTED = re.compile(r'"[^"]*"')
 _WHOLE = "a .json file is one list of objects; write it again if it broke off; one object a line is called .jsonl"
 _AS_LINES = "write one object a line, as .jsonl: such a file may be of any size"
 _MARK = b"\xef\xbb\xbf"
@@ -158,13 +164,16 @@ def _csv(table: Table) -> Rows:
     begin = 1  # a row may take several lines
     try:
         with open_bytes(table) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(_texts(file), strict=True)
+            lines = _texts(file)
+            first = next(lines, "")
+            delimiter = _delimiter(first)
+            reader = csv.reader(chain([first], lines), strict=True, delimiter=delimiter)
             header = next(reader, [])
             own = own_columns(header)
             begin = reader.line_num + 1
             for cells in reader:
                 if cells:
-                    yield begin, _csv_row(header, cells, own)
+                    yield begin, _csv_row(header, cells, own, delimiter)
                 begin = reader.line_num + 1
     except UnicodeDecodeError:
         raise _not_utf8(table) from None
@@ -179,10 +188,22 @@ def _texts(file: TextIO) -> Iterator[str]:
         yield line
 
 
-def _csv_row(header: list[str], cells: list[str], own: tuple[str, ...]) -> Row | RowFault:
+def _delimiter(first: str) -> str:
+    """What stands between the fields of a header.
+
+    >>> _delimiter("instruction,output"), _delimiter('"a, b";output_1;output_2'), _delimiter("instruction")
+    (',', ';', ',')
+    """
+    bare = _QUOTED.sub("", first)
+    return next((sign for sign in _DELIMITERS if sign in bare), ",")
+
+
+def _csv_row(header: list[str], cells: list[str], own: tuple[str, ...], delimiter: str) -> Row | RowFault:
     if len(cells) != len(header):
         more = "more" if len(cells) > len(header) else "fewer"
-        return RowFault(f"{more} cells than the header has fields", hint="quote cells that hold commas")
+        return RowFault(
+            f"{more} cells than the header has fields", hint=f"quote cells that hold {_DELIMITERS[delimiter]}"
+        )
     row = dict(zip(header, cells, strict=True))
     return as_before(row, own) if own else row
 
@@ -194,13 +215,19 @@ def _not_utf8(table: Table) -> PairError:
             try:
                 line.decode()
             except UnicodeDecodeError as fault:
-                return table.error(number, str(_no_json(fault)), hint=_UTF8)
+                return table.error(number, str(_not_utf8_at(fault)), hint=_not_utf8_at(fault).hint)
     raise AssertionError(f"{table.name} is UTF-8")
 
 
 def _no_json(fault: Exception) -> RowFault:
     if isinstance(fault, UnicodeDecodeError):
-        return RowFault(f"not UTF-8 at byte {fault.start}", hint=_UTF8)
+        return _not_utf8_at(fault)
     # The parser's own line is one inside this row; its column is what helps to find the place.
     said = f"{fault.msg} at column {fault.colno}" if isinstance(fault, json.JSONDecodeError) else str(fault)
     return RowFault(f"not JSON: {said}", hint="one whole JSON object a line; --skip-bad leaves such rows out")
+
+
+def _not_utf8_at(fault: UnicodeDecodeError) -> RowFault:
+    """What is wrong, and what would make it right: Excel writes UTF-16 with a mark, and else as Windows does."""
+    written = "utf-16" if fault.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "cp1252"
+    return RowFault(f"not UTF-8 at byte {fault.start}", hint=_UTF8.format(written))

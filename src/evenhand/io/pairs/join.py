@@ -42,6 +42,10 @@ class JoinOptions:
     columns: Mapping[str, str] = field(default_factory=dict)  # evenhand's names for the fields of a file
 
 
+# One file given twice, or a step before this one that wrote the old outputs again.
+_ALIKE = "candidate and baseline gave the same outputs, letter for letter"
+
+
 class OutputFiles:
     """Files of outputs that are to meet: what was broken in them, and what is to be said of them."""
 
@@ -95,6 +99,8 @@ class Joined(OutputFiles):
                 f"no instruction of {split_name(candidate)[1]} is in {split_name(baseline)[1]}",
                 hint="are these the same instructions, letter for letter? --join-on names another field",
             )
+        if all(pair.output_1 == pair.output_2 for pair in self):  # as a rule the first already differs
+            self.notes[_ALIKE] = self._count
 
     def __len__(self) -> int:
         return self._count
@@ -197,7 +203,7 @@ def stem(path: str | Path) -> str:
     ('gpt-4.1', 'stdin')
     """
     name = "stdin" if str(path) == "-" else Path(path).name
-    for suffix in (".gz", ".zst", ".jsonl", ".ndjson", ".json", ".csv", ".parquet", ".arrow", ".eval"):
+    for suffix in (".gz", ".zst", ".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".eval"):
         name = name.removesuffix(suffix)
     return name
 

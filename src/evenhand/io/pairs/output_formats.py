@@ -7,6 +7,7 @@ compared up to the turn that the reading names, and a note says so.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -36,6 +37,10 @@ _NAMES = (*_MODEL_FIELDS, "id")
 # What FastChat writes where a model that it ran itself broke down.
 _BROKE_DOWN = "ERROR"
 _SYSTEM = ("system", "system_prompt")
+_LONGEST_NAME = 24  # of a prompt, whose label may be all of it
+_FILE_OF_PROMPT = re.compile(r"(\S+\.\w+): ")
+_ASKED = ("prompt", "input", "question", "instruction")
+_ANSWERED = ("response", "output", "answer")
 
 
 @_outputs("outputs", ("instruction", "output"), uses=("input", *_NAMES))
@@ -168,19 +173,70 @@ def _inspect(row: Row, context: Context) -> Row | None:
 
 
 @_outputs("promptfoo", ("prompt", "provider", "vars"), uses=("response", "id", "error"), unless=("output_1",))
-def _promptfoo(row: Row, _: Context) -> Row:
-    """A result of promptfoo: the prompt with its variables filled in, and what a provider answered."""
+def _promptfoo(row: Row, context: Context) -> Row:
+    """A result of promptfoo: the prompt with its variables filled in, and what a provider answered.
+
+    Where a file holds several prompts, these are what is compared: the variables are the instruction, and a prompt
+    is part of the model's name.
+    """
     response, provider, prompt = row.get("response"), row["provider"], row["prompt"]
     output = response.get("output") if isinstance(response, Mapping) else None
     if output is None:
         raise RowFault(f"the provider gave no answer: {row.get('error') or 'no output'}", hint=SKIP)
     raw = prompt.get("raw") if isinstance(prompt, Mapping) else prompt
     name = (provider.get("label") or provider.get("id")) if isinstance(provider, Mapping) else provider
+    asked = _prompt(raw, "prompt.raw")
+    prompts = _listed_around(row, "label", "raw")
+    if len(prompts) > 1 and isinstance(row["vars"], Mapping) and row["vars"]:
+        context.note("several prompts in one file: their variables are the instruction, and each is a model")
+        label = (prompt.get("label") or raw) if isinstance(prompt, Mapping) else prompt
+        tried = _name_of_prompt(label, prompts)
+        asked, name = (
+            _variables(row["vars"]),
+            tried if len(_listed_around(row, "provider")) == 1 else f"{name}, {tried}",
+        )
     return {
-        "instruction": _prompt(raw, "prompt.raw"),
+        "instruction": asked,
         "output": output if isinstance(output, str) else json.dumps(output, ensure_ascii=False),
         "model": name,
     }
+
+
+def _listed_around(row: Row, *names: str) -> list[str]:
+    """What the prompts have under a name that a file of promptfoo lists beside its results, each value once."""
+    around = outer_of(row).get("prompts")
+    found = [one for one in around if isinstance(one, Mapping)] if isinstance(around, list) else []
+    values = (next((one[name] for name in names if one.get(name)), None) for one in found)
+    return [*dict.fromkeys(value for value in values if isinstance(value, str))]
+
+
+def _variables(given: Any) -> str:
+    """The variables of a test as text: the only one by itself, several under their names.
+
+    >>> _variables({"question": "2 + 2?"}), _variables({"text": "Hi", "into": "French"})
+    ('2 + 2?', 'text: Hi\\n\\ninto: French')
+    """
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in given.items()
+    }
+    if len(texts) == 1:
+        return next(iter(texts.values()))
+    return "\n\n".join(f"{name}: {text}" for name, text in texts.items())
+
+
+def _name_of_prompt(label: Any, prompts: Sequence[str]) -> str:
+    """What to call a prompt: its label if that is short, the file that it begins with, or its number.
+
+    >>> prompts = ["terse", "prompts/long.txt: Answer {{question}} in detail", "Answer {{question}} in one word"]
+    >>> [_name_of_prompt(label, prompts) for label in prompts]
+    ['terse', 'prompts/long.txt', 'prompt 3']
+    """
+    text = " ".join(str(label).split())
+    file = _FILE_OF_PROMPT.match(text)
+    if len(text) <= _LONGEST_NAME or (file is None and label not in prompts):
+        return text
+    return file[1] if file else f"prompt {prompts.index(label) + 1}"
 
 
 @_outputs("lm-evaluation-harness", ("doc", "arguments", "resps"), uses=("doc_id", "filter"))
@@ -228,16 +284,20 @@ def _completions(row: Row, _: Context) -> Row:
 
 @_outputs(
     "prompt and response",
-    ("prompt|input|question|instruction", "response"),
+    ("|".join(_ASKED), "|".join(_ANSWERED)),
     uses=(*_NAMES, "response_model_name", *_SYSTEM),
-    unless=("output",),
+    unless=("output_1", "output_2"),
 )
 def _responses(row: Row, _: Context) -> Row:
-    """AutoArena's prompt, response and model; BiGGen-Bench's input, response and response_model_name."""
-    asked = next(row[name] for name in ("prompt", "input", "question", "instruction") if name in row)
+    """AutoArena's prompt, response and model; BiGGen-Bench's input, response and response_model_name; plain names.
+
+    Beside a response or an output, an answer is the reference.
+    """
+    asked = next(row[name] for name in _ASKED if name in row)
+    answered = next(name for name in _ANSWERED if name in row)
     system = next((row[name] for name in _SYSTEM if isinstance(row.get(name), str) and row[name]), "")
     shared = [Message("system", system)] if system else []
-    text = read_text(row["response"], "response")
+    text = read_text(row[answered], answered)
     named = _named(row)
     model = row.get("response_model_name")
     return {
@@ -261,5 +321,5 @@ def _named(row: Row, names: Sequence[str] = _MODEL_FIELDS) -> Row:
 
 # The most telling first.
 OUTPUT_FORMATS: tuple[Format, ...] = (
-    *(_inspect, _batch, _promptfoo, _harness, _choices, _messages, _share_gpt, _completions, _responses, _plain),
+    *(_inspect, _batch, _promptfoo, _harness, _choices, _messages, _share_gpt, _completions, _plain, _responses),
 )

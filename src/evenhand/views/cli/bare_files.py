@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from itertools import takewhile
+from collections.abc import Mapping, Sequence
+from itertools import pairwise, takewhile
 from pathlib import Path
 
 from evenhand.core.errors import InputError
-from evenhand.io.files import SUFFIXES, find_tables, read_rows
+from evenhand.core.faults import RowFault
+from evenhand.io.files import SUFFIXES, Row, find_tables, read_rows
 from evenhand.io.pairs.join import split_name
+from evenhand.io.pairs.recognition import Kind, parse_columns, recognise, rename_columns
 from evenhand.views import console
 
 _DATABASE = ".db"
@@ -26,7 +28,7 @@ def command_for(words: Sequence[str]) -> list[str]:
     missing = [word for word in named if not _path(word).exists()]
     if missing:
         raise InputError(f"no file at {missing[0]}", hint="evenhand --help lists the commands")
-    meant = [*_meant(named), *words[len(named) :]]
+    meant = [*_meant(named, _columns_in(words[len(named) :])), *words[len(named) :]]
     console.aside(f"evenhand {shlex.join(meant)}")
     return meant
 
@@ -39,10 +41,24 @@ def refuse_files(words: Sequence[str]) -> None:
         )
 
 
-def _meant(named: list[str]) -> list[str]:
+def _columns_in(options: Sequence[str]) -> dict[str, str]:
+    """What --columns says of the files, among options that nobody has read yet.
+
+    >>> _columns_in(["--columns", "output=text"]), _columns_in(["--columns=output=text"]), _columns_in(["--json"])
+    ({'output': 'text'}, {'output': 'text'}, {})
+    """
+    for option, value in pairwise([*options, ""]):
+        if option == "--columns" and value:
+            return parse_columns(value)
+        if option.startswith("--columns="):
+            return parse_columns(option.partition("=")[2])
+    return {}
+
+
+def _meant(named: list[str], columns: Mapping[str, str]) -> list[str]:
     if len(named) == 1 and _path(named[0]).suffix == _DATABASE:
         return ["results", "--db", *named]
-    kinds = {kind_of(word) for word in named}
+    kinds = {kind_of(word, columns) for word in named}
     if kinds == {"pairs"}:
         return ["judge", *named]
     if kinds == {"pairs", "outputs"}:
@@ -59,14 +75,24 @@ def _meant(named: list[str]) -> list[str]:
     return ["arena", *named]
 
 
-def kind_of(word: str) -> str:
+def kind_of(word: str, columns: Mapping[str, str]) -> Kind:
     """What a file holds by its first row, "outputs" or "pairs"; what cannot be told, judge finds the words for."""
     for table in find_tables(_path(word), "pairs"):
         for _, row in read_rows(table):
             if isinstance(row, ValueError):
                 return "pairs"
-            return "outputs" if {"output", "choices", "messages"} & set(row) else "pairs"
+            return _kind_of_row(row, columns)
     return "pairs"
+
+
+def _kind_of_row(row: Row, columns: Mapping[str, str]) -> Kind:
+    try:
+        found = recognise(rename_columns(row, columns))
+    except RowFault:  # a field that is not there
+        found = None
+    if found is not None:
+        return found.kind
+    return "outputs" if "output" in row or "output" in columns else "pairs"
 
 
 def _path(word: str) -> Path:

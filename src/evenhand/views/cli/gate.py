@@ -51,11 +51,12 @@ from evenhand.views.cli.inputs import BaselineOption, ColumnsOption, Input, Join
 from evenhand.views.cli.judging import check_slots, prepare
 from evenhand.views.cli.option_groups import ADVANCED, INPUT, JUDGE, LIMITS, argument, flat_options, one_of, option
 from evenhand.views.cli.options import OnOption
-from evenhand.views.cli.running import run_with_progress
+from evenhand.views.cli.running import run_with_progress, stored_examples
 from evenhand.views.jury import AnyJudge, Escalation, Jury
 
 # The judge or the machine failed. Elsewhere that is 1, but here 1 is a model that is worse.
 NOT_JUDGED = 4
+_WHAT = "evenhand gate PAIRS, or evenhand gate --candidate NEW --baseline OLD"
 _ONE_ORDER = (
     "imported verdicts: a pair that is known in one order counts too, so a leaning to the first place may decide"
 )
@@ -197,7 +198,7 @@ def gate(
 
     def look_up() -> tuple[GateResult, Fields]:
         if not output.db.is_file():
-            raise InputError(f"no pairs, and no database at {output.db}", hint="evenhand gate PAIRS")
+            raise InputError(f"no pairs, and no database at {output.db}", hint=_WHAT)
         with Store(output.db, read_only=True) as store:
             row = newest(store, judge.spec, judge.protocol, output.db)
             decider = rule.decider(what, row.dimensions)
@@ -232,6 +233,10 @@ def go_through(
     summary = found.summary if found else counter.summary()
     ended = {"why": why, "failure": failure}
     result = GateResult.of_run(what, decider, summary, pairs=shuffled.pairs, most=most, **ended, losses=log.losses)
+    if found is not None:
+        result = replace(
+            result, examples={name: found.examples[name] for name in result.reasons if name in found.examples}
+        )
     return result, _about(judge, found)
 
 
@@ -302,6 +307,7 @@ def count_stored(
     every = summary.pairs + summary.repeats
     most = every if rule.max_pairs is None or rule.max_pairs >= summary.pairs else rule.max_pairs
     result = GateResult.of_run(what, decider, summary, pairs=every, most=most, losses=losses)
+    result = replace(result, examples=stored_examples(store, row.id, result.reasons))
     about = {"judge": row.model, "protocol": row.protocol, "fingerprint": row.fingerprint}
     return result, {**about, **({"imported": True} if imported else {}), **attacked_field(attacked)}
 

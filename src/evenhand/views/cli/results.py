@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +22,7 @@ from evenhand.results.people import People
 from evenhand.results.plain import to_json
 from evenhand.results.questions import correct_comparisons
 from evenhand.results.run import JudgeSummary, Readings, blocks_of_judge, judge_summary
-from evenhand.store import JudgeRow, Records
+from evenhand.store import JudgeRow, Records, Store
 from evenhand.views import console
 from evenhand.views.charts import check_plot_path, save_plot, win_rate_chart
 from evenhand.views.cli import result_tables as tables
@@ -41,7 +41,7 @@ from evenhand.views.cli.options import (
     RenameOption,
     renames_from,
 )
-from evenhand.views.cli.running import show_run
+from evenhand.views.cli.running import show_run, stored_examples
 
 
 @dataclass(frozen=True)
@@ -154,6 +154,8 @@ def _read(
     """A judge with what was asked for besides."""
     counting, people = options.count.counting, People(store, rename=renames_from(options.rename))
     found = judge_summary(store, row, calibrated=options.calibrated, counting=counting)
+    if isinstance(store, Store):
+        found = replace(found, examples=stored_examples(store, row.id, found.summary.reasons))
     groups: list[Group] = []
     if options.by:
         attacked = options.by in ATTACK_MARKS

@@ -6,7 +6,7 @@ import gc
 import json
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from evenhand.core.engine import Engine, measured_length
@@ -15,7 +15,7 @@ from evenhand.core.fence import FenceKind
 from evenhand.core.judge import Judgment
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Protocol
-from evenhand.core.verdict import found_on
+from evenhand.core.verdict import OF_OTHERS, found_on
 from evenhand.engines import catalog, open_engine
 from evenhand.engines.endpoint import EndpointSettings
 from evenhand.engines.heads import PREFIX, is_head
@@ -25,6 +25,7 @@ from evenhand.results.run import JudgeSummary, RunSummary
 from evenhand.results.summary import Counter
 from evenhand.running.pace import BudgetError
 from evenhand.running.runner import Line, Totals
+from evenhand.store import Store
 from evenhand.views import console
 from evenhand.views.api import Judgments, default_protocol
 from evenhand.views.cli.headway import Headway
@@ -137,6 +138,7 @@ def run_with_progress(
     measured = measured_length(judge.setup.engine.identity)
     counter = counter or Counter(found_on(judge.setup.protocol.dimensions), measured=measured)
     began, stopped = time.monotonic(), ""
+    examples = dict[str, str]()
     with (
         console.watching(total, lines=lines) as watch,
         judge.run(pairs, line=line, words=False, on_wait=watch.print) as judgments,
@@ -144,7 +146,7 @@ def run_with_progress(
         headway = Headway(total, judge.answers_of_pair, judgments.totals)
         watch.follow(headway)
         try:
-            _take_all(judgments, counter, watch, headway, enough)
+            _take_all(judgments, counter, watch, headway, examples, enough)
         except BudgetError as error:
             stopped = error.message
             watch.print(f"{error.message}; {counter.pairs:,} of {console.count(total, 'pair')} done")
@@ -152,14 +154,15 @@ def run_with_progress(
             try:  # the second may come at any moment
                 watch.print("stopping after what is under way; press Ctrl-C again to stop at once")
                 judgments.stop()
-                _take_all(judgments, counter, watch, headway)
+                _take_all(judgments, counter, watch, headway, examples)
             finally:
                 done = f"{counter.pairs:,} of {console.count(total, 'pair')}"
                 watch.print(f"stopped after {done}; the same command goes on from here")
             raise
     totals = judgments.totals
     cost = judge.cost_of(totals.usage)
-    return summary_of_run(judge, counter, totals, cost, time.monotonic() - began, stopped)
+    found = summary_of_run(judge, counter, totals, cost, time.monotonic() - began, stopped)
+    return replace(found, examples={**found.examples, **examples})
 
 
 def summary_of_run(
@@ -174,7 +177,38 @@ def summary_of_run(
         asked=totals.asked,
         cost=cost,
         stopped=stopped,
+        examples=examples_of(judge, counter.summary().reasons),
     )
+
+
+def note_examples(judgment: Judgment, examples: dict[str, str]) -> None:
+    """Note what was said, or what went wrong, for each reason that is new; of a judge that fails nothing is kept.
+
+    >>> from evenhand.core.judge import Conversation
+    >>> from evenhand.core.verdict import Verdict
+    >>> failed = Conversation({"overall": Verdict("overall", None, invalid="timeout", raw="took too long")})
+    >>> found = {}
+    >>> note_examples(Judgment.of(Pair("Hi", "x", "y"), {"forward": failed}), found)
+    >>> found
+    {'timeout': 'took too long'}
+    """
+    for outcome in judgment.outcomes.values():
+        if outcome.side is None:
+            for verdict in outcome.orders.values():
+                if verdict.invalid and verdict.raw and verdict.invalid not in OF_OTHERS:
+                    examples.setdefault(verdict.invalid, verdict.raw)
+
+
+def examples_of(judge: AnyJudge, reasons: Iterable[str]) -> dict[str, str]:
+    """What this judge said, or what went wrong, for each reason why a verdict is missing."""
+    number = judge.store.judge_book.find(judge.setup.fingerprint)
+    return {} if number is None else stored_examples(judge.store, number, reasons)
+
+
+def stored_examples(store: Store, judge: int, reasons: Iterable[str]) -> dict[str, str]:
+    """One answer or message for each of these reasons, where one is kept."""
+    found = {reason: store.archive.example(judge, reason) for reason in sorted({*reasons} - OF_OTHERS)}
+    return {reason: text for reason, text in found.items() if text}
 
 
 def _take_all(
@@ -182,10 +216,12 @@ def _take_all(
     counter: Counter,
     watch: console.Watch,
     headway: Headway,
+    examples: dict[str, str],
     enough: Callable[[Judgment], bool] | None = None,
 ) -> None:
     for judgment in judgments:
         counter.add(judgment)
+        note_examples(judgment, examples)
         headway.judged()
         watch.judged(judgment, judgments.totals.usage, counter.invalid)
         if enough and enough(judgment):
@@ -207,6 +243,8 @@ def show_run(found: JudgeSummary, title: str = "") -> None:
         console.out.print(known)
     for note in console.notes(summary):
         console.out.print(note)
+    for line in console.example_lines(found.examples):
+        console.out.print(line, markup=False, highlight=False)
     for note in found.made:
         console.out.print(console.one_line(note), markup=False, highlight=False)
     if found.attacks is not None:
