@@ -28,6 +28,8 @@ from evenhand.core.protocol import Prompt
 from evenhand.io.attacks import built_in_attacks, choose_attacks, read_attacks
 from evenhand.io.pairs import sample_pairs
 from evenhand.results.attack import AttackEffect, AttackSummary, AttackTally
+from evenhand.results.evidence import people_with_each_other
+from evenhand.results.people import People
 from evenhand.results.run import RunSummary
 from evenhand.results.stored_attacks import stored_attacks
 from evenhand.results.summary import Counter as PairCounter
@@ -497,6 +499,27 @@ def test_attacked_pairs_are_in_no_other_number(engine: ScriptedEngine, db: Path,
     assert judge["dimensions"]["overall"]["n"] == before["results"]["dimensions"]["overall"]["n"]
 
 
+def test_what_people_said_is_not_said_of_attacked_pairs(engine: ScriptedEngine, db: Path, tmp_path: Path) -> None:
+    """Attacked pairs carry the labels and votes of their originals, which nobody gave them."""
+    texts = [{"id": f"{n}", "instruction": f"{n}?", "output_1": f"{n}", "output_2": "no"} for n in range(4)]
+    human = ["A", "A", "B"]
+    file = write_rows(tmp_path / "p.jsonl", [{**row, "labels": {"format": "tie"}, "human": human} for row in texts])
+    evenhand("judge", file, "--judge", "script", "--protocol", "overall", "--db", db)
+
+    def said() -> tuple[Any, ...]:
+        out = tmp_path / "labels.jsonl"
+        labels = json.loads(evenhand("labels", "--db", db, "--json").stdout)["labels"]
+        evenhand("labels", "export", out, "--db", db)
+        with Store(db, read_only=True) as store:
+            among = people_with_each_other(store.labels.pairs(), People(store))
+        return labels, out.read_text(encoding="utf-8"), among
+
+    before = said()
+    assert before[2]["overall"].pairs == 4
+    attack(db, file, "--attack", "verdicts")
+    assert said() == before
+
+
 def test_an_export_says_which_pairs_were_attacked(engine: ScriptedEngine, db: Path, tmp_path: Path) -> None:
     attack(db, "--attack", "verdict-a", "--pairs", "2")
     for form in ("judgments", "verdicts"):
@@ -702,6 +725,21 @@ def test_what_an_attack_on_a_jury_takes_is_said_judge_by_judge(jurors: dict[str,
     which = ("--pairs", "2", "--attack", "order-ignore")
     done = evenhand("attack", "--judge", "meek,firm", "--protocol", "overall", "--db", db, *which)
     assert re.search(r"meek:\s+8 requests.*firm:\s+8 requests", done.stderr, re.DOTALL)
+
+
+def test_what_a_jury_agrees_on_is_of_pairs_as_they_were(jurors: dict[str, ScriptedEngine], db: Path) -> None:
+    """The judges differ on every attacked pair, and on no other."""
+    attacked = ("--protocol", "overall", "--db", db, "--pairs", "5", "--attack", "order-ignore")
+    evenhand("attack", "--judge", "meek,firm", *attacked)
+    assert (
+        "2 of 2 judges spoke on 5 pairs." in evenhand("results", "--db", db, "--judge", "jury of meek, firm").stdout
+    )
+    found = json.loads(evenhand("jury", "meek/overall,firm/overall", "--db", db, "--json").stdout)
+    assert found["attacked"] == found["pairs"] == 5
+    jury = found["jury"]
+    assert (jury["pairs"], jury["spoke"]) == (5, {"2": 5})
+    assert [each["same"]["value"] for each in jury["agreement"]] == [1.0]
+    assert {juror["change"]["value"] for juror in jury["jurors"]} == {0.0}
 
 
 def test_levels_are_not_attacked_as_a_whole(jurors: dict[str, ScriptedEngine], db: Path) -> None:
