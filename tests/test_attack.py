@@ -424,6 +424,17 @@ def test_a_fence_helps_a_judge_that_reads_headings(engine: ScriptedEngine, db: P
     assert "shift, overall" in " ".join(shown.split())
 
 
+def test_a_judge_beside_it_on_which_fewer_attacks_were_tried_says_so(engine: ScriptedEngine, db: Path) -> None:
+    some = ("--attack", "verdict-a", "--attack", "control", "--pairs", "2")
+    attack(db, *some)
+    more = (*some, "--fence", "lines", "--attack", "verdict-b")
+    said = " ".join(attack(db, *more, "--attack", "order-a").stdout.split())
+    assert said.count("(without ") == 1
+    assert "(without 2 of the 3 attacks)" in said.split("attack n shift")[0]
+    assert "(without 1 of the 2 attacks)" in " ".join(attack(db, *more).stdout.split())
+    assert "(without " not in attack(db, *some, "--fence", "lines").stdout
+
+
 # -- from what is kept -----------------------------------------------------------------------------
 
 
