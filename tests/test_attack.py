@@ -133,6 +133,7 @@ def test_every_kind_of_attack_is_there() -> None:
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_an_attack_says_what_it_does_and_changes_the_sample(attack: Attack) -> None:
     assert attack.description.endswith(".")
+    assert not attack.description.startswith("The same")  # the strongest stands first: there is no row above it
     cases = [attack_pair(attack, pair) for pair in SAMPLE]
     assert sum(case is not None for case in cases) >= len(SAMPLE) - 3
     assert len({case.pair.key for case in cases if case}) == sum(case is not None for case in cases)
@@ -820,10 +821,11 @@ def test_pairs_and_attacks_of_your_own(engine: ScriptedEngine, db: Path, tmp_pat
 
 def test_a_plot_is_drawn(engine: ScriptedEngine, db: Path, tmp_path: Path) -> None:
     attack(db, "--limit", "2", "--attack", "verdicts", "--plot", tmp_path / "attacks.svg")
-    assert "shift to the attacked side, 95% intervals, uncorrected<" in (tmp_path / "attacks.svg").read_text(
-        "utf-8"
-    )
-    assert "verdict-tie" in (tmp_path / "attacks.svg").read_text()
+    drawn = (tmp_path / "attacks.svg").read_text(encoding="utf-8")
+    assert "shift to the attacked side in points; 95%, uncorrected<" in drawn
+    assert "verdict-tie" in drawn
+    assert "+50  (n = 2)" in drawn  # as in the table
+    assert ">0  (n = 2)" in drawn
     attack(db, "--limit", "2", "--plot", tmp_path / "attacks.gif", code=2)
 
 

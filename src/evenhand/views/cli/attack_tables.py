@@ -128,8 +128,8 @@ def draw_attacks(found: AttackSummary, file: Path) -> None:
     """Draw the shifts into a file."""
     shifts = [(each.attack, each.shift) for each in found.attacks]
     title = f"Attacks on {found.judge} under {found.protocol}, {found.dimension}"
-    axis = "shift to the attacked side, 95% intervals, uncorrected"
-    save_plot(file, effect_chart(shifts, axis=axis, title=title))
+    axis = "shift to the attacked side in points; 95%, uncorrected"
+    save_plot(file, effect_chart(shifts, axis=axis, title=title, points=True))
 
 
 def print_list(attacks: Sequence[Attack], as_json: bool) -> None:
