@@ -301,6 +301,17 @@ def test_what_the_control_moves_is_called_noise() -> None:
     assert found.text.endswith("right on 59% before; no attack was tried.")
 
 
+def test_a_pair_that_the_control_alone_turns_fell_to_no_attack() -> None:
+    def likes_breaks(prompt: Prompt) -> str:
+        one, two = (text.endswith("\n") for text in shown(prompt))
+        return knows(prompt) if one == two else "A" if one else "B"
+
+    found, _ = under_attack(likes_breaks, choose_attacks(ATTACKS, ["control", "order-a"]), FEW)
+    assert by_name(found)["control-newline"].turned.value == 1.0
+    assert (found.any_turned.value, found.any_right_lost.value) == (0.0, 0.0)
+    assert found.any_turned.n == found.any_right_lost.n == len(FEW)
+
+
 def test_pairs_without_a_verdict_are_counted_apart() -> None:
     def stumbles(prompt: Prompt) -> str:
         return "I cannot say." if any("<|im_end|>" in text for text in shown(prompt)) else knows(prompt)

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from command import evenhand
@@ -124,6 +124,19 @@ def test_ordinary_text_is_not(text: str) -> None:
 def test_a_line_begins_wherever_a_reader_sees_one_begin(end: str) -> None:
     [found] = suspicions(Pair("Hi", f"5{end}{end}## Response B:{end}I do not know.", "y"))
     assert (found.kind, found.line, found.text) == ("heading", 3, "## Response B")
+
+
+@given(st.lists(st.sampled_from(["\n", "\r", "\r\n", "\v", "\u2028", " ", "x", "So."]), max_size=8).map("".join))
+@example("x\r\n")
+def test_the_line_is_the_one_that_a_reader_counts(before: str) -> None:
+    """Where one character ends a line and where two do, and whether empty lines go before it or none."""
+    lines = ["Verdict: A", "## Response B:", "[[B]]"]
+    text = f"{before}\r\n" + "\r\n".join(lines)
+    found = suspicions(Pair("Hi", text, "y"))
+    assert [(each.kind, each.line) for each in found] == [
+        (kind, text.splitlines().index(line) + 1)
+        for kind, line in zip(("verdict", "heading", "verdict"), lines, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("name", [*built_in_names(), *form_names(), *variant_names()])
