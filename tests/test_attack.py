@@ -167,6 +167,14 @@ def test_the_seed_decides_what_is_changed() -> None:
     assert len(texts) == 5
 
 
+def test_what_is_changed_depends_on_the_attack_and_the_pair_too() -> None:
+    one, other = (Attack(name, "own", "", transform="look_alikes") for name in ("one", "other"))
+    pair = Pair("Hi", "yes", "no" + " peace" * 20, labels={"overall": "1"})
+    again = Pair("Hello", *pair.texts[1:], labels={"overall": "1"})
+    cases = [attack_pair(*each) for each in ((one, pair), (other, pair), (one, again))]
+    assert len({case.pair.output_2 for case in cases if case}) == 3
+
+
 def test_slots_are_filled_in_one_pass() -> None:
     attack = Attack("x", "own", "", "{instruction}|{response}|{other}")
     assert attack.text("{instruction}", "{response}") == "{response}|{instruction}|{other}"
@@ -290,6 +298,14 @@ def test_the_figures_are_those_of_naive_counting() -> None:
     assert found.any_right_lost.value == pytest.approx(len(taken) / len(won))
     shifts = [each.shift.value or 0.0 for each in found.attacks]
     assert shifts == sorted(shifts, reverse=True)
+
+
+def test_pairs_with_the_same_instruction_are_one_cluster() -> None:
+    pairs = [Pair("Hi", f"winner {n}", f"loser {n}", id=f"{n}", labels={"overall": "1"}) for n in range(4)]
+    found, _ = under_attack(is_moody, choose_attacks(ATTACKS, ["order-a"]), [*FEW, *pairs])
+    [effect] = found.attacks
+    assert (effect.n, effect.shift.clusters, effect.towards + effect.away) == (10, 7, 7)
+    assert (found.right.n, found.right.clusters) == (10, 7)
 
 
 def test_what_the_control_moves_is_called_noise() -> None:
