@@ -626,6 +626,19 @@ def test_of_an_attack_with_several_texts_the_newest_counts(
     assert found["unicode-alike"]["n"] == 3
 
 
+def test_where_a_label_was_corrected_the_side_that_was_attacked_last_counts(
+    engine: ScriptedEngine, db: Path, tmp_path: Path
+) -> None:
+    engine.script = is_moody
+    texts = [{"id": f"{n}", "instruction": f"{n}?", "output_1": f"{n}", "output_2": "no"} for n in range(4)]
+    wrong = write_rows(tmp_path / "wrong.jsonl", [{**row, "label": "2"} for row in texts])
+    right = write_rows(tmp_path / "right.jsonl", [{**row, "label": "1"} for row in texts])
+    attack(db, wrong, "--attack", "verdict-a", "--attack", "order-b")
+    found = facts(attack(db, right, "--attack", "verdict-a", "--attack", "verdict-b", "--json"))
+    [judge] = json.loads(evenhand("card", "--db", db, "--json").stdout)["judges"]
+    assert figures(judge["attacks"]) == figures(found)
+
+
 def test_nobody_labels_or_trains_on_an_attacked_pair(engine: ScriptedEngine, db: Path, tmp_path: Path) -> None:
     attack(db, "--attack", "verdicts", "--pairs", "6")
     found = json.loads(evenhand("suggest", "-n", "99", "--db", db, "--json").stdout)
