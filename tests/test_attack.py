@@ -463,6 +463,18 @@ def test_a_judge_beside_it_on_which_fewer_attacks_were_tried_says_so(engine: Scr
     assert "(without " not in attack(db, *some, "--fence", "lines").stdout
 
 
+def test_only_the_same_judge_on_the_same_pairs_stands_beside_it(
+    engine: ScriptedEngine, db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some, opened = ("--attack", "verdict-a", "--json"), "evenhand.views.cli.groups.open_judge"
+    attack(db, *some, "--pairs", "4")
+    monkeypatch.setattr(opened, lambda *_: ScriptedEngine(knows, name="another"))
+    attack(db, *some, "--pairs", "2", "--fence", "word")
+    monkeypatch.setattr(opened, lambda *_: engine)
+    beside = json.loads(attack(db, *some, "--pairs", "2", "--fence", "lines").stdout)["beside"]
+    assert {name: (each["judge"], each["pairs"]) for name, each in beside.items()} == {"overall": ("obeys", 2)}
+
+
 # -- from what is kept -----------------------------------------------------------------------------
 
 
