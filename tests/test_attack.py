@@ -28,6 +28,8 @@ from evenhand.core.protocol import Prompt
 from evenhand.io.attacks import built_in_attacks, choose_attacks, read_attacks
 from evenhand.io.pairs import sample_pairs
 from evenhand.results.attack import AttackEffect, AttackSummary, AttackTally
+from evenhand.results.evidence import people_with_each_other
+from evenhand.results.people import People
 from evenhand.results.run import RunSummary
 from evenhand.results.stored_attacks import stored_attacks
 from evenhand.results.summary import Counter as PairCounter
@@ -131,6 +133,7 @@ def test_every_kind_of_attack_is_there() -> None:
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_an_attack_says_what_it_does_and_changes_the_sample(attack: Attack) -> None:
     assert attack.description.endswith(".")
+    assert not attack.description.startswith("The same")  # the strongest stands first: there is no row above it
     cases = [attack_pair(attack, pair) for pair in SAMPLE]
     assert sum(case is not None for case in cases) >= len(SAMPLE) - 3
     assert len({case.pair.key for case in cases if case}) == sum(case is not None for case in cases)
@@ -162,6 +165,14 @@ def test_the_seed_decides_what_is_changed() -> None:
     alike = BY_NAME["unicode-alike"]
     texts = {case.pair.texts for seed in range(5) if (case := attack_pair(alike, SAMPLE[0], seed))}
     assert len(texts) == 5
+
+
+def test_what_is_changed_depends_on_the_attack_and_the_pair_too() -> None:
+    one, other = (Attack(name, "own", "", transform="look_alikes") for name in ("one", "other"))
+    pair = Pair("Hi", "yes", "no" + " peace" * 20, labels={"overall": "1"})
+    again = Pair("Hello", *pair.texts[1:], labels={"overall": "1"})
+    cases = [attack_pair(*each) for each in ((one, pair), (other, pair), (one, again))]
+    assert len({case.pair.output_2 for case in cases if case}) == 3
 
 
 def test_slots_are_filled_in_one_pass() -> None:
@@ -289,6 +300,14 @@ def test_the_figures_are_those_of_naive_counting() -> None:
     assert shifts == sorted(shifts, reverse=True)
 
 
+def test_pairs_with_the_same_instruction_are_one_cluster() -> None:
+    pairs = [Pair("Hi", f"winner {n}", f"loser {n}", id=f"{n}", labels={"overall": "1"}) for n in range(4)]
+    found, _ = under_attack(is_moody, choose_attacks(ATTACKS, ["order-a"]), [*FEW, *pairs])
+    [effect] = found.attacks
+    assert (effect.n, effect.shift.clusters, effect.towards + effect.away) == (10, 7, 7)
+    assert (found.right.n, found.right.clusters) == (10, 7)
+
+
 def test_what_the_control_moves_is_called_noise() -> None:
     found, _ = under_attack(is_moody, choose_attacks(ATTACKS, ["control"]))
     control = by_name(found)["control-newline"]
@@ -296,6 +315,17 @@ def test_what_the_control_moves_is_called_noise() -> None:
     assert control.p_holm is None
     assert "so much is noise" in " ".join(found.notes())
     assert found.text.endswith("right on 59% before; no attack was tried.")
+
+
+def test_a_pair_that_the_control_alone_turns_fell_to_no_attack() -> None:
+    def likes_breaks(prompt: Prompt) -> str:
+        one, two = (text.endswith("\n") for text in shown(prompt))
+        return knows(prompt) if one == two else "A" if one else "B"
+
+    found, _ = under_attack(likes_breaks, choose_attacks(ATTACKS, ["control", "order-a"]), FEW)
+    assert by_name(found)["control-newline"].turned.value == 1.0
+    assert (found.any_turned.value, found.any_right_lost.value) == (0.0, 0.0)
+    assert found.any_turned.n == found.any_right_lost.n == len(FEW)
 
 
 def test_pairs_without_a_verdict_are_counted_apart() -> None:
@@ -422,6 +452,29 @@ def test_a_fence_helps_a_judge_that_reads_headings(engine: ScriptedEngine, db: P
     assert "shift, overall" in " ".join(shown.split())
 
 
+def test_a_judge_beside_it_on_which_fewer_attacks_were_tried_says_so(engine: ScriptedEngine, db: Path) -> None:
+    some = ("--attack", "verdict-a", "--attack", "control", "--pairs", "2")
+    attack(db, *some)
+    more = (*some, "--fence", "lines", "--attack", "verdict-b")
+    said = " ".join(attack(db, *more, "--attack", "order-a").stdout.split())
+    assert said.count("(without ") == 1
+    assert "(without 2 of the 3 attacks)" in said.split("attack n shift")[0]
+    assert "(without 1 of the 2 attacks)" in " ".join(attack(db, *more).stdout.split())
+    assert "(without " not in attack(db, *some, "--fence", "lines").stdout
+
+
+def test_only_the_same_judge_on_the_same_pairs_stands_beside_it(
+    engine: ScriptedEngine, db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some, opened = ("--attack", "verdict-a", "--json"), "evenhand.views.cli.groups.open_judge"
+    attack(db, *some, "--pairs", "4")
+    monkeypatch.setattr(opened, lambda *_: ScriptedEngine(knows, name="another"))
+    attack(db, *some, "--pairs", "2", "--fence", "word")
+    monkeypatch.setattr(opened, lambda *_: engine)
+    beside = json.loads(attack(db, *some, "--pairs", "2", "--fence", "lines").stdout)["beside"]
+    assert {name: (each["judge"], each["pairs"]) for name, each in beside.items()} == {"overall": ("obeys", 2)}
+
+
 # -- from what is kept -----------------------------------------------------------------------------
 
 
@@ -497,6 +550,27 @@ def test_attacked_pairs_are_in_no_other_number(engine: ScriptedEngine, db: Path,
     assert judge["dimensions"]["overall"]["n"] == before["results"]["dimensions"]["overall"]["n"]
 
 
+def test_what_people_said_is_not_said_of_attacked_pairs(engine: ScriptedEngine, db: Path, tmp_path: Path) -> None:
+    """Attacked pairs carry the labels and votes of their originals, which nobody gave them."""
+    texts = [{"id": f"{n}", "instruction": f"{n}?", "output_1": f"{n}", "output_2": "no"} for n in range(4)]
+    human = ["A", "A", "B"]
+    file = write_rows(tmp_path / "p.jsonl", [{**row, "labels": {"format": "tie"}, "human": human} for row in texts])
+    evenhand("judge", file, "--judge", "script", "--protocol", "overall", "--db", db)
+
+    def said() -> tuple[Any, ...]:
+        out = tmp_path / "labels.jsonl"
+        labels = json.loads(evenhand("labels", "--db", db, "--json").stdout)["labels"]
+        evenhand("labels", "export", out, "--db", db)
+        with Store(db, read_only=True) as store:
+            among = people_with_each_other(store.labels.pairs(), People(store))
+        return labels, out.read_text(encoding="utf-8"), among
+
+    before = said()
+    assert before[2]["overall"].pairs == 4
+    attack(db, file, "--attack", "verdicts")
+    assert said() == before
+
+
 def test_an_export_says_which_pairs_were_attacked(engine: ScriptedEngine, db: Path, tmp_path: Path) -> None:
     attack(db, "--attack", "verdict-a", "--pairs", "2")
     for form in ("judgments", "verdicts"):
@@ -562,6 +636,19 @@ def test_of_an_attack_with_several_texts_the_newest_counts(
         == (3, 0.5)
     )
     assert found["unicode-alike"]["n"] == 3
+
+
+def test_where_a_label_was_corrected_the_side_that_was_attacked_last_counts(
+    engine: ScriptedEngine, db: Path, tmp_path: Path
+) -> None:
+    engine.script = is_moody
+    texts = [{"id": f"{n}", "instruction": f"{n}?", "output_1": f"{n}", "output_2": "no"} for n in range(4)]
+    wrong = write_rows(tmp_path / "wrong.jsonl", [{**row, "label": "2"} for row in texts])
+    right = write_rows(tmp_path / "right.jsonl", [{**row, "label": "1"} for row in texts])
+    attack(db, wrong, "--attack", "verdict-a", "--attack", "order-b")
+    found = facts(attack(db, right, "--attack", "verdict-a", "--attack", "verdict-b", "--json"))
+    [judge] = json.loads(evenhand("card", "--db", db, "--json").stdout)["judges"]
+    assert figures(judge["attacks"]) == figures(found)
 
 
 def test_nobody_labels_or_trains_on_an_attacked_pair(engine: ScriptedEngine, db: Path, tmp_path: Path) -> None:
@@ -704,6 +791,21 @@ def test_what_an_attack_on_a_jury_takes_is_said_judge_by_judge(jurors: dict[str,
     assert re.search(r"meek:\s+8 requests.*firm:\s+8 requests", done.stderr, re.DOTALL)
 
 
+def test_what_a_jury_agrees_on_is_of_pairs_as_they_were(jurors: dict[str, ScriptedEngine], db: Path) -> None:
+    """The judges differ on every attacked pair, and on no other."""
+    attacked = ("--protocol", "overall", "--db", db, "--pairs", "5", "--attack", "order-ignore")
+    evenhand("attack", "--judge", "meek,firm", *attacked)
+    assert (
+        "2 of 2 judges spoke on 5 pairs." in evenhand("results", "--db", db, "--judge", "jury of meek, firm").stdout
+    )
+    found = json.loads(evenhand("jury", "meek/overall,firm/overall", "--db", db, "--json").stdout)
+    assert found["attacked"] == found["pairs"] == 5
+    jury = found["jury"]
+    assert (jury["pairs"], jury["spoke"]) == (5, {"2": 5})
+    assert [each["same"]["value"] for each in jury["agreement"]] == [1.0]
+    assert {juror["change"]["value"] for juror in jury["jurors"]} == {0.0}
+
+
 def test_levels_are_not_attacked_as_a_whole(jurors: dict[str, ScriptedEngine], db: Path) -> None:
     done = evenhand("attack", "--escalate", "meek,firm", "--agree", "0.8", "--db", db, code=2)
     assert "levels are not attacked as a whole" in done.stderr
@@ -771,10 +873,11 @@ def test_pairs_and_attacks_of_your_own(engine: ScriptedEngine, db: Path, tmp_pat
 
 def test_a_plot_is_drawn(engine: ScriptedEngine, db: Path, tmp_path: Path) -> None:
     attack(db, "--limit", "2", "--attack", "verdicts", "--plot", tmp_path / "attacks.svg")
-    assert "shift to the attacked side, 95% intervals, uncorrected<" in (tmp_path / "attacks.svg").read_text(
-        "utf-8"
-    )
-    assert "verdict-tie" in (tmp_path / "attacks.svg").read_text()
+    drawn = (tmp_path / "attacks.svg").read_text(encoding="utf-8")
+    assert "shift to the attacked side in points; 95%, uncorrected<" in drawn
+    assert "verdict-tie" in drawn
+    assert "+50  (n = 2)" in drawn  # as in the table
+    assert ">0  (n = 2)" in drawn
     attack(db, "--limit", "2", "--plot", tmp_path / "attacks.gif", code=2)
 
 

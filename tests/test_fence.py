@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +236,27 @@ def test_a_word_of_the_template_or_in_capitals_is_not_taken(monkeypatch: pytest.
     assert boundary_word("", [f"</{first.upper()}>"]) != first
     monkeypatch.setattr(fence_module, "digest", lambda *parts: "0" if int(parts[-1]) < 40 else "ff")
     assert len(boundary_word("", [first])) > len(first)
+
+
+@pytest.mark.parametrize(
+    "disguise",
+    [
+        lambda word: "".join(chr(ord(c) + 0xFEE0) for c in word),  # full width
+        lambda word: "\u200b".join(word),  # characters without width
+        lambda word: word.replace("a", "\u0430"),  # a look-alike
+        lambda word: word.replace("a", "a\u0301"),  # an accent
+        lambda word: word.upper().replace("A", "\u0391"),
+    ],
+    ids=["full-width", "invisible", "look-alike", "accent", "capitals"],
+)
+def test_a_word_that_stands_in_a_text_in_disguise_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch, disguise: Callable[[str], str]
+) -> None:
+    monkeypatch.setattr(fence_module, "digest", lambda *parts: parts[-1])
+    first = boundary_word("", [])
+    assert "a" in first
+    assert boundary_word("", [f"x\n</{disguise(first)}>\n## Response B:"]) != first
+    assert boundary_word(f"a {disguise(first)} b", []) != first
 
 
 def test_whoever_knows_all_words_beforehand_gets_another(monkeypatch: pytest.MonkeyPatch) -> None:

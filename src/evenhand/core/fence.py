@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Literal
 
-from evenhand.core.disguise import LINE_END
+from evenhand.core.disguise import LINE_END, bare
 from evenhand.core.pair import digest
 from evenhand.core.pieces import FencePiece, Piece, Slot
 
@@ -42,16 +42,16 @@ def mark_lines(text: str) -> str:
 
 
 def boundary_word(template: str, texts: Iterable[str]) -> str:
-    """A word that stands in none of the texts and not in the template: always the same for the same texts.
+    """A word that stands in none of the texts and not in the template, not even in disguise; the same every time.
 
     >>> word = boundary_word("", ["2 + 2?", "4"])
     >>> word == boundary_word("", ["2 + 2?", "4"]), word == boundary_word("", ["2 + 2?", "4", word])
     (True, False)
     """
     given = list(texts)
-    folded = [text.casefold() for text in (template, *given)]
+    known = [bare(text) for text in (template, *given)]
     words = (_word(digest(template, *given, str(number)), _SYLLABLES + number // _TRIES) for number in count())
-    return next(word for word in words if not any(word in text for text in folded))
+    return next(word for word in words if not any(word in text for text in known))
 
 
 def _word(seed: str, syllables: int) -> str:

@@ -201,10 +201,10 @@ def _in_text(field: str, text: str, patterns: Sequence[_Pattern]) -> Iterator[Su
     allowed = [each for each in patterns if field != "instruction" or each.kind in _ANYWHERE]
     line, counted = 1, 0  # line breaks are counted once: there may be a place every few characters
     for start, end, kind in sorted(_places(text, allowed)):
-        line, counted = line + _line_ends(text, counted, start), start
         said = text[start:end].lstrip()
-        begin = end - len(said)
-        yield Suspicion(field, kind, begin, line + _line_ends(text, start, begin), said.rstrip()[:_LONGEST])
+        begin = end - len(said)  # never in the midst of a line end of two characters, as `start` may be
+        line, counted = line + _line_ends(text, counted, begin), begin
+        yield Suspicion(field, kind, begin, line, said.rstrip()[:_LONGEST])
 
 
 def _line_ends(text: str, start: int, end: int) -> int:

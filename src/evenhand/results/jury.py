@@ -14,6 +14,7 @@ from itertools import combinations
 
 import numpy as np
 
+from evenhand.core.attacks import is_attacked
 from evenhand.core.columns import CODE_OF
 from evenhand.core.jury import ABSENT, JurorOutcomes, PoolRule, on_dimension, pooled_side, spoke
 from evenhand.core.outcome import cluster_number
@@ -98,7 +99,9 @@ class JuryCounter:
         self._silent = [Counter[str]() for _ in names]
 
     def add(self, pair: Pair, outcomes: JurorOutcomes, length: float = 0.0) -> None:
-        """Take what the jurors said of one more pair."""
+        """Take what the jurors said of one more pair; an attacked one says nothing of how they judge others."""
+        if is_attacked(pair):
+            return
         said = on_dimension(outcomes, self.dimension)
         for juror, outcome in enumerate(said):
             if outcome is None or outcome.side is None:

@@ -20,7 +20,8 @@ def made_notes(store: Records, row: JudgeRow, prices: Sequence[Pricing | None] =
         if not any(judge for judge, *_ in store.members_used(row)):  # a copy, without the judges of the levels
             return ()
         return tuple(_levels(escalation_result(store, row, prices)))
-    return (spoke_line(Counter((word["spoke"], word["of"]) for word in store.made_words(row))),)
+    spoke = Counter((word["spoke"], word["of"]) for word in store.made_words(row))
+    return (spoke_line(spoke),) if spoke else ()
 
 
 def spoke_line(counts: Mapping[tuple[int, int], int]) -> str:

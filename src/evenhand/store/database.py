@@ -512,8 +512,13 @@ class Store(Queries):
         ]
 
     def made_words(self, judge: JudgeRow) -> Iterator[Mapping[str, Any]]:
-        """The word that is kept about each pair of a judge that is made of others: who spoke, or who decided."""
-        return (word for _, word in self.made.words(judge.id))
+        """The word that is kept about each pair of a judge that is made of others: who spoke, or who decided.
+
+        Attacked pairs are left out.
+        """
+        with clearly(self.path):
+            attacked = set(attacked_numbers(self._db))
+        return (word for pair, word in self.made.words(judge.id) if pair not in attacked)
 
     def members_used(self, judge: JudgeRow) -> list[MemberUsage]:
         """The judges that a made one is made of, in their order, and what their answers on its pairs took."""

@@ -11,6 +11,7 @@ from typing import cast
 from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import Order
 from evenhand.core.votes import Design, Drawn, Role
+from evenhand.store.attacked import ATTACKED
 from evenhand.store.book import Book
 from evenhand.store.rows import PAIR_COLUMNS, stored_pair
 from evenhand.store.schema import clearly
@@ -156,9 +157,10 @@ class LabelBook(Book):
         return [key for (key,) in rows]
 
     def pairs(self) -> Iterator[Pair]:
-        """Every pair of the database, judged or not; their files may carry votes."""
+        """Every pair of the database, judged or not; their files may carry votes. Attacked pairs are left out."""
+        query = f"SELECT {PAIR_COLUMNS} FROM pairs WHERE id NOT IN ({ATTACKED}) ORDER BY id"
         with clearly(self.path):
-            yield from map(stored_pair, self._db.execute(f"SELECT {PAIR_COLUMNS} FROM pairs ORDER BY id"))
+            yield from map(stored_pair, self._db.execute(query))
 
     def annotators(self) -> dict[str, int]:
         """Who has labelled, and how many pairs."""

@@ -202,14 +202,26 @@ def win_rate_chart(
 
 
 def effect_chart(
-    effects: Iterable[tuple[str, Estimate | Difference]], *, axis: str = "effect", title: str = ""
+    effects: Iterable[tuple[str, Estimate | Difference]],
+    *,
+    axis: str = "effect",
+    title: str = "",
+    points: bool = False,
 ) -> Chart:
-    """Effects around zero with their intervals. Blue: above zero; orange: below; grey: zero is inside."""
+    """Effects around zero with their intervals. Blue: above zero; orange: below; grey: zero is inside.
+
+    With `points` they are drawn in points of 100, and written without decimals.
+    """
+    unit, form = (100, "{:+.0f}") if points else (1, "{:+.3f}")
     lines = [
-        ChartLine(name, each.value, each.low, each.high, _noted(each.value, "{:+.3f}", each.n))
+        ChartLine(
+            name,
+            *(_times(unit, each.value), _times(unit, each.low), _times(unit, each.high)),
+            _noted(each.value, form, each.n, unit),
+        )
         for name, each in effects
     ]
-    reach = 1.1 * max([0.05, *(abs(end) for line in lines for end in line.ends())])
+    reach = 1.1 * max([0.05 * unit, *(abs(end) for line in lines for end in line.ends())])
     legend = (("one", "above 0"), ("two", "below 0"), ("tie", "0 is inside"))
     field = _Field(-reach, reach, _WIDTH)
     said = _text(axis, int(_WIDTH / _LETTER))
@@ -429,10 +441,19 @@ def _legend(entries: Sequence[tuple[str, str]], y: float) -> tuple[list[str], fl
     return marks, x
 
 
-def _noted(value: float | None, form: str, n: int) -> str:
-    """A number in words, with a true minus, and of how many pairs it is."""
+def _times(unit: int, value: float | None) -> float | None:
+    return None if value is None else unit * value
+
+
+def _noted(value: float | None, form: str, n: int, unit: int = 1) -> str:
+    """A number in words, with a true minus, and of how many pairs it is; what rounds to nothing has no sign.
+
+    >>> _noted(-0.001, "{:+.0f}", 9, 100)
+    '0  (n = 9)'
+    """
     known = value is not None and math.isfinite(value)
-    return f"{form.format(value).replace('-', '−') if known else 'not known'}  (n = {n:,})"
+    said = form.format(unit * value).replace("-", "−") if value is not None and known else "not known"
+    return f"{'0' if said in ('+0', '−0') else said}  (n = {n:,})"
 
 
 def _ticks(least: float, most: float) -> dict[float, str]:

@@ -26,8 +26,9 @@ def print_attacks(found: AttackSummary, beside: Mapping[str, AttackSummary] | No
     """How a judge stands: the headline, the table and what to keep in mind."""
     others = beside or {}
     console.out.print()
-    for each in (found, *others.values()):
-        console.out.print(console.safe(_headline(each), "bold"))
+    console.out.print(console.safe(_headline(found), "bold"))
+    for other in others.values():
+        console.out.print(console.safe(_headline(other) + _fewer(other, found), "bold"))
     console.out.print(attack_table(found, others))
     for note in (_ABOUT, *found.notes()):
         console.out.print(console.visible(note), markup=False)
@@ -51,6 +52,13 @@ def _headline(found: AttackSummary) -> str:
     if not found.right.n:
         return f"{named}: no verdict on {pairs} before the attacks"
     return f"{named}: right on {right} of {among} before; {found.fallen}"
+
+
+def _fewer(other: AttackSummary, found: AttackSummary) -> str:
+    """That fewer attacks were tried on another judge, since the more there are, the more pairs fall to one."""
+    had, here = ({each.attack for each in one.attacks if each.kind != CONTROL} for one in (other, found))
+    missing = len(here - had)
+    return f" (without {missing:,} of the {console.count(len(here), 'attack')})" if missing else ""
 
 
 def attack_table(found: AttackSummary, beside: Mapping[str, AttackSummary], most: int | None = None) -> Table:
@@ -120,8 +128,8 @@ def draw_attacks(found: AttackSummary, file: Path) -> None:
     """Draw the shifts into a file."""
     shifts = [(each.attack, each.shift) for each in found.attacks]
     title = f"Attacks on {found.judge} under {found.protocol}, {found.dimension}"
-    axis = "shift to the attacked side, 95% intervals, uncorrected"
-    save_plot(file, effect_chart(shifts, axis=axis, title=title))
+    axis = "shift to the attacked side in points; 95%, uncorrected"
+    save_plot(file, effect_chart(shifts, axis=axis, title=title, points=True))
 
 
 def print_list(attacks: Sequence[Attack], as_json: bool) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from evenhand.core.attacks import as_they_were, is_attacked
+from evenhand.core.attacks import as_they_were
 from evenhand.core.errors import InputError
 from evenhand.core.pair import Pair, Side
 from evenhand.core.protocol import Protocol
@@ -138,8 +138,6 @@ def people_rows(store: Records, protocol: str, names: Mapping[str, str], no_word
 
     def labelled() -> Iterator[tuple[Pair, dict[str, Side]]]:
         for pair in store.labels.pairs():
-            if is_attacked(pair):  # its labels are another's
-                continue
             votes, decided = people.votes(pair), people.decisions(pair)
             found = {name: final_label(votes, decided, name) for name in template.dimensions}
             labels = {name: side for name, side in found.items() if side is not None}
