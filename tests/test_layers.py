@@ -15,6 +15,7 @@ LAYERS = (
     "core.stats",
     "core.steering",
     "core.faults",
+    "core.json_size",
     "core.pair",
     "core.conversations",
     "core.markup",
