@@ -6,6 +6,8 @@ import csv
 import gzip
 import io
 import json
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -376,6 +378,35 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         write_rows(file, broken())
     assert read_back(file) == [{"n": 1}]
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    for name, target in (("old.jsonl", "far/old.jsonl"), ("new.jsonl", "far/new.jsonl")):
+        (tmp_path / name).symlink_to(target)
+    write_rows(tmp_path / "far" / "old.jsonl", [{"n": 1}])
+    for name in ("old.jsonl", "new.jsonl"):
+        write_rows(tmp_path / name, [{"n": 2}])
+        assert (tmp_path / name).is_symlink()
+        assert read_back(tmp_path / "far" / name) == [{"n": 2}]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == sorted(["far", *["new.jsonl", "old.jsonl"] * 2])
+
+
+def test_a_pipe_is_written_into_and_stays_a_pipe(tmp_path: Path) -> None:
+    pipe, came = tmp_path / "pipe.jsonl", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: came.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    write_rows(pipe, [{"n": 2}])
+    reader.join(60)
+    assert came == [b'{"n":2}\n']
+    assert pipe.is_fifo()
+
+
+def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").mkdir()
+    with pytest.raises(IsADirectoryError, match=r"'[^']*/a\.jsonl'"):
+        write_rows(tmp_path / "a.jsonl", [])
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a", "a.parquet.gz", "nowhere/a.jsonl"])
