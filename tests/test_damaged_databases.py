@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import struct
 from contextlib import closing
 from pathlib import Path
 
@@ -84,6 +85,22 @@ def test_no_command_ends_in_a_traceback_on_a_damaged_file(whole: bytes, seed: in
 
 
 NAN = "000000000000f87f"
+# Of one outcome: said, p_1, p_2, p_tie, mass.
+IMPOSSIBLE = struct.pack("<5d", 69, 5, -4, 0, 1).hex()
+UNSAID = struct.pack("<5d", 1e18, 0.5, 0.5, 0, 1).hex()
+
+
+def labelled(design: str, chance: str, created: str = "1") -> str:
+    return (
+        "INSERT INTO labels (pair, dimension, annotator, side, note, source, created, design, probability)"
+        f" SELECT key, 'overall', 'ann', '1', '', '', {created}, '{design}', {chance} FROM pairs WHERE id < 20"
+    )
+
+
+def calibrated(model: str) -> str:
+    return f"INSERT INTO calibrations SELECT id, 'overall', '{model}', 1 FROM judges"
+
+
 # Whole pages, with something in them that evenhand does not write: the statement, and a command that comes upon it.
 CHANGED = {
     "a word for a number": ("UPDATE pair_columns SET length_1 = 'long'", "report --out {}/r.html"),
@@ -97,6 +114,33 @@ CHANGED = {
     "a table that is gone": ("DROP TABLE known", "results"),
     "a gate that cannot count": ("UPDATE pair_columns SET length_2 = 'long'", "gate"),
     "no time at all": ("UPDATE judges SET created = 9e999", "judges"),
+    "probabilities that are none": (f"UPDATE packed SET numbers = x'{IMPOSSIBLE}'", "results"),
+    "what was said in no code": (f"UPDATE packed SET numbers = x'{UNSAID}' WHERE pair = 3", "rank"),
+    "a verdict that is more than certain": (
+        "UPDATE verdicts SET p_a = 5, p_b = -4",
+        "export verdicts --out {}/v.jsonl",
+    ),
+    "an outcome that is more than certain": (
+        "UPDATE outcomes SET p_1 = 5, p_2 = -4; UPDATE verdicts SET p_a = 5, p_b = -4",
+        "export judgments --out {}/v.jsonl",
+    ),
+    "a pair without its columns": ("DELETE FROM pair_columns WHERE pair = 3", "results"),
+    "two numbers for one": ("UPDATE pair_columns SET length_1 = '3,4' WHERE pair = 3", "results"),
+    "a likelihood without end": (
+        """UPDATE answers SET tokens = '[["A",[["A",1e999]]]]'""",
+        "reread",
+    ),
+    "a design that is none": (labelled("chance", "NULL"), "results --human"),
+    "a chance that is none": (labelled("random", "0.0"), "results --human"),
+    "a label of the year 3170843": (
+        labelled("random", "0.5", "1e14"),
+        "labels export {}/v.jsonl",
+    ),
+    "a calibration that says nothing": (calibrated("{}"), "results --calibrated"),
+    "a calibration without end": (
+        calibrated('{"slope": 1e300, "tie": 1, "length": 1, "n": 9, "clusters": 9, "labels": []}'),
+        "jury one,two",
+    ),
     "a batch that counts in words": (
         "INSERT INTO batches (judge, service, token, requests, state, lessons, created)"
         " VALUES (1, 'openai', 't', 'many', 'open', '{}', 1)",
@@ -113,7 +157,7 @@ CHANGED = {
 def changed(whole: bytes, db: Path, statement: str) -> Path:
     db.write_bytes(whole)
     with closing(sqlite3.connect(db, isolation_level=None)) as base:
-        base.execute(statement)
+        base.executescript(statement)
     return db
 
 

@@ -6,6 +6,9 @@ import csv
 import gzip
 import io
 import json
+import os
+import threading
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,9 +23,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.core.errors import InputError, PairError
+from evenhand.engines.heads.head import Head
+from evenhand.io.attacks import read_attacks
 from evenhand.io.files import find_tables, finding, harmless, read_rows, write_rows
 from evenhand.io.files.writing import unharmed
 from evenhand.io.pairs import check_pairs, read_pairs
+from evenhand.running.prices import find_price
 
 ROWS = [{"instruction": f"q{n}", "output_1": f"x{n}", "output_2": "y"} for n in range(3)]
 JSONL = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
@@ -379,6 +385,69 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         write_rows(file, broken())
     assert read_back(file) == [{"n": 1}]
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+def test_a_date_that_python_has_not_is_read_as_arrow_spells_it(tmp_path: Path) -> None:
+    """There was a traceback. What Arrow cannot spell either is the fault of its row alone."""
+    far = {"date": pa.array([1, 2**30], pa.date32()), "span": pa.array([1, 2**62], pa.duration("s"))}
+    pq.write_table(pa.table({**far, "text": ["a", "b"]}), tmp_path / "a.parquet")
+    (_, near), (_, row) = read_rows(find_tables(tmp_path / "a.parquet")[0])
+    assert isinstance(near, dict)
+    assert str(near["date"]) == "1970-01-02"
+    assert row == {"date": "<value out of range: 1073741824>", "span": "4611686018427387904", "text": "b"}
+    nested = pa.array([[1], [2**30]], pa.list_(pa.date32()))
+    pq.write_table(pa.table({"dates": nested, "text": ["a", "b"]}), tmp_path / "b.parquet")
+    (_, near), (_, fault) = read_rows(find_tables(tmp_path / "b.parquet")[0])
+    assert isinstance(near, dict)
+    assert near["text"] == "a"
+    assert "field 'dates' cannot be read: " in str(fault)
+
+
+@pytest.mark.parametrize("depth", [900, 1_020, 100_000])
+def test_brackets_without_end_are_no_json_wherever_they_stand(tmp_path: Path, depth: int) -> None:
+    deep = "[" * depth
+    log, table, attacks = tmp_path / "a.eval", tmp_path / "prices.json", tmp_path / "a.toml"
+    with zipfile.ZipFile(log, "w") as archive:
+        archive.writestr("samples/1_epoch_1.json", deep + "]" * depth)
+    ((_, fault),) = read_rows(find_tables(log)[0])
+    assert isinstance(fault, ValueError)
+    table.write_text(deep)
+    attacks.write_text(f"x = {deep}")
+    with pytest.raises(InputError, match="no table of prices"):
+        find_price("a", table)
+    with pytest.raises(InputError, match="not TOML"):
+        read_attacks(attacks)
+    with pytest.raises(InputError, match="not JSON"):
+        Head.load(table)
+
+
+def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    for name, target in (("old.jsonl", "far/old.jsonl"), ("new.jsonl", "far/new.jsonl")):
+        (tmp_path / name).symlink_to(target)
+    write_rows(tmp_path / "far" / "old.jsonl", [{"n": 1}])
+    for name in ("old.jsonl", "new.jsonl"):
+        write_rows(tmp_path / name, [{"n": 2}])
+        assert (tmp_path / name).is_symlink()
+        assert read_back(tmp_path / "far" / name) == [{"n": 2}]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == sorted(["far", *["new.jsonl", "old.jsonl"] * 2])
+
+
+def test_a_pipe_is_written_into_and_stays_a_pipe(tmp_path: Path) -> None:
+    pipe, came = tmp_path / "pipe.jsonl", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: came.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    write_rows(pipe, [{"n": 2}])
+    reader.join(60)
+    assert came == [b'{"n":2}\n']
+    assert pipe.is_fifo()
+
+
+def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").mkdir()
+    with pytest.raises(IsADirectoryError, match=r"'[^']*/a\.jsonl'"):
+        write_rows(tmp_path / "a.jsonl", [])
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a", "a.parquet.gz", "nowhere/a.jsonl"])

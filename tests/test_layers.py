@@ -16,6 +16,7 @@ LAYERS = (
     "core.steering",
     "core.json_size",
     "core.faults",
+    "core.json_size",
     "core.pair",
     "core.conversations",
     "core.markup",

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import re
 import threading
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
 from command import evenhand, evenhand_any
+from evenhand import Judge, ScriptedEngine
 from evenhand.core.engine import Usage
 from evenhand.core.errors import InputError
 from evenhand.core.pair import Pair
-from evenhand.io.pairs import check_pairs
+from evenhand.io.pairs import check_pairs, read_pairs
+from evenhand.running.cluster.slices import local_work, pairs_of
+from evenhand.store import Store
 from evenhand.views import console
 from evenhand.views.console import note
 
@@ -96,6 +102,22 @@ def test_a_surrogate_in_an_output_is_a_fault_of_its_row(tmp_path: Path) -> None:
     outputs.write_text(json.dumps({"instruction": "q", "output": "\ud800"}) + "\n")
     done = evenhand("arena", f"a={outputs}", f"b={outputs}", "--out", tmp_path / "met.jsonl", code=2)
     assert "outputs.jsonl:1: field 'output' holds a lone surrogate" in done.stderr
+
+
+def test_metadata_that_json_has_no_number_for_are_grouped_all_the_same(tmp_path: Path) -> None:
+    """Parquet of other programs has NaN where it has nothing, and Python reads and writes it in JSON, too."""
+    file, db = tmp_path / "a.parquet", tmp_path / "a.db"
+    scores = [math.nan, math.inf, 1.0, 1.0]
+    rows = [{"instruction": f"q{n}", "output_1": "x", "output_2": "y", "score": s} for n, s in enumerate(scores)]
+    pq.write_table(pa.Table.from_pylist(rows), file)
+    with Judge(ScriptedEngine(lambda _: "A"), "overall", db=db) as judge:
+        list(judge.judge(read_pairs(file)))
+    found = json.loads(evenhand("results", "--by", "score", "--json", "--db", db).stdout)["by"]["groups"]
+    assert {group["value"]: group["pairs"] for group in found} == {"Infinity": 1, "1.0": 2, None: 1}
+    with Store(db) as store:
+        assert store.pages.fields()["score"] == ["1.0", "inf"]
+    (task,) = local_work(read_pairs(file), 4, workers=1, at_once=4).tasks
+    assert [pair.key for pair in pairs_of(task, skip_bad=False)] == [pair.key for pair in read_pairs(file)]
 
 
 @pytest.mark.parametrize("label", ["{}", '"inf"', "-1", "[1]"])

@@ -8,12 +8,13 @@ import io
 import json
 import re
 import sys
+import threading
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -35,6 +36,7 @@ from evenhand.results.plain import plain
 from evenhand.results.ranking import matches_of
 from evenhand.results.summary import summarise
 from evenhand.store import HumanLabel, Store
+from evenhand.views.cli.report import write_report
 from evenhand.views.report import ReportOptions, compile_report
 from evenhand.views.report.page import TEXT_LIMIT, write_page
 from evenhand.views.report.passages import LONGEST, code, fenced, table
@@ -394,6 +396,44 @@ def test_the_name_of_the_file_decides_its_form(db: Path, tmp_path: Path, monkeyp
     evenhand("report", "--db", db, "--format", "md")
     assert (tmp_path / "report.html").read_text("utf-8").lstrip().startswith("<!doctype html>")
     assert (tmp_path / "report.md").read_text("utf-8").startswith("# ")
+
+
+def test_nothing_lies_in_wait_beside_a_report_and_a_link_stays(db: Path, tmp_path: Path) -> None:
+    """In a folder that others write to, a link of the name of the unfinished file led to any file of the user's."""
+    mine = tmp_path / "mine.txt"
+    mine.write_text("mine")
+    for name in (".r.html.part", ".link.html.part"):
+        (tmp_path / name).symlink_to(mine)
+    (tmp_path / "link.html").symlink_to("r.html")
+    evenhand("report", "--db", db, "--pairs", "0", "--out", tmp_path / "link.html")
+    assert mine.read_text() == "mine"
+    assert (tmp_path / "link.html").is_symlink()
+    assert (tmp_path / "r.html").read_text("utf-8").lstrip().startswith("<!doctype html>")
+
+
+def test_two_at_once_write_one_report_whole(db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, wait = tmp_path / "r.md", threading.Barrier(2)
+    done: list[int] = []
+
+    def write(_: object, __: object, to: IO[str]) -> None:
+        for part in "ab":
+            wait.wait(60)
+            to.write(part * 100_000)
+            to.flush()
+
+    def command(number: int) -> None:
+        with Store(db) as store:
+            write_report(compile_report(store, store.judges()), store, "md", out)
+        done.append(number)
+
+    monkeypatch.setattr("evenhand.views.cli.report._writer", lambda _: write)
+    both = [threading.Thread(target=command, args=[number]) for number in range(2)]
+    for each in both:
+        each.start()
+    for each in both:
+        each.join(60)
+    assert sorted(done) == [0, 1]
+    assert out.read_text() == "a" * 100_000 + "b" * 100_000
 
 
 def test_json_alone_writes_no_file(db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

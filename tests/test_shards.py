@@ -318,6 +318,16 @@ def test_a_key_that_is_no_hash(folder: Path, key: str) -> None:
         shards.judges()
 
 
+def test_an_outcome_that_is_more_than_certain_is_refused(folder: Path) -> None:
+    table = table_of([row(1)])
+    outcomes = [[{**each, "p_1": 5.0, "p_2": -4.0} for each in some] for some in table["outcomes"].to_pylist()]
+    place = table.schema.get_field_index("outcomes")
+    altered = table.set_column(place, "outcomes", pa.array(outcomes, table.schema.field(place).type))
+    write_shard(folder, "0", altered, fingerprint=SETUP.fingerprint)
+    with open_shards(folder) as shards, pytest.raises(InputError, match="probabilities of an outcome are none"):
+        list(shards.blocks(shards.judges()[0]))
+
+
 def test_a_shard_that_another_program_has_written_again(folder: Path) -> None:
     pq.write_table(table_of([row(1)]), folder / "part-0.parquet")
     assert "of a judge that it does not name" in refusal(folder)

@@ -20,6 +20,7 @@ from evenhand.core.outcome import (
     FORWARD,
     INCONSISTENT,
     MASSES,
+    MOST_MASS,
     POINTWISE,
     SWAPPED,
     OutcomeRow,
@@ -29,7 +30,7 @@ from evenhand.core.outcome import (
 )
 from evenhand.core.pair import short_hash
 from evenhand.core.suspicion import suspicions
-from evenhand.core.verdict import SIDES, known_label
+from evenhand.core.verdict import SHARES_OFF, SIDES, known_label
 from evenhand.core.votes import known_labels
 
 if TYPE_CHECKING:
@@ -273,6 +274,23 @@ class Block:
             Words.of(metadata_text(pair.metadata) for pair in pairs),
             suspicious=np.array([bool(suspicions(pair)) for pair in pairs], dtype=np.bool_),
         )
+
+
+def are_possible(said: NDArray[Any], p: Floats, mass: Floats) -> bool:
+    """Whether numbers can be those of outcomes; in a file that was damaged they may be anything.
+
+    >>> said = np.array([69, 0])
+    >>> are_possible(said, np.array([[1.0, 0, 0], [np.nan] * 3]), np.zeros(2))
+    True
+    >>> are_possible(said, np.array([[5.0, -4.0, 0], [np.nan] * 3]), np.zeros(2))
+    False
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        whole = (said >= 0) & (said < 2 * POINTWISE) & (said == np.floor(said))
+        shares = (p >= 0).all(axis=1) & (np.abs(p.sum(axis=1) - 1) <= SHARES_OFF)
+        decided = np.where(whole, said, 0).astype(np.int64) & 3 != 0
+    read = np.where(decided, shares, np.isnan(p).all(axis=1))
+    return bool((whole & read & (mass >= 0) & (mass <= MOST_MASS)).all())
 
 
 def first_chosen(forward: Codes, swapped: Codes) -> Ints:

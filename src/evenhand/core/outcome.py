@@ -28,6 +28,8 @@ _BITS: Mapping[str | None, int] = {None: 0, "1": 1, "2": 2, "tie": 3}
 FORWARD, SWAPPED, ASKED, MASSES = 2, 4, 6, 8
 INCONSISTENT, POINTWISE = 1 << 10, 1 << 11
 
+MOST_MASS = 2.01  # both orders, each with at most 1
+
 
 class OutcomeRow(NamedTuple):
     """What is kept of one outcome; the columns of SQLite's `outcomes` and of the list in a shard."""

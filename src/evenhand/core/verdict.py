@@ -39,6 +39,7 @@ _UNASKED_TIE = 1 / 3
 # Marks that people and models put around a label without meaning anything by them.
 _DRESS = " \t\r\n*_`\"'.()[]"
 _TINY = 1e-9
+SHARES_OFF = 1e-3  # probabilities that add up to one but for this were rounded; others were never probabilities
 SAMPLE_BREAK = "\n---\n"  # between several answers to one question, where they are kept as one text
 _Found = TypeVar("_Found")
 _Choice = TypeVar("_Choice", bound=str)
@@ -362,6 +363,16 @@ def _shares(verdict: Verdict, labels: tuple[Label, ...]) -> tuple[float, float, 
     if (p := verdict.p) is not None:
         return p[one], p[two], p[three]
     return float(verdict.label == one), float(verdict.label == two), float(verdict.label == three)
+
+
+def are_shares(values: Iterable[float]) -> bool:
+    """Whether numbers can be the probabilities of all that there is.
+
+    >>> are_shares([0.7, 0.2, 0.1]), are_shares([1.2, -0.2, 0.0]), are_shares([0.7, 0.2, math.nan])
+    (True, False, False)
+    """
+    shares = list(values)
+    return min(shares) >= 0.0 and abs(math.fsum(shares) - 1.0) <= SHARES_OFF
 
 
 def choose(p: Mapping[_Choice, float]) -> _Choice | Literal["tie"]:

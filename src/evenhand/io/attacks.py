@@ -45,7 +45,7 @@ def read_attacks(path: Path) -> tuple[Attack, ...]:
         found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as fault:
         raise InputError(f"cannot read {path}: {fault.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as fault:
         raise InputError(f"{path} is not TOML: {fault}", hint="docs/attacks.md shows a file") from None
     rows = found.get("attack")
     if not isinstance(rows, list) or not rows:

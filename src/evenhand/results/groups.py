@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import orjson
 
 from evenhand.core.columns import MISSING, Block, Words
 from evenhand.core.errors import InputError
@@ -66,13 +65,13 @@ def group_by(
 
 
 def field_text(metadata: Mapping[str, Any], name: str) -> str | None:
-    """What a field says, as text; None where it says nothing.
+    """What a field says, as text; None where it says nothing, as NaN does, which Parquet may have there.
 
-    >>> field_text({"hard": True}, "hard"), field_text({}, "hard")
-    ('true', None)
+    >>> field_text({"hard": True}, "hard"), field_text({}, "hard"), field_text({"hard": float("nan")}, "hard")
+    ('true', None, None)
     """
     value = metadata.get(name)
-    if value is None or value == "":
+    if value is None or value == "" or value != value:
         return None
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
 
@@ -84,7 +83,7 @@ def _values(block: Block, name: str) -> Words:
         said = [word or None for word in column.words]
     else:
         column = block.metadata or Words((), np.full(len(block), MISSING))
-        said = [field_text(orjson.loads(text), name) for text in column.words]
+        said = [field_text(json.loads(text), name) for text in column.words]
     words = tuple(dict.fromkeys(word for word in said if word is not None))
     place = {word: number for number, word in enumerate(words)}
     table = np.array([*(MISSING if word is None else place[word] for word in said), MISSING], dtype=np.int64)
@@ -94,5 +93,5 @@ def _values(block: Block, name: str) -> Words:
 def _fields(block: Block) -> list[str]:
     """The fields that the first pair of a block can be grouped by."""
     models = [name for name in MODEL_FIELDS if (words := getattr(block, name)).words[words.codes[0]]]
-    metadata = orjson.loads(block.metadata.words[block.metadata.codes[0]]) if block.metadata else {}
+    metadata = json.loads(block.metadata.words[block.metadata.codes[0]]) if block.metadata else {}
     return [*models, *(name for name in metadata if field_text(metadata, name) is not None)]

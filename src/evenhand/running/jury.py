@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 from evenhand.core.engine import NOTHING
 from evenhand.core.judge import Judgment, Setup
@@ -76,11 +77,13 @@ def scales_of(store: Store, members: JuryMembers) -> dict[str, tuple[Scale | Non
     return found
 
 
-def _scale(fields: dict[str, float] | None) -> Scale | None:
+def _scale(fields: dict[str, Any] | None) -> Scale | None:
     if fields is None:
         return None
-    slope = max(float(fields["slope"]), 0.0)  # an older version kept slopes below 0, which say nothing
-    return Scale(slope, float(fields["tie"]), float(fields["length"]) if slope else 0.0)
+    from evenhand.core.stats.calibration import Calibration  # with numpy, which takes a third of a second
+
+    kept = Calibration.of(fields)
+    return Scale(kept.slope, kept.tie, kept.length if kept.slope else 0.0)
 
 
 class JuryPool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from evenhand.core.engine import Usage
 from evenhand.core.errors import InputError
 from evenhand.engines.presets import PRESETS
+from evenhand.io.files.reading import parse_slowly
 
 SHIPPED = Path(__file__).parent / "prices.json"
 
@@ -56,7 +56,7 @@ def find_price(spec: str, table: Path | None = None) -> Price | None:
     """
     file = table or SHIPPED
     try:
-        data = json.loads(file.read_bytes())
+        data = parse_slowly(file.read_bytes())
         row = data["models"].get(spec)
         return None if row is None else _price(row, data)
     except OSError as fault:

@@ -9,15 +9,34 @@ from contextlib import closing
 from functools import cache
 from typing import Any
 
+import orjson
+
+from evenhand.core.outcome import MOST_MASS
 from evenhand.core.pair import digest
-from evenhand.core.verdict import found_on
+from evenhand.core.verdict import SHARES_OFF, found_on
+from evenhand.core.votes import DESIGNS, ROLES
 from evenhand.engines.made import ESCALATION, JURY
 from evenhand.store.outcomes import PACKED, pack_outcomes
 from evenhand.store.schema import MIGRATIONS
 
 # What SQLite may hold in a column of each type; a file that was changed may hold anything anywhere.
 _TYPES = {"INTEGER": ("integer",), "REAL": ("real", "integer"), "TEXT": ("text",), "BLOB": ("blob",)}
-_LARGEST = 1e15  # no time, share or duration comes near it
+_LARGEST = 1e15  # no duration comes near it
+# Seconds since 1970 of which a date can be made, the year 5000 the last.
+_TIMES = ("created", "claimed", "started", "ended", "submitted", "checked", "done")
+_LAST = 9.6e10
+# What holds of every row that evenhand writes. Text compares as larger than any number, and NULL as nothing.
+_SHARES = f"min({{0}}, {{1}}, {{2}}) >= 0 AND abs({{0}} + {{1}} + {{2}} - 1) <= {SHARES_OFF}"
+_HOLDS = {
+    "verdicts": (_SHARES.format("p_a", "p_b", "p_tie"), "mass BETWEEN 0 AND 1.001"),
+    "outcomes": (
+        _SHARES.format("p_1", "p_2", "p_tie"),
+        "(p_1 IS NULL) = (said & 3 = 0)",
+        "said BETWEEN 0 AND 4095",
+        f"mass BETWEEN 0 AND {MOST_MASS}",
+    ),
+    **dict.fromkeys(("labels", "tasks", "suggestions"), ("probability > 0 AND probability <= 1",)),
+}
 _SIDES = ("1", "2", "tie")
 _JSON: dict[tuple[str, str], Callable[[Any], bool]] = {
     ("judges", "identity"): lambda value: _is_texts(value, dict) and "model" in value,
@@ -28,20 +47,23 @@ _JSON: dict[tuple[str, str], Callable[[Any], bool]] = {
     ("answers", "samples"): lambda value: _is_texts(value, list),
     ("answers", "notes"): lambda value: _is_texts(value, list),
     ("runs", "settings"): lambda value: isinstance(value, dict),
-    ("calibrations", "model"): lambda value: isinstance(value, dict),
-    ("gates", "scores"): lambda value: isinstance(value, dict),
+    ("calibrations", "model"): lambda value: _is_calibration(value),
+    ("gates", "scores"): lambda value: isinstance(value, dict) and all(map(_is_score, value.items())),
     ("batches", "rejected"): lambda value: isinstance(value, list),
     ("batches", "lessons"): lambda value: isinstance(value, dict),
     ("batch_items", "notes"): lambda value: _is_texts(value, list),
     ("annotators", "dimensions"): lambda value: _is_texts(value, list),
     ("annotators", "rubric"): lambda value: isinstance(value, dict),
 }
+_STRICT = ("answers", "batch_items")  # whose JSON is read by a reader that takes no NaN and no infinity
 _WORDS = {
     ("queue", "order"): ("forward", "swapped"),
     ("tasks", "order"): ("forward", "swapped"),
     ("verdicts", "label"): ("A", "B", "tie"),
     ("labels", "side"): _SIDES,
     ("known", "side"): _SIDES,
+    **{(table, "design"): DESIGNS for table in ("labels", "tasks", "suggestions")},
+    **{(table, "role"): ROLES for table in ("labels", "annotators")},
     ("pairs", "candidate"): ("", "1", "2"),
     ("pair_columns", "candidate"): ("", "1", "2"),
 }
@@ -72,6 +94,9 @@ def _faults(db: sqlite3.Connection) -> Iterator[str]:
         for name, kind, needed in columns:
             if _is_strange(db, table, name, kind, needed):
                 yield f"the column {name} of the table {table} holds what evenhand does not write"
+    for table, conditions in _HOLDS.items():
+        if _any(db, f"FROM {table} WHERE {' OR '.join(f'NOT ({each})' for each in conditions)}"):
+            yield f"numbers of the table {table} are out of range"
     for table, _, other, _ in db.execute("PRAGMA foreign_key_check"):
         yield f"a row of the table {table} rests on one of {other} that is not there"
     for table, name, other in _LINKS:
@@ -116,7 +141,7 @@ def _is_strange(db: sqlite3.Connection, table: str, name: str, kind: str, needed
     quoted, types = f'"{name}"', ", ".join(f"'{each}'" for each in _TYPES[kind])
     wrong = [f"typeof({quoted}) NOT IN ({types})"]
     if kind == "REAL":
-        wrong.append(f"abs({quoted}) > {_LARGEST}")
+        wrong.append(f"abs({quoted}) > {_LAST if name in _TIMES else _LARGEST}")
     if words := _WORDS.get((table, name)):
         wrong.append(f"{quoted} NOT IN ({', '.join(repr(word) for word in words)})")
     null = f"{quoted} IS NULL" if needed else "0"
@@ -127,13 +152,14 @@ def _is_strange(db: sqlite3.Connection, table: str, name: str, kind: str, needed
     # Text that is no UTF-8 is found by reading it.
     fits = _JSON.get((table, name))
     texts = (text for (text,) in db.execute(f"SELECT {quoted} FROM {table}"))
-    return not all(fits is None or _is_json(text, fits) for text in texts)
+    load = orjson.loads if table in _STRICT else json.loads
+    return not all(fits is None or _is_json(text, fits, load) for text in texts)
 
 
-def _is_json(text: str, fits: Callable[[Any], bool]) -> bool:
+def _is_json(text: str, fits: Callable[[Any], bool], load: Callable[[str], Any] = json.loads) -> bool:
     try:
-        return fits(json.loads(text))
-    except (ValueError, TypeError, RecursionError):
+        return fits(load(text))
+    except (ValueError, TypeError, KeyError, RecursionError):
         return False
 
 
@@ -144,6 +170,19 @@ def _any(db: sqlite3.Connection, what: str) -> bool:
 def _is_texts(value: Any, kind: type[list[Any]] | type[dict[str, Any]]) -> bool:
     held: Iterable[Any] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return isinstance(value, kind) and all(isinstance(each, str) for each in held)
+
+
+def _is_calibration(value: Any) -> bool:
+    """Whether these are a calibration's fields, with numbers that outcomes can be brought into line by."""
+    from evenhand.core.stats.calibration import Calibration  # with numpy, which takes a third of a second
+
+    return isinstance(Calibration.of(value), Calibration)
+
+
+def _is_score(value: tuple[str, Any]) -> bool:
+    """Whether this is an instruction's number with what the candidate scored on it."""
+    number, score = value
+    return number.lstrip("-").isdecimal() and isinstance(score, int | float)
 
 
 def _is_token(value: Any) -> bool:

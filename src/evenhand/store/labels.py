@@ -37,7 +37,9 @@ class HumanLabel:
 
     @property
     def drawn(self) -> Drawn:
-        """How the pair came to be labelled."""
+        """How the pair came to be labelled; ValueError where the chance can be none."""
+        if self.probability is not None and not 0 < self.probability <= 1:
+            raise ValueError(f"no pair is drawn with probability {self.probability}")
         return Drawn(self.design, self.probability, self.among)
 
 

@@ -321,7 +321,7 @@ class OutcomeTable:
     def _block(self, judge: int, dimensions: Sequence[str], after: int, size: int, metadata: bool) -> Block | None:
         import numpy as np
 
-        from evenhand.core.columns import Block
+        from evenhand.core.columns import Block, are_possible
 
         rows = self._db.execute(
             "SELECT pair, numbers FROM packed WHERE judge = ? AND pair > ? ORDER BY pair LIMIT ?",
@@ -333,6 +333,9 @@ class OutcomeTable:
         pairs, packed = values[::2], values[1::2]
         numbers, span = np.array(pairs, dtype=np.int64), (after, pairs[-1])
         tables = np.frombuffer(b"".join(packed), dtype="<f8").reshape(len(pairs), len(dimensions), len(PACKED))
+        flat = tables.reshape(-1, len(PACKED))
+        if not are_possible(flat[:, 0], flat[:, 1:4], flat[:, 4]):
+            raise ValueError(f"no outcomes of pairs {pairs[0]} to {pairs[-1]} can have these numbers")
         return Block(
             numbers,
             *self._pair_columns(numbers, span),
@@ -359,6 +362,8 @@ class OutcomeTable:
         pair, *rest = (np.fromstring(text, dtype=np.int64, sep=",") for text in texts)
         order = np.argsort(pair, kind="stable")
         here = np.searchsorted(pair, numbers, sorter=order)
+        if {len(column) for column in rest} != {len(pair)} or not np.array_equal(pair[order[here]], numbers):
+            raise ValueError(f"what is kept of pairs {numbers[0]} to {numbers[-1]} is not whole")
         key, cluster, length_1, length_2 = (column[order[here]] for column in rest)
         names = f"model_1, model_2, candidate {where}"
         words = self._db.execute(f"SELECT DISTINCT {names} LIMIT 2", span).fetchall()
@@ -542,7 +547,7 @@ def fields_of(pair: Pair) -> Iterator[tuple[str, str]]:
     """What pairs can be filtered by: metadata that are a short text, a number, a yes or no; models; suspicions."""
     found: dict[tuple[str, str], None] = {}
     for field, value in pair.metadata.items():
-        if isinstance(value, (str, int, float)):
+        if isinstance(value, (str, int, float)) and value == value:  # NaN says nothing
             text = json.dumps(value) if isinstance(value, bool) else str(value)
             if 0 < len(text) <= _LONGEST_VALUE:
                 found[str(field), text] = None

@@ -11,7 +11,7 @@ import orjson
 
 from evenhand.core.engine import Answer, Token, Usage
 from evenhand.core.pair import Pair
-from evenhand.core.verdict import SAMPLE_BREAK, Label, Verdict, invalid
+from evenhand.core.verdict import SAMPLE_BREAK, Label, Verdict, are_shares, invalid
 
 PAIR_COLUMNS = "instruction, output_1, output_2, name, model_1, model_2, labels, metadata, candidate"
 
@@ -84,8 +84,10 @@ def verdict_from(
     counted: int = 0,
     raw: str = "",
 ) -> Verdict:
-    """A verdict out of its columns, and the text that it was read off."""
+    """A verdict out of its columns, and the text that it was read off; ValueError where its numbers are none."""
     p = None if a is None or b is None or tie is None else {"A": a, "B": b, "tie": tie}
+    if p is not None and not are_shares(p.values()):
+        raise ValueError(f"the probabilities of a verdict are {a}, {b} and {tie}")
     return Verdict(
         dimension,
         cast("Label | None", label),

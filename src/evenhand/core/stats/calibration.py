@@ -26,6 +26,7 @@ MIN_LABELS = 50
 MIN_CLUSTERS = 10
 MIN_DECIDED = 30
 FOLDS = 5
+_STEEPEST = 1e6  # no fit comes near it
 # How wide the slope's prior is, in its own unit: verdicts that never err must not make it infinite.
 _PRIOR = 3.0
 # A judge whose odds would look as good as this by chance more often has no signal.
@@ -268,7 +269,7 @@ class Calibration:
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Calibration:
-        """A calibration out of its fields.
+        """A calibration out of its fields; ValueError where no outcome can be brought into line by them.
 
         >>> one = Calibration(slope=2.0, tie=-1.0, length=0.0, n=100, clusters=60, labels=(40, 50, 10))
         >>> Calibration.of(one.plain()) == one
@@ -280,6 +281,8 @@ class Calibration:
         for name in ("before", "after"):
             parts[name] = Scores(**parts[name]) if parts.get(name) else None
         parts["gain"] = Estimate(**parts["gain"]) if parts.get("gain") else None
+        if not all(abs(parts[name]) < _STEEPEST for name in ("slope", "tie", "length")):
+            raise ValueError("a calibration's numbers are out of range")
         if parts["slope"] < 0:  # kept by a version that fitted any slope
             parts |= {"slope": 0.0, "length": 0.0, "signal": False}
         return cls(**{**parts, "labels": tuple(parts["labels"])})

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from evenhand.core.errors import InputError, SpecError
 from evenhand.engines.heads.reading import StateReading
+from evenhand.io.files.reading import parse_slowly
 
 Array = npt.NDArray[np.float64]
 FORMAT = "evenhand head 2"
@@ -168,7 +169,7 @@ class Head:
     def load(cls, path: Path) -> Head:
         """Read a file; one that is no head raises InputError."""
         try:
-            data = json.loads(path.read_text("utf-8"))
+            data = parse_slowly(path.read_text("utf-8"))
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror}", hint="check the path") from error
         except ValueError:

@@ -90,10 +90,10 @@ def _rows(batches: Iterable[Any]) -> Iterator[tuple[int, dict[str, Any] | RowFau
 
 
 def listed(batch: Any) -> list[dict[str, Any] | RowFault]:
-    """A batch as rows; where a text is not UTF-8, only its own row is at fault."""
+    """A batch as rows; where a text is not UTF-8, or a value none that Python has, only its own row is at fault."""
     try:
         rows: list[dict[str, Any] | RowFault] = batch.to_pylist()
-    except UnicodeDecodeError:
+    except (ValueError, OverflowError):
         return [_row(batch, place) for place in range(batch.num_rows)]
     return rows
 
@@ -107,7 +107,20 @@ def _row(batch: Any, place: int) -> dict[str, Any] | RowFault:
             return RowFault(
                 f"field '{name}' is not UTF-8 at byte {fault.start}", hint="write the column again from UTF-8 text"
             )
+        except (ValueError, OverflowError) as fault:
+            row[name] = _spelled(column[place])
+            if row[name] is None:
+                return RowFault(f"field '{name}' cannot be read: {fault}", hint="write the column as text")
     return row
+
+
+def _spelled(scalar: Any) -> str | None:
+    """A value that Python has not, such as a date in the year 20000, as Arrow spells it; None where it cannot."""
+    arrow = pyarrow()
+    try:
+        return str(scalar.cast(arrow.string()))
+    except arrow.ArrowException:
+        return None
 
 
 @contextmanager

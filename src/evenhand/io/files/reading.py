@@ -70,7 +70,7 @@ def parse_object(line: bytes) -> Row | RowFault:
         return RowFault(f"the line holds more than {MOST_VALUES:,} values", hint="one pair a line")
     try:
         row = parse(line)
-    except (ValueError, RecursionError) as fault:
+    except ValueError as fault:
         return _no_json(fault)
     return row if isinstance(row, dict) else RowFault("the line is not a JSON object")
 
@@ -79,9 +79,19 @@ def parse(data: bytes) -> Any:
     """JSON by the quick parser where both read the same; json's word counts, in what it takes and in its faults."""
     try:
         value = orjson.loads(data)
+        return value if _is_exact(value) else parse_slowly(data)
     except orjson.JSONDecodeError:
+        return parse_slowly(data)
+    except RecursionError as fault:
+        raise ValueError(str(fault)) from None
+
+
+def parse_slowly(data: str | bytes) -> Any:
+    """JSON by Python's own parser, to which brackets within brackets without end are a ValueError, too."""
+    try:
         return json.loads(data)
-    return value if _is_exact(value) else json.loads(data)
+    except RecursionError as fault:
+        raise ValueError(str(fault)) from None
 
 
 def _is_exact(value: Any) -> bool:
@@ -117,7 +127,7 @@ def _json(table: Table) -> Rows:
     raw = _document(table)
     try:
         data = parse(raw)
-    except (ValueError, RecursionError) as fault:
+    except ValueError as fault:
         if not raw.strip():
             raise table.error(None, "not JSON: the file is empty", hint=_WHOLE) from None
         given = _no_json(fault)

@@ -63,7 +63,7 @@ def write_rows(path: str | Path, rows: Iterable[Mapping[str, Any]], columns: Col
         ".csv": _csv,
         ".parquet": _parquet,
     }
-    with _beside(file) as raw, _packed(raw, packing) as out:
+    with written_whole(file) as raw, _packed(raw, packing) as out:
         writers[kind](out, counted, columns or {})
     return next(taken)
 
@@ -169,7 +169,17 @@ def _kind(file: Path) -> tuple[str, str]:
 
 
 @contextmanager
-def _beside(file: Path) -> Iterator[BinaryIO]:
+def written_whole(place: Path) -> Iterator[BinaryIO]:
+    """A file to write into, which takes its place when it is whole; a pipe or a device is written into as it is.
+
+    Nobody can know the name that it has until then, so that nothing can lie in wait there, and two who write the
+    same file do not write into each other's. A link stays: what it leads to is written.
+    """
+    file = place.resolve() if place.is_symlink() else place
+    if file.exists() and not file.is_file():
+        with file.open("wb") as out:
+            yield out
+        return
     handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     try:
         with os.fdopen(handle, "wb") as out:

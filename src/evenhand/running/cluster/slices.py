@@ -6,6 +6,7 @@ Other files are read where the command is given, and a task is the pairs themsel
 
 from __future__ import annotations
 
+import json
 import pickle
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -321,5 +322,5 @@ def pairs_of(task: Task, *, skip_bad: bool) -> Iterator[Pair]:
         return
     for one in orjson.loads(task["pairs"]):
         instruction, output_1, output_2, name, model_1, model_2, labels, metadata, candidate = one
-        about = orjson.loads(labels), orjson.loads(metadata), candidate
+        about = orjson.loads(labels), json.loads(metadata), candidate
         yield Pair(instruction, output_1, output_2, name, model_1, model_2, *about)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.core.columns import MISSING, Block, Floats, Outcomes, Words
+from evenhand.core.columns import MISSING, Block, Floats, Outcomes, Words, are_possible
 from evenhand.core.errors import InputError
 from evenhand.core.verdict import found_on
 from evenhand.store.shards.schema import OLD_FORM, has_ended, judgment_of
@@ -25,6 +25,7 @@ _OLD = ("instruction", "output_1", "output_2", "name", "model_1", "model_2", "la
 _WORDS = ("model_1", "model_2", "candidate", "known")
 _NESTED_WORDS = ("outcomes.list.element.dimension", "outcomes.list.element.reason")
 _NUMBERS = ("p_1", "p_2", "p_tie")
+_ANOTHER = "another program has written a shard; bring back what the run wrote"
 
 
 def blocks(shards: Shards, *, metadata: bool = False) -> Iterator[Block]:
@@ -83,11 +84,13 @@ def _outcomes(flat: Any, lengths: NDArray[Any], dimensions: Sequence[str], where
     if (lengths != size).any() or not _in_order(words_of(flat.field("dimension")), dimensions):
         raise InputError(
             f"{where}: a pair has no outcome on each of {', '.join(dimensions)}",
-            hint="another program has written a shard; bring back what the run wrote",
+            hint=_ANOTHER,
         )
     said = flat.field("said").to_numpy()
     p = np.column_stack([_floats(flat.field(name)) for name in _NUMBERS])
     mass, reason = _floats(flat.field("mass")), words_of(flat.field("reason"))
+    if not are_possible(said, p, mass):
+        raise InputError(f"{where}: the probabilities of an outcome are none", hint=_ANOTHER)
     return {
         name: Outcomes.of(said[d::size], p[d::size], mass[d::size], Words(reason.words, reason.codes[d::size]))
         for d, name in enumerate(dimensions)

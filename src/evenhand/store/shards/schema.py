@@ -7,6 +7,7 @@ instruction it is, how long the responses are, what people said) stands beside t
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -225,7 +226,7 @@ def rows_of(table: Any) -> list[ShardRow]:
 def pair_of(fields: Mapping[str, Any]) -> Pair:
     """The pair of a row."""
     texts = (fields["instruction"], fields["output_1"], fields["output_2"])
-    labels, metadata = orjson.loads(fields["labels"]), orjson.loads(fields["metadata"])
+    labels, metadata = orjson.loads(fields["labels"]), json.loads(fields["metadata"])
     about = (fields["name"], fields["model_1"], fields["model_2"], labels, metadata)
     return Pair(*texts, *about, fields.get("candidate", ""))
 

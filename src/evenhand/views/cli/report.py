@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
 
 from evenhand.core.errors import InputError
+from evenhand.io.files.writing import written_whole
 from evenhand.store import Records
 from evenhand.views import console
 from evenhand.views.cli.app import app
@@ -89,19 +91,15 @@ def write_report(found: Report, store: Records, kind: str, target: Path) -> None
     if str(target) == "-":
         write(found, store, sys.stdout)
         return
-    # Beside its place first: what fails on the way leaves an older report as it is.
-    ordinary = target.is_file() or not target.exists()
-    place = target.with_name(f".{target.name}.part") if ordinary else target
     try:
-        with place.open("w", encoding="utf-8", errors="replace", newline="\n") as file:
+        # What fails on the way leaves an older report as it is.
+        with (
+            written_whole(target) as raw,
+            io.TextIOWrapper(raw, encoding="utf-8", errors="replace", newline="\n") as file,
+        ):
             write(found, store, file)
-        if ordinary:
-            place.replace(target)
     except OSError as fault:
         raise InputError(f"{target} cannot be written: {fault.strerror}", hint="does the folder exist?") from None
-    finally:
-        if ordinary:
-            place.unlink(missing_ok=True)
 
 
 def _writer(kind: str) -> Callable[[Report, Records, IO[str]], None]:

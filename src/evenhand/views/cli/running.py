@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
@@ -20,6 +19,7 @@ from evenhand.engines import catalog, open_engine
 from evenhand.engines.endpoint import EndpointSettings
 from evenhand.engines.heads import PREFIX, is_head
 from evenhand.engines.llama import Hardware
+from evenhand.io.files.reading import parse_slowly
 from evenhand.results.answer import answer_of
 from evenhand.results.run import JudgeSummary, RunSummary
 from evenhand.results.summary import Counter
@@ -108,7 +108,7 @@ def endpoint_settings(settings: list[str] | None, samples: int, concurrency: int
 
 def _json_or_text(text: str) -> Any:
     try:
-        return json.loads(text)
+        return parse_slowly(text)
     except ValueError:
         return text
 
