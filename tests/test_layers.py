@@ -14,7 +14,6 @@ LAYERS = (
     "core.errors",
     "core.stats",
     "core.steering",
-    "core.json_size",
     "core.faults",
     "core.json_size",
     "core.pair",
