@@ -248,6 +248,11 @@ def test_a_connection_that_is_cut(behave: Behaviour) -> None:
         '{"choices": null}',
         '{"choices": []}',
         '{"choices": [7]}',
+        '{"choices": [{}]}',
+        '{"choices": [{"message": "A"}]}',
+        '{"choices": [{"message": [{"content": "A"}]}]}',
+        '{"choices": [{"message": {"content": ["A"]}}]}',
+        f'{{"choices": [{{"text": "A", "logprobs": {{"tokens": [{"[" * 1005 + "]" * 1005}], "top_logprobs": [0]}}}}]}}',
     ],
 )
 def test_a_body_that_is_no_answer(text: str) -> None:

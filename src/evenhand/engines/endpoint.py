@@ -26,6 +26,7 @@ from evenhand.core.errors import EngineError, SpecError
 from evenhand.core.markup import CHATML, DIALECTS, LLAMA3, Dialect, Span, Turn, break_up_spans, merge, render
 from evenhand.core.protocol import Prompt
 from evenhand.engines.completion import Choice, read_choices, read_usage
+from evenhand.engines.figures import sound
 from evenhand.engines.http import JsonClient, Reply, ServerReply, dump
 from evenhand.engines.llama_server import LlamaServerEngine
 from evenhand.engines.presets import ANY, PRESETS, Address, Preset
@@ -170,6 +171,7 @@ class EndpointEngine(Engine):
         self._noticed: set[str] = set()
         self._tokenises = settings.preset.tokenises == "vllm" and not self._is_chat
         self._client: JsonClient | None = None
+        self._writer: JsonClient | None = None
         self._tokeniser: VllmTokeniser | None = None
         self._root: JsonClient | None = None
 
@@ -197,7 +199,7 @@ class EndpointEngine(Engine):
 
     async def close(self) -> None:
         """Close the connections."""
-        for client in (self._client, self._root):
+        for client in (self._client, self._writer, self._root):
             if client is not None:
                 await client.close()
 
@@ -211,7 +213,8 @@ class EndpointEngine(Engine):
     def read_reply(self, reply: Reply, fault: Callable[[Reply], EngineError]) -> Answer:
         """The answer in a reply, or why it is none; a refused parameter is learnt, and its error may be retried."""
         if reply.status == 200:
-            choice, usage = read_choices(reply.data)[0], read_usage(reply.data)
+            with sound():
+                choice, usage = read_choices(reply.data)[0], read_usage(reply.data)
             return Answer(choice.text, choice.tokens, usage, choice.finish)
         error = fault(reply)
         fields = self._fields(_Shown("messages", [], 1), None, 1)
@@ -274,13 +277,14 @@ class EndpointEngine(Engine):
         self, shown: _Shown, sample: int | None = None, n: int = 1, sampling: Sampling | None = None
     ) -> tuple[list[Choice], Usage]:
         """One request, and again after each refusal that teaches something."""
-        client = self._connected()
+        client = self._connected() if sampling is None else self._connected_to_write()
         path = "/chat/completions" if self._is_chat else "/completions"
         for _ in range(_MOST_LESSONS):
             fields = self._free_fields(sampling) if sampling else self._fields(shown, sample, n)
             reply = _unwrapped(await client.post(path, {**fields, shown.field: shown.value}))
             if reply.status == 200:
-                choices, usage = read_choices(reply.data), read_usage(reply.data)
+                with sound(client.who):
+                    choices, usage = read_choices(reply.data), read_usage(reply.data)
                 self._heed(fields, choices)
                 return choices, usage
             refused = refused_field(reply, fields)
@@ -404,6 +408,11 @@ class EndpointEngine(Engine):
     def _connected(self) -> JsonClient:
         self._client = self._client or self._connect(self.settings.base_url)
         return self._client
+
+    def _connected_to_write(self) -> JsonClient:
+        """Outputs are kept as they come, and nothing in one shows whose it is: none may be that of another."""
+        self._writer = self._writer or self._connect(self.settings.base_url, once_only=True)
+        return self._writer
 
     def _connect(self, url: str, *, once_only: bool = False) -> JsonClient:
         settings = self.settings
