@@ -236,7 +236,7 @@ def test_an_endpoint_gives_such_an_answer_room_and_does_not_stop_it_at_a_line(ki
     engine = EndpointEngine(EndpointSettings("http://127.0.0.1:9/v1", "m"))
     engine._is_chat = kind == "chat"
     plain, free = (engine._fields(_Shown("prompt", "", 1, (), room), None, 1) for room in (0, 2048))
-    limits = [int(fields[engine._limit]) for fields in (plain, free)]
+    limits = [int(fields[engine._limit_field(engine._learnt)]) for fields in (plain, free)]
     assert limits[1] == 2048 >= limits[0]
     assert (limits[0] < 2048, "stop" in plain, "stop" in free) == (stops, stops, False)
 

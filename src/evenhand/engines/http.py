@@ -158,13 +158,14 @@ class JsonClient:
         who: str = "the server",
         headers: Mapping[str, str] | None = None,
         once_only: bool = False,
+        answered: bool = False,
         on_notice: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._once_only = once_only  # whether each request has a connection of its own from the beginning
         self._headers = headers  # that carry the key, where it is not a bearer's
         self.url, self.who = url.rstrip("/"), who
         self.reached = False  # whether the server ever answered
-        self._answered = False  # whether it ever did so well
+        self.answered = answered  # whether it ever did so well, in this run or an earlier one
         self._refusals = 0  # since the last answer
         self._key, self._key_env = key, key_env
         self._timeout, self._limit = timeout, limit
@@ -210,7 +211,7 @@ class JsonClient:
 
     def _of_one(self, kind: _Fault, status: int) -> _Fault:
         """A refusal among answers is that of one prompt: a firewall reads prompts too, and servers quote them."""
-        if not kind.fatal or not self._answered or status in _LASTING or self._refusals > _MOST_REFUSALS:
+        if not kind.fatal or not self.answered or status in _LASTING or self._refusals > _MOST_REFUSALS:
             return kind
         return _BARRED if kind is _WRONG_KEY else replace(kind, fatal=False, hint="")
 
@@ -228,7 +229,7 @@ class JsonClient:
             raise self._cut(fault) from None
         self.reached = True
         self._refusals = self._refusals + 1 if 300 <= response.status < 500 else 0
-        self._answered = self._answered or response.status == 200
+        self.answered = self.answered or response.status == 200
         data = self._parse(response.status, response.body)
         return Reply(response.status, data, _retry_after(response.headers))
 
