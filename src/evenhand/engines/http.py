@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 MAX_BODY = 64 * 2**20
 # A server that asks for more patience than this is asked again earlier; the run's own retries have an end.
 MAX_RETRY_AFTER = 600.0
+# A pause from which on somebody who watches would think that nothing goes on any more.
+_LONG_PAUSE = 15.0
 
 
 class Reply(NamedTuple):
@@ -174,6 +176,7 @@ class JsonClient:
         self._transport: Transport | None = None
         self._distrusted = False  # whether the server has sent what nobody asked for
         self._notice = on_notice
+        self._paused_until = 0.0  # by what was said of it last
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Reply:
         """Send a body as JSON."""
@@ -199,6 +202,8 @@ class JsonClient:
         said = ServerReply.of(reply.data)
         kind = self._of_one(_kind(reply.status, f"{said.code} {said.message}"), reply.status)
         message = kind.message.format(who=self.who, said=said.message or "no reason given", status=reply.status)
+        if kind.retryable and reply.retry_after is not None:
+            self._report_pause(reply.retry_after)
         return EngineError(
             self._redaction.text(message),
             reason=kind.reason,
@@ -208,6 +213,13 @@ class JsonClient:
             fatal=kind.fatal,
             hint=kind.hint.format(key=self._key_hint()),
         )
+
+    def _report_pause(self, seconds: float) -> None:
+        """Say that a long pause begins, once for all requests that are told of it."""
+        now = time.monotonic()
+        if seconds >= _LONG_PAUSE and now >= self._paused_until:
+            self._paused_until = now + seconds
+            self._notice(f"{self.who} asks to be left alone for {seconds:.0f} s: waiting")
 
     def _of_one(self, kind: _Fault, status: int) -> _Fault:
         """A refusal among answers is that of one prompt: a firewall reads prompts too, and servers quote them."""
