@@ -89,7 +89,7 @@ class StandIn:
         self.asked: Counter[str] = Counter()  # how often in the ordinary way
         self.attempts: Counter[str] = Counter()  # how often each was in a batch that was computed
         self.keys: set[str] = set()
-        self.junk: list[bytes] = []  # lines among the results
+        self.junk: list[bytes] = []  # lines among the results; TOKEN is the batch's own
         self.twice = False  # every result comes twice
         self.oldest_first = False  # the order of the list of batches
         self.polls = self.requests = 0
@@ -316,7 +316,7 @@ class StandIn:
         response = web.StreamResponse()
         await response.prepare(request)
         for line in self.junk:
-            await response.write(line + b"\n")
+            await response.write(line.replace(b"TOKEN", str(rows[0]["custom_id"]).split("-")[0].encode()) + b"\n")
         for number, row in enumerate(rows * 2 if self.twice else rows):
             if self.broken_downloads and number == len(rows) // 2:
                 self.broken_downloads -= 1

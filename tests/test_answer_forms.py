@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import time
 from pathlib import Path
 from typing import Literal
 
@@ -81,6 +82,38 @@ def test_what_is_in_the_form_is_read(example: str, text: str, label: str) -> Non
 def test_what_is_not_the_form_is_invalid_and_its_text_is_kept(example: str, text: str) -> None:
     [verdict] = read_answer(Answer(text), ["overall"], ["Hi", "x", "y"], form_of(example))
     assert (verdict.label, verdict.invalid, verdict.raw) == (None, "unreadable", text)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[RESULT]" + " " * 100_000 + "!",
+        "Winner: x" + "*" * 100_000 + "x",
+        'Winner: x"' * 10_000,
+        "{" * 100_000,
+        '{"a":' * 20_000,
+        '{"verdict": "' * 10_000,
+        "<verdict>" * 10_000,
+        "[[A" + " " * 100_000,
+        "\n" * 100_000 + "x",
+    ],
+    ids=lambda text: text[:12],
+)
+def test_a_judge_that_repeats_itself_without_end_is_read_in_time(example: str, text: str) -> None:
+    """The same holds for a reader of reasons: an answer that nobody can read to its end would stop every run."""
+    form = form_of(example)
+    began = time.process_time()
+    assert form.read(text) == "unreadable"
+    form.without_verdict(f"{text}\n{example}")
+    assert time.process_time() - began < 5
+
+
+def test_an_object_behind_places_that_look_like_one_is_found() -> None:
+    form = form_of('{"verdict": "A"}')
+    match = form.read('{ x } {"a" {"b": }' + '{"c' * 100 + ' So:\n{"why": "{", "verdict": "B"}')
+    assert isinstance(match, FormMatch)
+    assert match.label == "B"
 
 
 def test_an_empty_and_a_broken_off_answer_say_so() -> None:
@@ -203,7 +236,7 @@ def test_an_endpoint_gives_such_an_answer_room_and_does_not_stop_it_at_a_line(ki
     engine = EndpointEngine(EndpointSettings("http://127.0.0.1:9/v1", "m"))
     engine._is_chat = kind == "chat"
     plain, free = (engine._fields(_Shown("prompt", "", 1, (), room), None, 1) for room in (0, 2048))
-    limits = [int(fields[engine._limit]) for fields in (plain, free)]
+    limits = [int(fields[engine._limit_field(engine._learnt)]) for fields in (plain, free)]
     assert limits[1] == 2048 >= limits[0]
     assert (limits[0] < 2048, "stop" in plain, "stop" in free) == (stops, stops, False)
 

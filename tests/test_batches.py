@@ -263,6 +263,8 @@ def test_lines_that_are_no_results_are_left_out(start: Start, service: str, pair
     server.junk = [
         *(b"", b"no JSON", b"[1, 2]", b'{"custom_id": 7}', b'{"custom_id": "x-1-0", "result": 3, "response": []}'),
         *(b'{"custom_id": "\xff"}', b"null", b'{"custom_id": "theirs-1-0", "result": {"type": "expired"}}'),
+        *(b'{"custom_id": "TOKEN-%d-0"}' % n for n in (0, 2**63, 2**64, 10**200)),
+        b'{"custom_id": "TOKEN-1-%d", "result": {"type": "expired"}}' % 10**30,
     ]
     batch(server, service, pairs, db)
     check_whole(server, db)

@@ -20,12 +20,12 @@ from evenhand import Judge, Pair
 from evenhand.core.engine import Answer, Engine, Sampling, Token
 from evenhand.core.errors import EngineError
 from evenhand.core.markup import Span, Turn
-from evenhand.core.protocol import Prompt
+from evenhand.core.protocol import Prompt, Protocol
 from evenhand.core.verdict import read_answer
 from evenhand.engines import open_engine
 from evenhand.engines.batches.client import BatchService
 from evenhand.engines.batches.opening import open_batches
-from evenhand.engines.endpoint import EndpointSettings
+from evenhand.engines.endpoint import EndpointEngine, EndpointSettings
 from evenhand.engines.http import ServerReply, _retry_after
 from evenhand.running.pace import Limits
 from evenhand.store.rows import answer_from, answer_row
@@ -34,6 +34,7 @@ from misbehaving_server import Body, Server
 PROMPT = Prompt((Turn("user", (Span("Which? ", True), Span("x", False))),))
 USAGE = {"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 4}}
 TOP = [{"token": "A", "logprob": -0.1}, {"token": "B", "logprob": -2.5}]
+LOGPROBS = ("logprobs", "top_logprobs")
 CHAT = {
     "choices": [
         {
@@ -471,6 +472,59 @@ def test_a_refusal_of_one_prompt_among_answers_is_its_own(status: int, said: str
         loop.run(server.__aexit__())
     assert {task for task, reason in judged.items() if reason} == {"Task 7"}
     assert len(judged) == 12
+
+
+def test_a_refusal_of_one_prompt_ends_no_later_run(loop: LoopThread, tmp_path: Path) -> None:
+    """It is tried again first, before anything else has been answered; what is new comes behind it."""
+
+    async def behave(request: web.Request, sent: Body) -> web.Response:
+        odd = "Task 2\\n" in json.dumps(sent)
+        return web.Response(text="blocked", status=403) if odd else web.json_response(CHAT)
+
+    server, limits = Server(behave), Limits(retries=0, concurrency=1)
+    loop.run(server.__aenter__())
+    judged = []
+    try:
+        for n in (4, 6):
+            with Judge(f"{server.url}#m", protocol="overall", db=tmp_path / "x.db", limits=limits) as judge:
+                pairs = [Pair(f"Task {n}", f"x{n}", f"y{n}") for n in range(n)]
+                found = {judgment.pair.instruction: judgment["overall"].invalid for judgment in judge.judge(pairs)}
+                judged.append([task for task, reason in sorted(found.items()) if reason is None])
+    finally:
+        loop.run(server.__aexit__())
+    assert judged == [[f"Task {n}" for n in numbers] for numbers in ([0, 1, 3], [0, 1, 3, 4, 5])]
+
+
+@pytest.mark.parametrize("extra", [{}, {"top_k": 1}])
+def test_a_refusal_that_quotes_its_prompt_changes_nothing_for_others(
+    extra: dict[str, Any], loop: LoopThread
+) -> None:
+    """What is left out for one prompt, and does not help it, is asked for with all others."""
+    said = {"error": {"message": "invalid: 'What are the temperature, the logprobs, top_k and max_tokens?'"}}
+
+    async def behave(request: web.Request, sent: Body) -> web.Response:
+        odd = "Task 3\\n" in json.dumps(sent)
+        return web.json_response(said if odd else CHAT, status=400 if odd else 200)
+
+    async def run() -> tuple[list[str], list[str], set[frozenset[str]]]:
+        async with Server(behave) as server:
+            engine = EndpointEngine(EndpointSettings(server.url, "m", extra=extra), on_notice=notices.append)
+            faults = []
+            for n in range(6):
+                try:
+                    await engine.answer(Protocol.load("overall").prompt(Pair(f"Task {n}", "x", "y"), "forward"))
+                except EngineError as error:
+                    faults.append(f"{n} {error.reason} {error.fatal}")
+            await engine.close()
+            asked = {frozenset(body) for body in server.bodies if "Task 3\\n" not in json.dumps(body)}
+            return faults, notices, asked
+
+    notices: list[str] = []
+    faults, _, asked = loop.run(run())
+    assert (faults, notices) == (["3 bad_request False"], [])
+    assert asked == {
+        frozenset({"model", "messages", "max_tokens", "temperature", "logprobs", "top_logprobs", *extra})
+    }
 
 
 def test_refusals_one_after_the_other_stop_a_run_that_was_answered_before(loop: LoopThread) -> None:

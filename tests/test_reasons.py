@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,14 @@ def test_what_is_around_the_verdict_is_the_reason(form: str, raw: str, reason: s
 )
 def test_a_judge_that_answers_with_labels_may_give_a_reason_before_them(raw: str, reason: str) -> None:
     assert said(raw, reader=ReasonReader(Protocol.load("overall").questions)) == reason
+
+
+def test_thoughts_without_an_end_are_read_in_time() -> None:
+    raw = "<think>Hm.</think>B is wrong." + "<think>" * 50_000 + "\nVerdict: A"
+    began = time.process_time()
+    found = ReasonReader(Protocol.load("overall").questions).reason(Verdict("overall", "A", raw=raw), "forward")
+    assert time.process_time() - began < 5
+    assert found.startswith("Response 2 is wrong.<think>")
 
 
 def test_of_several_answers_the_reason_is_one_that_speaks_for_the_verdict() -> None:

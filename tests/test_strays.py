@@ -15,7 +15,7 @@ import pytest
 
 import patient
 from evenhand import Pair, Protocol
-from evenhand.core.engine import Answer, Engine
+from evenhand.core.engine import Answer, Engine, Sampling, Writing
 from evenhand.core.errors import EngineError
 from evenhand.core.judge import Setup
 from evenhand.core.markup import Span
@@ -24,6 +24,7 @@ from evenhand.engines import open_engine
 from evenhand.engines.endpoint import EndpointEngine, EndpointSettings
 from evenhand.engines.provenance import ConnectionRecord, ServerRecord, note, noting
 from evenhand.engines.vllm_states import VllmEngine
+from evenhand.running.generation import Instruction, Task, generate
 from evenhand.running.runner import Run
 from evenhand.running.settling import Settling
 from evenhand.store import Store
@@ -118,6 +119,24 @@ def test_a_stray_that_is_taken_for_the_next_answer_is_taken_back(end: End | None
     assert len(out) == len(kept) == 12
     assert [(number, label) for number, label in out if label != right(number)] == []
     assert sorted(kept) == sorted(out)
+
+
+def test_no_instruction_gets_the_output_of_another() -> None:
+    """An output is kept as it comes, and nothing of it shows whose it is: each has a connection of its own."""
+
+    async def run() -> list[str | None]:
+        stray = itertools.chain([True], itertools.repeat(False))
+        async with ShiftingServer(stray, delay=0.15, seconds=0.1) as server:
+            engine = EndpointEngine(EndpointSettings(server.url, "m", concurrency=1, timeout=60))
+            task, asked = Task(Writing(engine, Sampling())), [Instruction(f"Task {n}") for n in numbers]
+            with Store(":memory:") as store:
+                await generate(task, asked, store)
+                kept = [store.outputs.get(task.key(each)) for each in asked]
+            await engine.close()
+        return [written.text if written else None for written in kept]
+
+    numbers = (0, 1, 3, 5, 6, 8)  # the first connection is used again for the third
+    assert patient.run(run()) == [right(number) for number in numbers]
 
 
 @pytest.mark.parametrize("end", ["announced", "silent"])

@@ -27,6 +27,8 @@ _LETTERS: Mapping[str, Word] = {"a": "A", "b": "B", "tie": "tie"}
 _LABELS: Mapping[str, Word] = {"A": "A", "B": "B", "tie": "tie"}
 _BRACKETS: Mapping[str, Word] = {**_LETTERS, "c": "tie"}
 _MOST_CUTS = 20  # of verdicts that come together only when another is cut out
+_OBJECT = re.compile(r'\{\s*+"')
+_MOST_BROKEN = 1000  # places that look like an object and are none; each is read to where it breaks
 _COMPARED: Mapping[Word, str] = {"A": "[[A>B]]", "B": "[[B>A]]", "tie": "[[A=B]]"}
 # Forms in which a label is not written as A, B or tie in the place of the example's A.
 _SPELT: Mapping[str, Mapping[Word, str]] = {
@@ -154,15 +156,24 @@ def form_of(example: str) -> AnswerForm:
 
 
 def _by_pattern(
-    example: str, pattern: str, words: Mapping[str, Word], tokens: Mapping[str, Word] | None, flags: int = 0
+    example: str,
+    pattern: str,
+    words: Mapping[str, Word],
+    tokens: Mapping[str, Word] | None,
+    flags: int = 0,
+    dress: str = "",
 ) -> AnswerForm:
-    """A form whose matches hold the word in a group; where a match holds another word, the answer is unreadable."""
+    """A form whose matches hold the word in a group; where a match holds another word, the answer is unreadable.
+
+    `dress` are characters that may stand behind the word in its group. No pattern may go back over a long run of
+    blanks or stars: a judge that repeats itself writes thousands, and each would be tried with each.
+    """
     compiled = re.compile(pattern, flags)
 
     def find(text: str) -> list[FormMatch] | None:
         found = []
         for match in compiled.finditer(text):
-            label = words.get(match[1].strip().lower())
+            label = words.get(match[1].rstrip(dress or None).strip().lower())
             if label is None:
                 return None
             found.append(FormMatch(label, match.start(1), match.end(), int(label != "tie"), match.start()))
@@ -196,13 +207,13 @@ def _comparison(example: str, _: re.Match[str]) -> AnswerForm:
 
 
 def _result(example: str, _: re.Match[str]) -> AnswerForm:
-    return _by_pattern(example, r"\[RESULT\][ \t]*:?[ \t]*[(\[]?(\w+)[)\]]?", _LETTERS, _LABELS)
+    return _by_pattern(example, r"\[RESULT\][ \t]*+(?::[ \t]*+)?[(\[]?(\w+)[)\]]?", _LETTERS, _LABELS)
 
 
 def _named(example: str, match: re.Match[str]) -> AnswerForm:
     name = re.escape(match[1])
-    dressed = rf"^[ \t*_#>]*{name}[ \t*_]*:[ \t*_\"'(\[]*(?:response |assistant )?([^\n]*?)[ \t*_\"')\].]*$"
-    return _by_pattern(example, dressed, _LETTERS, _LABELS, re.IGNORECASE | re.MULTILINE)
+    dressed = rf"^[ \t*_#>]*{name}[ \t*_]*:[ \t*_\"'(\[]*(?:response |assistant )?([^\n]*)$"
+    return _by_pattern(example, dressed, _LETTERS, _LABELS, re.IGNORECASE | re.MULTILINE, dress=" \t*_\"')].")
 
 
 def _output(example: str, _: re.Match[str]) -> AnswerForm:
@@ -236,15 +247,15 @@ def _field(example: str, match: re.Match[str]) -> AnswerForm:
 
 def _objects(text: str) -> Iterator[tuple[int, int, dict[str, object]]]:
     """The JSON objects in a text that are not inside another."""
-    decoder, at = json.JSONDecoder(), text.find("{")
-    while at >= 0:
+    decoder, end, broken = json.JSONDecoder(), 0, 0
+    while broken < _MOST_BROKEN and (place := _OBJECT.search(text, end)):
+        at = place.start()
         try:
             value, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
-            end = at + 1
+            end, broken = at + 1, broken + 1
         else:
             yield at, end, value
-        at = text.find("{", end)
 
 
 def _letter_case(example: str, _: re.Match[str]) -> AnswerForm:

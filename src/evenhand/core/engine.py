@@ -160,6 +160,9 @@ class Engine(ABC):
     def use_other_verdicts(self, said: OtherVerdicts) -> None:  # noqa: B027 - most engines judge by themselves
         """Look up there what other judges have said of a pair."""
 
+    def note_answered(self) -> None:  # noqa: B027 - most engines cannot refuse
+        """It has answered in an earlier run: what it refuses now may be one prompt, and not all of them."""
+
     async def close(self) -> None:  # noqa: B027 - most engines have nothing to close
         """Give back what the engine holds; it may be asked again afterwards."""
 

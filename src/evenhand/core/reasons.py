@@ -10,7 +10,7 @@ that what is left holds no verdict in that form.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol as TypedClass
@@ -31,7 +31,7 @@ _LEAD = re.compile(
 )
 # What only announces the verdict that was cut out behind it: "My final verdict is:".
 _ANNOUNCED = re.compile(r"(?:^|(?<=[.!?\n]))[^.!?\n]{0,60}:[\s*_]*$")
-_THOUGHT = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
+_THOUGHT, _THOUGHT_ENDS = re.compile(r"<think(?:ing)?>"), re.compile(r"</think(?:ing)?>")
 _WRAPPED = re.compile(r"<(\w+)>(.*)</\1>", re.DOTALL)
 _NOUN = (
     r"(?:response|assistant|output|answer|model|option|reply|text|summary|candidate|completion|solution|translation"
@@ -207,11 +207,20 @@ def _speaking(form: AnswerForm, raw: str, label: Label) -> str:
 
 def _tidied(text: str) -> str:
     """A reason without what belongs to the form of the answer: thoughts, tags, "Feedback:", "My verdict is:"."""
-    text = _THOUGHT.sub("", text).strip()
+    text = "".join(_without_thoughts(text)).strip()
     if wrapped := _WRAPPED.fullmatch(text):
         text = wrapped[2]
     text = _ANNOUNCED.sub("", _LEAD.sub("", text.strip())).strip(" \t\r\n*_`#")
     return re.sub(r"\n{3,}", "\n\n", text)
+
+
+def _without_thoughts(text: str) -> Iterator[str]:
+    """What stands around thoughts that have an end; one without an end is looked for but once."""
+    done = 0
+    while (begin := _THOUGHT.search(text, done)) and (end := _THOUGHT_ENDS.search(text, begin.end())):
+        yield text[done : begin.start()]
+        done = end.end()
+    yield text[done:]
 
 
 @lru_cache(maxsize=64)

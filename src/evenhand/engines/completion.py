@@ -88,11 +88,17 @@ def _choice(choice: Mapping[str, Any]) -> Choice:
 
 def _content(choice: Mapping[str, Any]) -> str:
     message = choice.get("message")
-    if not isinstance(message, dict):
+    if message is None:
+        if "message" not in choice and "text" not in choice:
+            raise bad_response("the server answered without an answer in it")
         return _word(choice.get("text"))
+    if not isinstance(message, dict):
+        raise bad_response(f"the server answered with {type(message).__name__} in the place of a message")
     content = message.get("content")
     if isinstance(content, list):  # in parts, of which only text is the answer
-        parts = [part for part in content if isinstance(part, dict) and part.get("type") == "text"]
+        if not all(isinstance(part, dict) for part in content):
+            raise bad_response("the server answered in parts of which one is none")
+        parts = [part for part in content if part.get("type") == "text"]
         content = "".join(_word(part.get("text")) for part in parts)
     return _word(content or message.get("refusal"))
 

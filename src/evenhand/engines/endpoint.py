@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import urlsplit
 
@@ -26,6 +27,7 @@ from evenhand.core.errors import EngineError, SpecError
 from evenhand.core.markup import CHATML, DIALECTS, LLAMA3, Dialect, Span, Turn, break_up_spans, merge, render
 from evenhand.core.protocol import Prompt
 from evenhand.engines.completion import Choice, read_choices, read_usage
+from evenhand.engines.figures import sound
 from evenhand.engines.http import JsonClient, Reply, ServerReply, dump
 from evenhand.engines.llama_server import LlamaServerEngine
 from evenhand.engines.presets import ANY, PRESETS, Address, Preset
@@ -40,6 +42,7 @@ COMPLETION_TOKENS = 16
 _CUT = "\n[cut off by the token limit]"
 _OWN_FIELDS = ("model", "messages", "prompt", "stream", "n")
 _LEARNT = ("logprobs", "top_logprobs", "max_tokens", "max_completion_tokens")  # fields that lessons may take away
+_LIMITS = ("max_tokens", "max_completion_tokens")
 _REFUSALS = (400, 403, 404, 422)
 _MOST_LESSONS = 8
 
@@ -146,6 +149,30 @@ class _Shown(NamedTuple):
     room: int = 0  # for an answer that is more than labels
 
 
+@dataclass(frozen=True, slots=True)
+class _Lessons:
+    """What a server has taught: each lesson takes something away, so that several can be brought together."""
+
+    log_probabilities: bool = True
+    top: int = 20  # how many log-probabilities it gives
+    many: bool = True  # whether it gives several answers to one request
+    refused: frozenset[str] = frozenset()  # fields that it does not take
+
+    def also(self, other: _Lessons) -> _Lessons:
+        """What both of them say."""
+        return _Lessons(
+            self.log_probabilities and other.log_probabilities,
+            min(self.top, other.top),
+            self.many and other.many,
+            self.refused | other.refused,
+        )
+
+
+_NOTHING = _Lessons(top=2**31)
+_NOT_MANY = replace(_NOTHING, many=False)
+_HARD = replace(_NOTHING, log_probabilities=False)
+
+
 class EndpointEngine(Engine):
     """Asks an OpenAI-compatible server.
 
@@ -157,21 +184,28 @@ class EndpointEngine(Engine):
     def __init__(self, settings: EndpointSettings, *, on_notice: Notice | None = None) -> None:
         self.settings = settings
         self.concurrency = settings.at_once
-        self.log_probabilities = settings.preset.logprobs != "none"
         self._notice = on_notice or (lambda _: None)
         self._is_chat = settings.mode != "completions"
         if not self._is_chat and not settings.preset.completions:
             raise SpecError(f"{settings.preset.name} has no completions", hint="leave the mode at chat")
+        self._answered = False  # whether an earlier run got answers
         self._proven = False  # whether log-probabilities ever came
-        self._many = settings.preset.many
-        self._top = settings.preset.top if self._is_chat else settings.preset.top_completions
-        self._limit: str = settings.preset.limit_field if self._is_chat else "max_tokens"
-        self._refused: set[str] = set()
+        self._learnt = _Lessons(
+            settings.preset.logprobs != "none",
+            settings.preset.top if self._is_chat else settings.preset.top_completions,
+            settings.preset.many,
+        )
         self._noticed: set[str] = set()
         self._tokenises = settings.preset.tokenises == "vllm" and not self._is_chat
         self._client: JsonClient | None = None
+        self._writer: JsonClient | None = None
         self._tokeniser: VllmTokeniser | None = None
         self._root: JsonClient | None = None
+
+    @property
+    def log_probabilities(self) -> bool:
+        """Whether the server gives them, as far as is known."""
+        return self._learnt.log_probabilities
 
     @property
     def identity(self) -> Mapping[str, str]:
@@ -197,9 +231,15 @@ class EndpointEngine(Engine):
 
     async def close(self) -> None:
         """Close the connections."""
-        for client in (self._client, self._root):
+        for client in (self._client, self._writer, self._root):
             if client is not None:
                 await client.close()
+
+    def note_answered(self) -> None:
+        """An earlier run got answers: what is refused now may be one prompt."""
+        self._answered = True
+        if self._client is not None:
+            self._client.answered = True
 
     # --- for those who send the requests themselves -----------------------------------------------------------
 
@@ -211,14 +251,15 @@ class EndpointEngine(Engine):
     def read_reply(self, reply: Reply, fault: Callable[[Reply], EngineError]) -> Answer:
         """The answer in a reply, or why it is none; a refused parameter is learnt, and its error may be retried."""
         if reply.status == 200:
-            choice, usage = read_choices(reply.data)[0], read_usage(reply.data)
+            with sound():
+                choice, usage = read_choices(reply.data)[0], read_usage(reply.data)
             return Answer(choice.text, choice.tokens, usage, choice.finish)
         error = fault(reply)
         fields = self._fields(_Shown("messages", [], 1), None, 1)
-        refused = refused_field(reply, {**dict.fromkeys((*self._refused, *_LEARNT)), **fields})
+        refused = refused_field(reply, {**dict.fromkeys((*self._learnt.refused, *_LEARNT)), **fields})
         if refused is not None:
             if refused in fields:  # else another request has taught it already
-                self._learn(refused, fields, error, ServerReply.of(reply.data).message)
+                self._take_to_heart(*self._lesson(refused, fields, error, ServerReply.of(reply.data).message))
             error.retryable = True
         raise error
 
@@ -226,10 +267,9 @@ class EndpointEngine(Engine):
     def lessons(self) -> dict[str, Any]:
         """What the server has taught so far, to be remembered by another process."""
         return {
-            "log_probabilities": self.log_probabilities,
-            "top": self._top,
-            "limit": self._limit,
-            "refused": sorted(self._refused),
+            "log_probabilities": self._learnt.log_probabilities,
+            "top": self._learnt.top,
+            "refused": sorted(self._learnt.refused),
         }
 
     def remember(self, lessons: Mapping[str, Any]) -> None:
@@ -240,9 +280,15 @@ class EndpointEngine(Engine):
         >>> engine.lessons["refused"], engine.lessons["log_probabilities"]
         (['temperature'], True)
         """
-        self.log_probabilities = lessons.get("log_probabilities", self.log_probabilities)
-        self._top, self._limit = lessons.get("top", self._top), lessons.get("limit", self._limit)
-        self._refused |= set(lessons.get("refused", ()))
+        known = self._learnt
+        self._learnt = known.also(
+            _Lessons(
+                lessons.get("log_probabilities", known.log_probabilities),
+                lessons.get("top", known.top),
+                known.many,
+                frozenset(lessons.get("refused", ())),
+            )
+        )
 
     # --- the prompt -----------------------------------------------------------------------------------------
 
@@ -273,27 +319,36 @@ class EndpointEngine(Engine):
     async def _ask(
         self, shown: _Shown, sample: int | None = None, n: int = 1, sampling: Sampling | None = None
     ) -> tuple[list[Choice], Usage]:
-        """One request, and again after each refusal that teaches something."""
-        client = self._connected()
+        """One request, and again after each refusal that teaches something.
+
+        What was learnt counts for other prompts once it has helped: a refusal that quotes its prompt may name
+        fields of a request as well.
+        """
+        client = self._connected() if sampling is None else self._connected_to_write()
         path = "/chat/completions" if self._is_chat else "/completions"
+        new: list[tuple[_Lessons, str]] = []
         for _ in range(_MOST_LESSONS):
-            fields = self._free_fields(sampling) if sampling else self._fields(shown, sample, n)
+            lessons = reduce(_Lessons.also, (lesson for lesson, _ in new), self._learnt)
+            fields = self._free_fields(sampling, lessons) if sampling else self._fields(shown, sample, n, lessons)
             reply = _unwrapped(await client.post(path, {**fields, shown.field: shown.value}))
             if reply.status == 200:
-                choices, usage = read_choices(reply.data), read_usage(reply.data)
+                with sound(client.who):
+                    choices, usage = read_choices(reply.data), read_usage(reply.data)
+                for lesson, said in new:
+                    self._take_to_heart(lesson, said)
                 self._heed(fields, choices)
                 return choices, usage
             refused = refused_field(reply, fields)
-            if refused is None:
+            if refused is None or (client.answered and self._was_asked_for(refused)):
                 break
-            self._learn(refused, fields, client.fault(reply), ServerReply.of(reply.data).message)
+            new.append(self._lesson(refused, fields, client.fault(reply), ServerReply.of(reply.data).message))
         raise client.fault(reply)
 
     async def _sampled(self, shown: _Shown, usage: Usage) -> Answer:
         """As many answers as were asked for, in one request where the server does that."""
         wanted = self.settings.samples
         choices: list[Choice] = []
-        if self._many:
+        if self._learnt.many:
             choices, took = await self._ask_many(shown, wanted)
             usage += took
         rest = range(len(choices), wanted)
@@ -306,15 +361,15 @@ class EndpointEngine(Engine):
     async def _ask_many(self, shown: _Shown, n: int) -> tuple[list[Choice], Usage]:
         choices, usage = await self._ask(shown, sample=0, n=n)
         if len(choices) < n:
-            self._many = False  # it took the number and did not mind it
+            self._take_to_heart(_NOT_MANY)  # it took the number and did not mind it
         return choices, usage
 
-    def _fields(self, shown: _Shown, sample: int | None, n: int) -> dict[str, Any]:
+    def _fields(self, shown: _Shown, sample: int | None, n: int, lessons: _Lessons | None = None) -> dict[str, Any]:
         """The body but for the prompt: the settings, as far as the server takes them."""
-        settings = self.settings
+        settings, lessons = self.settings, lessons or self._learnt
         fields: dict[str, Any] = {"model": settings.model}
         default = max(CHAT_TOKENS if self._is_chat else COMPLETION_TOKENS * shown.verdicts, shown.room)
-        fields[self._limit] = settings.max_tokens or default
+        fields[self._limit_field(lessons)] = settings.max_tokens or default
         if not self._is_chat and not shown.room:
             fields["stop"] = ["\n"]  # a model without turns would go on with a conversation of its own
         fields["temperature"] = settings.temperature if sample is None else settings.temperature or 1.0
@@ -322,33 +377,38 @@ class EndpointEngine(Engine):
             fields["seed"] = settings.seed + (sample or 0)
         if settings.effort:
             fields["reasoning_effort"] = settings.effort
-        if sample is None and self.log_probabilities:
-            fields |= self._log_probability_fields()
-        if n > 1 and self._many:
+        if sample is None and lessons.log_probabilities:
+            fields |= self._log_probability_fields(lessons.top)
+        if n > 1 and lessons.many:
             fields["n"] = n
-        if self._refused:
-            fields = {name: value for name, value in fields.items() if name not in self._refused}
+        if lessons.refused:
+            fields = {name: value for name, value in fields.items() if name not in lessons.refused}
         return _with(fields, settings.extra) if settings.extra else fields
 
-    def _free_fields(self, sampling: Sampling) -> dict[str, Any]:
+    def _free_fields(self, sampling: Sampling, lessons: _Lessons) -> dict[str, Any]:
         """The body but for the prompt, where free text is wanted."""
         settings = self.settings
         fields: dict[str, Any] = {
             "model": settings.model,
-            self._limit: sampling.max_tokens,
+            self._limit_field(lessons): sampling.max_tokens,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "seed": sampling.seed,
         }
         if settings.effort:
             fields["reasoning_effort"] = settings.effort
-        fields = {name: value for name, value in fields.items() if name not in self._refused}
+        fields = {name: value for name, value in fields.items() if name not in lessons.refused}
         return _with(fields, settings.extra) if settings.extra else fields
 
-    def _log_probability_fields(self) -> dict[str, Any]:
+    def _log_probability_fields(self, top: int) -> dict[str, Any]:
         if self._is_chat and self.settings.preset.logprobs == "ask":
-            return {"logprobs": True, "top_logprobs": self._top}
-        return {"logprobs": self._top}
+            return {"logprobs": True, "top_logprobs": top}
+        return {"logprobs": top}
+
+    def _limit_field(self, lessons: _Lessons) -> str:
+        """What the limit of an answer is called: the other name where the usual one is refused."""
+        usual = self.settings.preset.limit_field if self._is_chat else "max_tokens"
+        return next((name for name in (usual, *_LIMITS) if name not in lessons.refused), usual)
 
     # --- learning -------------------------------------------------------------------------------------------
 
@@ -359,42 +419,48 @@ class EndpointEngine(Engine):
         if any(token.top for token in choices[0].tokens):
             self._proven = True
         elif not self._proven and choices[0].text and choices[0].finish == "stop":
-            self._do_without("gives no log-probabilities")
+            self._take_to_heart(_HARD, self._without_probabilities("gives no log-probabilities"))
 
-    def _learn(self, name: str, fields: Mapping[str, Any], fault: EngineError, said: str) -> None:
-        """Do without what was refused; several requests may be refused at once and learn the same."""
-        if name in self.settings.extra or name == "reasoning_effort":
+    def _lesson(self, name: str, fields: Mapping[str, Any], fault: EngineError, said: str) -> tuple[_Lessons, str]:
+        """What the refusal of a field teaches, and what to say of it."""
+        if self._was_asked_for(name):
             raise EngineError(
                 fault.message, reason="refused_parameter", fatal=True, hint=f"leave {name} out, or change it"
             )
         if name in ("logprobs", "top_logprobs"):
-            self._learn_logprobs(fields, said)
-        elif name == "n":
-            self._many = False
-        elif name == self._limit:
-            self._refused.add(name)
-            self._limit = "max_tokens" if name == "max_completion_tokens" else "max_completion_tokens"
-        elif name not in self._refused and name not in ("max_tokens", "max_completion_tokens"):
-            self._refused.add(name)
-            self._notice(f"the server refuses {name}, which is left out from now on: {said}")
+            return self._lesson_on_log_probabilities(fields, said)
+        if name == "n":
+            return _NOT_MANY, ""
+        refused = replace(_NOTHING, refused=frozenset([name]))
+        if name in _LIMITS:
+            return refused, ""
+        return refused, f"the server refuses {name}, which is left out from now on: {said}"
 
-    def _learn_logprobs(self, fields: Mapping[str, Any], said: str) -> None:
+    def _was_asked_for(self, name: str) -> bool:
+        """Whether a field was asked for outright, so that it is not left out."""
+        return name in self.settings.extra or name == "reasoning_effort"
+
+    def _lesson_on_log_probabilities(self, fields: Mapping[str, Any], said: str) -> tuple[_Lessons, str]:
         """Ask for fewer where the refusal names a smaller number, else for none."""
         sent = max(int(fields.get("top_logprobs", 0)), int(fields.get("logprobs", 0)))
-        if not self.log_probabilities or sent != self._top:
-            return
         numbers = [int(digits) for digits in re.findall(r"(?<![\w.-])\d{1,4}(?![\w-]|\.\d)", said)]
         fewer = [number for number in numbers if 2 < number < sent]
         if fewer and re.search(r"max|between|most|less|greater|exceed|up to|<", said, re.IGNORECASE):
-            self._top = max(fewer)
-        else:
-            self._do_without(f"refuses log-probabilities ({said})")
+            return replace(_NOTHING, top=max(fewer)), ""
+        return _HARD, self._without_probabilities(f"refuses log-probabilities ({said})")
 
-    def _do_without(self, why: str) -> None:
-        self.log_probabilities = False
+    def _take_to_heart(self, lesson: _Lessons, notice: str = "") -> None:
+        """Ask all prompts in this way from now on; several requests at once may have learnt the same."""
+        learnt = self._learnt.also(lesson)
+        if learnt != self._learnt:
+            self._learnt = learnt
+            if notice:
+                self._notice(notice)
+
+    def _without_probabilities(self, why: str) -> str:
         shares = self.settings.samples > 1
         then = f"shares of {self.settings.samples} samples" if shares else "hard, without probabilities"
-        self._notice(f"the server {why}: verdicts are {then}")
+        return f"the server {why}: verdicts are {then}"
 
     def _notice_once(self, text: str) -> None:
         if text not in self._noticed:
@@ -404,6 +470,11 @@ class EndpointEngine(Engine):
     def _connected(self) -> JsonClient:
         self._client = self._client or self._connect(self.settings.base_url)
         return self._client
+
+    def _connected_to_write(self) -> JsonClient:
+        """Outputs are kept as they come, and nothing in one shows whose it is: none may be that of another."""
+        self._writer = self._writer or self._connect(self.settings.base_url, once_only=True)
+        return self._writer
 
     def _connect(self, url: str, *, once_only: bool = False) -> JsonClient:
         settings = self.settings
@@ -415,6 +486,7 @@ class EndpointEngine(Engine):
             limit=settings.at_once * settings.samples,
             who=settings.preset.name if settings.preset is not ANY else "the endpoint",
             once_only=once_only,
+            answered=self._answered,
             on_notice=self._notice_once,
         )
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 MAX_BODY = 64 * 2**20
 # A server that asks for more patience than this is asked again earlier; the run's own retries have an end.
 MAX_RETRY_AFTER = 600.0
+# A pause from which on somebody who watches would think that nothing goes on any more.
+_LONG_PAUSE = 15.0
 
 
 class Reply(NamedTuple):
@@ -158,13 +160,14 @@ class JsonClient:
         who: str = "the server",
         headers: Mapping[str, str] | None = None,
         once_only: bool = False,
+        answered: bool = False,
         on_notice: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._once_only = once_only  # whether each request has a connection of its own from the beginning
         self._headers = headers  # that carry the key, where it is not a bearer's
         self.url, self.who = url.rstrip("/"), who
         self.reached = False  # whether the server ever answered
-        self._answered = False  # whether it ever did so well
+        self.answered = answered  # whether it ever did so well, in this run or an earlier one
         self._refusals = 0  # since the last answer
         self._key, self._key_env = key, key_env
         self._timeout, self._limit = timeout, limit
@@ -173,6 +176,7 @@ class JsonClient:
         self._transport: Transport | None = None
         self._distrusted = False  # whether the server has sent what nobody asked for
         self._notice = on_notice
+        self._paused_until = 0.0  # by what was said of it last
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Reply:
         """Send a body as JSON."""
@@ -198,6 +202,8 @@ class JsonClient:
         said = ServerReply.of(reply.data)
         kind = self._of_one(_kind(reply.status, f"{said.code} {said.message}"), reply.status)
         message = kind.message.format(who=self.who, said=said.message or "no reason given", status=reply.status)
+        if kind.retryable and reply.retry_after is not None:
+            self._report_pause(reply.retry_after)
         return EngineError(
             self._redaction.text(message),
             reason=kind.reason,
@@ -208,9 +214,16 @@ class JsonClient:
             hint=kind.hint.format(key=self._key_hint()),
         )
 
+    def _report_pause(self, seconds: float) -> None:
+        """Say that a long pause begins, once for all requests that are told of it."""
+        now = time.monotonic()
+        if seconds >= _LONG_PAUSE and now >= self._paused_until:
+            self._paused_until = now + seconds
+            self._notice(f"{self.who} asks to be left alone for {seconds:.0f} s: waiting")
+
     def _of_one(self, kind: _Fault, status: int) -> _Fault:
         """A refusal among answers is that of one prompt: a firewall reads prompts too, and servers quote them."""
-        if not kind.fatal or not self._answered or status in _LASTING or self._refusals > _MOST_REFUSALS:
+        if not kind.fatal or not self.answered or status in _LASTING or self._refusals > _MOST_REFUSALS:
             return kind
         return _BARRED if kind is _WRONG_KEY else replace(kind, fatal=False, hint="")
 
@@ -228,7 +241,7 @@ class JsonClient:
             raise self._cut(fault) from None
         self.reached = True
         self._refusals = self._refusals + 1 if 300 <= response.status < 500 else 0
-        self._answered = self._answered or response.status == 200
+        self.answered = self.answered or response.status == 200
         data = self._parse(response.status, response.body)
         return Reply(response.status, data, _retry_after(response.headers))
 

@@ -46,6 +46,10 @@ class Repeated(Engine):
         """Where the engine looks up other judges."""
         self._engine.use_other_verdicts(said)
 
+    def note_answered(self) -> None:
+        """The engine has answered in an earlier run."""
+        self._engine.note_answered()
+
     async def close(self) -> None:
         """Close the engine."""
         await self._engine.close()

@@ -120,6 +120,8 @@ class Run:
 
     async def __aiter__(self) -> AsyncGenerator[Judgment, None]:
         self._judge = self.store.judge(self.setup)
+        if self.store.judge_book.has_answered(self._judge):
+            self.setup.engine.note_answered()
         self.pace.begin()
         versions = versions_of(self.setup.engine.identity)
         settings = {"orders": self.orders, "seed": self.seed, **versions}

@@ -80,13 +80,14 @@ class JudgeBook(Book):
         Not while another run of the same judge is under way.
         """
         with self._writing():
-            if self._has_answered(judge) or self._runs_elsewhere(judge, run):
+            if self.has_answered(judge) or self._runs_elsewhere(judge, run):
                 return False
             self._remove_pairs(judge, last_pair)
             self._remove(judge)
         return True
 
-    def _has_answered(self, judge: int) -> bool:
+    def has_answered(self, judge: int) -> bool:
+        """Whether anything is kept that it said."""
         found = "SELECT 1 FROM conversations h JOIN answers a ON a.conversation = h.id WHERE h.judge = ? LIMIT 1"
         return self._db.execute(found, (judge,)).fetchone() is not None
 

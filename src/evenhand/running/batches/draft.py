@@ -10,6 +10,8 @@ from pathlib import Path
 from evenhand.engines.batches.client import BatchService
 from evenhand.store import BatchItem
 
+_MOST_DIGITS = 18
+
 
 def name_of(token: str, conversation: int, question: int) -> str:
     """The name of a question in a batch; the token says whose it is.
@@ -24,9 +26,14 @@ def read_name(token: str, name: str) -> tuple[int, int] | None:
     """The conversation and the question of a name; None where it is not one of this batch."""
     found, _, rest = name.partition("-")
     conversation, _, question = rest.partition("-")
-    if found != token or not (conversation.isdecimal() and question.isdecimal()):
+    if found != token or not (_is_number(conversation) and _is_number(question)):
         return None
     return int(conversation), int(question)
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is a number that a database can hold."""
+    return text.isdecimal() and len(text) <= _MOST_DIGITS
 
 
 class Draft:

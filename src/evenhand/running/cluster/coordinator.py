@@ -214,6 +214,10 @@ class Metered(Engine):
         await self._call("settle", cost, self._of(answer.usage), tokens_of(answer.usage) - guess)
         return answer
 
+    def note_answered(self) -> None:
+        """The engine has answered in an earlier run."""
+        self._engine.note_answered()
+
     async def close(self) -> None:
         """Close the engine."""
         await self._engine.close()
