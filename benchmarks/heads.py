@@ -4,6 +4,8 @@
     python benchmarks/heads.py STATES DATA --made made.jsonl --npz DATA/states-qwen2.5-coder-1.5b.npz
     python benchmarks/heads.py STATES DATA --made made.jsonl --report               every figure of CHOSEN, held out
     python benchmarks/heads.py STATES DATA --made made.jsonl --save head.json       fits CHOSEN, and writes its file
+    python benchmarks/heads.py STATES DATA --npz FILE --save other.json --sets pandalm=1,adversarial=0.2
+                                                          overall from other sets, to be attacked beside CHOSEN
     python benchmarks/heads.py STATES DATA --made made.jsonl --npz FILE --retest    pairs that two builds have read
 
 STATES is the folder of benchmarks/states.py, DATA that of the labelled pairs. Pairs whose responses have no states
@@ -329,10 +331,23 @@ def retest(bench: Bench, own: Mapping[str, Array]) -> None:
             report_row(build, each, some, davidson_rows(each, slope, tie), share(some.features[:, 0], some))
 
 
+def mixtures_of(sets: str) -> Mapping[str, Mixture]:
+    """What a head is to be fitted to: CHOSEN, or overall alone from other sets, with all else as in CHOSEN.
+
+    >>> mixtures_of("pandalm=1,adversarial=0.2")["overall"].weights
+    {'pandalm': 1.0, 'adversarial': 0.2}
+    """
+    if not sets:
+        return CHOSEN
+    named = (each.partition("=") for each in sets.split(","))
+    weights = {name: float(weight or 1) for name, _, weight in named}
+    return {"overall": replace(CHOSEN["overall"], weights=weights, calibrated_on=tuple(weights))}
+
+
 def save(bench: Bench, engine: LlamaEngine, wanted: argparse.Namespace) -> None:
-    """Fit the chosen mixtures and write them down as one head, with their held-out figures."""
-    weights, figures = {}, []
-    for dimension, mixture in CHOSEN.items():
+    """Fit the wanted mixtures and write them down as one head, with their held-out figures."""
+    weights, figures, mixtures = {}, [], mixtures_of(wanted.sets)
+    for dimension, mixture in mixtures.items():
         found, whole = bench.gaps(mixture)
         slope, tie = ties_of(found, mixture)
         taste = {LENGTH: float(whole.features[0])}
@@ -347,7 +362,7 @@ def save(bench: Bench, engine: LlamaEngine, wanted: argparse.Namespace) -> None:
                 figures.append(
                     HeldOutFigure(f"{name}, {how}", dimension, len(labels), round(right.value, 3), *numbers, ways)
                 )
-    trained = {name for mixture in CHOSEN.values() for name in (*mixture.weights, *mixture.borrowed)}
+    trained = {name for mixture in mixtures.values() for name in (*mixture.weights, *mixture.borrowed)}
     sources = [TrainingSource(name, bench.sets[name], LICENCES[name]) for name in SETS if name in trained]
     lengths = [len(text) for s in sources if s.name != "made" for p in s.pairs for text in (p.output_1, p.output_2)]
     identity = engine.state_identity(wanted.blocks)
@@ -393,6 +408,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--report", action="store_true", help="all held-out figures of the chosen mixtures")
     parser.add_argument("--retest", action="store_true", help="the same pairs with the states of two builds")
     parser.add_argument("--save", type=Path, help="write a head of the chosen mixtures there")
+    parser.add_argument("--sets", default="", help="with --save: overall from these sets alone, as NAME=WEIGHT,...")
     return parser.parse_args()
 
 
