@@ -4,7 +4,7 @@
     python benchmarks/attack_table.py chained.json holistic.json --figure shift
     python benchmarks/attack_table.py chained.json holistic.json --figure turned
 
-A row is an attack, a column a judge and protocol; a fence is part of the protocol's name. Several runs of one
+A row is an attack, a column a judge and protocol, headed by the protocol where each has one of its own; a fence is part of the protocol's name. Several runs of one
 judge and protocol share a column. What stands out after Holm's correction within its run has a star.
 """
 
@@ -57,7 +57,9 @@ def main() -> None:
         columns.setdefault(f"{run['judge']} {run['protocol']}", []).append(run)
     runs = list(columns.values())
     effects = [{each["attack"]: each for run in column for each in run["attacks"]} for column in runs]
-    print(row("attack", [f"`{column[0]['protocol']}`" for column in runs]))
+    protocols = [column[0]["protocol"] for column in runs]
+    one_judge = len({*protocols}) == len(runs)
+    print(row("attack", [f"`{name}`" for name in (protocols if one_judge else columns)]))
     print(row("---", ["--:"] * len(runs)))
     for name in dict.fromkeys(name for each in effects for name in each):
         print(row(f"`{name}`", [cell(each.get(name), wanted.figure) for each in effects]))
