@@ -4,8 +4,9 @@
     python benchmarks/attack_table.py chained.json holistic.json --figure shift
     python benchmarks/attack_table.py chained.json holistic.json --figure turned
 
-A row is an attack, a column a judge and protocol, headed by the protocol where each has one of its own; a fence is part of the protocol's name. Several runs of one
-judge and protocol share a column. What stands out after Holm's correction within its run has a star.
+A row is an attack, a column a judge and protocol, headed by the protocol where each has one of its own; a fence
+is part of the protocol's name. Several runs of one judge and protocol share a column. What stands out after Holm's
+correction within its run has a star.
 """
 
 from __future__ import annotations
