@@ -396,6 +396,17 @@ def _trained_on(source: TrainingSource, borrowed_keys: set[str]) -> TrainedOn:
 def options() -> argparse.Namespace:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_sources(parser)
+    parser.add_argument("--dimension", default="overall")
+    parser.add_argument("--report", action="store_true", help="all held-out figures of the chosen mixtures")
+    parser.add_argument("--retest", action="store_true", help="the same pairs with the states of two builds")
+    parser.add_argument("--save", type=Path, help="write a head of the chosen mixtures there")
+    parser.add_argument("--sets", default="", help="with --save: overall from these sets alone, as NAME=WEIGHT,...")
+    return parser.parse_args()
+
+
+def add_sources(parser: argparse.ArgumentParser) -> None:
+    """The options that say where pairs and states are, and of which model."""
     parser.add_argument("states", type=Path)
     parser.add_argument("data", type=Path)
     parser.add_argument("--made", type=Path)
@@ -404,12 +415,6 @@ def options() -> argparse.Namespace:
     parser.add_argument("--model", default="qwen2.5-coder-1.5b")
     parser.add_argument("--blocks", type=int, default=23)
     parser.add_argument("--components", type=int, default=256)
-    parser.add_argument("--dimension", default="overall")
-    parser.add_argument("--report", action="store_true", help="all held-out figures of the chosen mixtures")
-    parser.add_argument("--retest", action="store_true", help="the same pairs with the states of two builds")
-    parser.add_argument("--save", type=Path, help="write a head of the chosen mixtures there")
-    parser.add_argument("--sets", default="", help="with --save: overall from these sets alone, as NAME=WEIGHT,...")
-    return parser.parse_args()
 
 
 def open_bench(wanted: argparse.Namespace) -> tuple[Bench, LlamaEngine]:
