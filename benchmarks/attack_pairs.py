@@ -1,4 +1,4 @@
-"""The 60 pairs of docs/attacks.md: those of the sample with a clear winner, and the shortest of LLMBar natural.
+"""The 60 pairs of docs/attack-figures.md: the sample's with a clear winner, and the shortest of LLMBar natural.
 
     python benchmarks/attack_pairs.py llmbar.jsonl > pairs.jsonl
     evenhand attack pairs.jsonl --pairs 60 --protocol chained --json > chained.json

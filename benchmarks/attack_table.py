@@ -1,4 +1,4 @@
-"""The tables of docs/attacks.md, from what `evenhand attack --json` wrote.
+"""The tables of docs/attack-figures.md, from what `evenhand attack --json` wrote.
 
     evenhand attack pairs.jsonl --pairs 60 --protocol chained --json > chained.json
     python benchmarks/attack_table.py chained.json holistic.json --figure shift

@@ -7,10 +7,10 @@
 
 A row is a mixture of training pairs, written as weights. *Turned* is the share of the pairs that the attacked side
 had not won and that some attack turns to it, *worst* the attack that turns most. Mixtures are to be chosen by one
-attack of each kind (*to choose by*); the attacks of the tables in docs/attacks.md have no part in that (*to tell
-by*). The pairs are those of attack_pairs.py, on which no head is trained. The columns behind are the
-share of decided pairs on the side that people take: for sets in training over whole instructions held out, for
-the others by a head fitted to all training pairs.
+attack of each kind (*to choose by*); the attacks of the tables in docs/attack-figures.md have no part in that (*to
+tell by*). The pairs are those of attack_pairs.py, on which no head is trained. The columns behind are the share of
+decided pairs on the side that people take: for sets in training over whole instructions held out, for the others
+by a head fitted to all training pairs.
 """
 
 from __future__ import annotations
