@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import sqlite3
@@ -13,7 +14,7 @@ import pytest
 
 from evenhand.core.engine import Answer
 from evenhand.core.pair import Pair
-from evenhand.core.protocol import Protocol
+from evenhand.core.protocol import Prompt, Protocol
 from evenhand.core.verdict import Verdict, read_answer
 from evenhand.engines.scripted import ScriptedEngine
 from evenhand.running import runner
@@ -129,3 +130,22 @@ def test_who_is_waited_for_is_said(db: Path, monkeypatch: pytest.MonkeyPatch) ->
     ):
         assert len(list(judgments)) == len(PAIRS)
     assert said[0].startswith("waiting for process 17 on another-machine: ")
+
+
+def test_a_run_that_takes_long_renews_its_claims(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On another machine a claim that nobody renews counts for nothing after two minutes, and is asked again."""
+    monkeypatch.setattr(runner, "_RENEW_SECONDS", 0.01)
+    seen: set[float] = set()
+
+    class Slow(ScriptedEngine):
+        async def answer(self, prompt: Prompt) -> Answer:
+            while len(seen) < 3 and time.monotonic() < deadline:
+                await asyncio.sleep(0.02)
+                with closing(sqlite3.connect(db)) as base:
+                    seen.update(since for (since,) in base.execute("SELECT claimed FROM claims"))
+            return await super().answer(prompt)
+
+    deadline = time.monotonic() + 20
+    with Judge(Slow(lambda _: "A"), "chained", db=db) as judge:
+        list(judge.judge(PAIRS[:1]))
+    assert len(seen) >= 3

@@ -116,6 +116,8 @@ CHANGED = {
     "no time at all": ("UPDATE judges SET created = 9e999", "judges"),
     "probabilities that are none": (f"UPDATE packed SET numbers = x'{IMPOSSIBLE}'", "results"),
     "what was said in no code": (f"UPDATE packed SET numbers = x'{UNSAID}' WHERE pair = 3", "rank"),
+    "a pair whose numbers are gone": ("DELETE FROM packed WHERE pair = 3", "results"),
+    "a pair whose outcomes are gone": ("DELETE FROM outcomes WHERE pair = 3", "card"),
     "a verdict that is more than certain": (
         "UPDATE verdicts SET p_a = 5, p_b = -4",
         "export verdicts --out {}/v.jsonl",

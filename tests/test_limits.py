@@ -29,7 +29,7 @@ from evenhand.core.errors import EngineError, PairError
 from evenhand.io.files import find_tables, read_rows, reading
 
 async def main(url):
-    client = JsonClient(url, who="x", timeout=120)
+    client = JsonClient(url, who="x", timeout=120, key="sk-0123456789abcdef")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     try:
         await client.post("/ask", {})
@@ -75,9 +75,29 @@ FLOODS: dict[str, tuple[bytes, Callable[[int], bytes]]] = {
 }
 
 
+# As many values as are taken, and something in them that has them all looked at once more.
+LARGE: dict[str, Callable[[], bytes]] = {
+    "half a pair": lambda: gzip_bomb(b'["\\ud83d"' + b',{"a":1}' * 1_990_000 + b"]", 15_920_011),
+    "what may be a key": lambda: gzip_bomb(b'["\\u0041"' + b',{"a":1}' * 1_990_000 + b"]", 15_920_011),
+}
+
+
 @pytest.mark.parametrize("kind", [*FLOODS, *BOMBS])
 def test_a_flood_is_a_failure_and_takes_little_memory(kind: str) -> None:
-    first, then = FLOODS[kind] if kind in FLOODS else (BOMBS[kind](), lambda _: b"")
+    reason, grown = asked(*FLOODS[kind]) if kind in FLOODS else asked(BOMBS[kind]())
+    assert reason in ("bad_response", "connection")
+    assert grown < 300, f"{grown} MB"
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_a_large_reply_is_held_once(kind: str) -> None:
+    reason, grown = asked(LARGE[kind]())
+    assert reason == "none"
+    assert grown < 620, f"{grown} MB"
+
+
+def asked(first: bytes, then: Callable[[int], bytes] = lambda _: b"") -> tuple[str, int]:
+    """What comes of asking a server that sends this, and by how many megabytes the client has grown."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -105,9 +125,7 @@ def test_a_flood_is_a_failure_and_takes_little_memory(kind: str) -> None:
         reason, grown = out.decode().split()
         return reason, int(grown)
 
-    reason, grown = asyncio.run(run())
-    assert reason in ("bad_response", "connection")
-    assert grown < 300, f"{grown} MB"
+    return asyncio.run(run())
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from evenhand import Judge, ScriptedEngine
 from evenhand.core.engine import Usage
 from evenhand.core.errors import InputError
 from evenhand.core.pair import Pair
+from evenhand.io.files import small
 from evenhand.io.pairs import check_pairs, read_pairs
 from evenhand.running.cluster.slices import local_work, pairs_of
 from evenhand.store import Store
@@ -44,6 +45,30 @@ def test_a_link_to_nothing_says_where_it_leads(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").symlink_to("gone.jsonl")
     done = evenhand("judge", tmp_path / "a.jsonl", "--judge", NOBODY, code=2)
     assert "is a link to gone.jsonl, where nothing is" in done.stderr
+
+
+SMALL: dict[str, tuple[str, ...]] = {
+    "attacks": ("attack", "--list", "--attacks"),
+    "prices": ("judge", "{rows}", "--judge", NOBODY, "--db", "{out}.db", "--prices"),
+    "a system prompt": ("generate", "{rows}", "--model", NOBODY, "--out", "{out}", "--system"),
+    "a password": ("serve", "--db", "{db}", "--port", "0", "--password-file"),
+}
+
+
+@pytest.mark.parametrize("what", SMALL)
+def test_what_is_written_by_hand_is_not_read_without_end(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a device is, of which the whole memory would be filled: here a file that is a little too large."""
+    monkeypatch.setattr(small, "MOST_SMALL", 2**20)
+    rows, db, large = tmp_path / "rows.jsonl", tmp_path / "a.db", tmp_path / "large"
+    rows.write_text(ROW)
+    Store(db).close()
+    with large.open("wb") as file:
+        file.truncate(2**20 + 1)
+    words = [word.format(rows=rows, out=tmp_path / "out.jsonl", db=db) for word in SMALL[what]]
+    done = evenhand(*words, large, code=2)
+    assert "has more than 1 MB" in done.stderr
 
 
 def test_a_device_is_refused() -> None:

@@ -137,6 +137,12 @@ def test_what_is_no_answer_breaks_at_once(script: tuple[bytes | None, ...]) -> N
         ask(*script)
 
 
+def test_a_head_that_breaks_off_is_said_in_words() -> None:
+    with pytest.raises(Broken) as caught:
+        ask(b"HTTP/1.1 200 OK\r\nSet-Cookie: token=4711", None)
+    assert str(caught.value) == "the server ended it without an answer"
+
+
 def _packed(name: bytes, body: bytes) -> bytes:
     return b"HTTP/1.1 200 OK\r\nContent-Encoding: %b\r\nContent-Length: %d\r\n\r\n%b" % (name, len(body), body)
 

@@ -237,6 +237,7 @@ def test_no_page_has_a_script_or_a_style_of_its_own(server: WebServer, owner: Cl
     [
         *("judge=x", "judge=99", "judge=-1", "judge=1e3", "judge=٣", f"judge={'9' * 40}", "dimension=nothing"),
         *("verdict=3", "only=all", "longer=x", "gap=-5", "gap=many", "sort=random", "page=0", "page=x", "page=-1"),
+        *(f"page={'9' * 5000}", f"gap={'9' * 5000}", f"judge={'9' * 5000}"),
     ],
 )
 def test_a_wrong_query_is_said_in_a_sentence(owner: Client, query: str) -> None:

@@ -36,6 +36,11 @@ MAX_BODY = 64 * 2**20
 MAX_RETRY_AFTER = 600.0
 # A pause from which on somebody who watches would think that nothing goes on any more.
 _LONG_PAUSE = 15.0
+# Every escape in JSON, one after the other, so that none begins inside another; the group is half of a pair.
+_ESCAPES = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+_QUESTION_MARK = b"u003f"  # as long as what it stands for
 
 
 class Reply(NamedTuple):
@@ -371,14 +376,14 @@ def load(content: bytes) -> Any:
     """
     try:
         return orjson.loads(content)
-    except orjson.JSONDecodeError as fault:
+    except orjson.JSONDecodeError:
         if b"\\u" not in content:
             raise
-        try:
-            loose = json.dumps(json.loads(content), ensure_ascii=False)
-        except RecursionError:
-            raise fault from None
-        return orjson.loads(loose.encode("utf-8", "replace"))
+    mended = bytearray(content)  # one copy: a parser that takes halves would hold all values a second time
+    for escape in _ESCAPES.finditer(content):
+        if escape[1]:
+            mended[escape.start(1) : escape.end(1)] = _QUESTION_MARK
+    return orjson.loads(mended)
 
 
 def _kind(status: int, said: str) -> _Fault:

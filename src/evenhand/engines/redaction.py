@@ -48,6 +48,8 @@ class Redaction:
     def data(self, data: Any, depth: int = 0) -> Any:
         """Parsed JSON without the secrets, names of fields included; nothing that is nested deeply.
 
+        It is changed where it lies: a reply may be large, and is not wanted twice.
+
         >>> Redaction(["sk-1"]).data({"error": {"message": ["no sk-1"]}})
         {'error': {'message': ['no ***']}}
         """
@@ -56,9 +58,13 @@ class Redaction:
         if depth > 100:
             return None
         if isinstance(data, list):
-            return [self.data(item, depth + 1) for item in data]
-        if isinstance(data, dict):
-            return {self.text(name): self.data(item, depth + 1) for name, item in data.items()}
+            for number, item in enumerate(data):
+                data[number] = self.data(item, depth + 1)
+        elif isinstance(data, dict):
+            for name, value in list(data.items()):
+                data[name] = self.data(value, depth + 1)
+                if (shown := self.text(name)) != name:
+                    data[shown] = data.pop(name)
         return data
 
     def stands_in(self, content: bytes) -> bool:

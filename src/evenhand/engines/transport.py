@@ -425,4 +425,6 @@ def _said(fault: Exception) -> str:
         return f"the answer is no HTTP: {fault.message}"
     if isinstance(fault, aiohttp.ClientConnectorError):
         return str(fault.os_error) or type(fault.os_error).__name__
+    if isinstance(fault, aiohttp.ServerDisconnectedError):  # which holds as much of a head as came
+        return "the server ended it without an answer"
     return str(fault) or type(fault).__name__

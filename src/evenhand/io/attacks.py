@@ -22,6 +22,7 @@ from typing import Any
 
 from evenhand.core.attacks import SLOTS, TRANSFORMS, Attack
 from evenhand.core.errors import InputError
+from evenhand.io.files.small import read_small
 
 BUILT_IN = Path(__file__).with_name("attacks.toml")
 _KEYS = ("name", "kind", "description", "prefix", "suffix", "template", "transform")
@@ -42,7 +43,7 @@ def built_in_attacks() -> tuple[Attack, ...]:
 def read_attacks(path: Path) -> tuple[Attack, ...]:
     """The attacks of a file, all of them checked."""
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        found = tomllib.loads(read_small(path).decode("utf-8-sig"))
     except OSError as fault:
         raise InputError(f"cannot read {path}: {fault.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as fault:

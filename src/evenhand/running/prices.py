@@ -11,6 +11,7 @@ from evenhand.core.engine import Usage
 from evenhand.core.errors import InputError
 from evenhand.engines.presets import PRESETS
 from evenhand.io.files.reading import parse_slowly
+from evenhand.io.files.small import read_small
 
 SHIPPED = Path(__file__).parent / "prices.json"
 
@@ -56,7 +57,7 @@ def find_price(spec: str, table: Path | None = None) -> Price | None:
     """
     file = table or SHIPPED
     try:
-        data = parse_slowly(file.read_bytes())
+        data = parse_slowly(read_small(file))
         row = data["models"].get(spec)
         return None if row is None else _price(row, data)
     except OSError as fault:

@@ -248,6 +248,9 @@ def _apart(db: sqlite3.Connection) -> Iterator[str]:
     """The numbers of a pair's outcomes are kept twice, and must be the same."""
     for judge, dimensions in db.execute("SELECT id, dimensions FROM judges").fetchall():
         names = found_on(tuple(json.loads(dimensions)))
+        once = "FROM outcomes WHERE judge = ? AND pair NOT IN (SELECT pair FROM packed WHERE judge = ?)"
+        for (pair,) in db.execute(f"SELECT pair {once} LIMIT 1", (judge, judge)):
+            yield f"the outcomes of pair {pair} do not fit together"
         for pair, numbers in db.execute("SELECT pair, numbers FROM packed WHERE judge = ?", (judge,)):
             rows = {
                 row[0]: row

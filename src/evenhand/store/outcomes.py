@@ -301,10 +301,21 @@ class OutcomeTable:
             with self._one_moment():
                 found = self._block(judge, dimensions, after, size, metadata)
             if found is None:
+                self._check_number(judge, dimensions[0])
                 return
             after = int(found.number[-1])
             if len(found := _without(found, apart)):
                 yield found
+
+    def _check_number(self, judge: int, dimension: str) -> None:
+        """Whether as many pairs are packed as have outcomes: one that is lost from a file would be in no figure."""
+        packed, kept = self._db.execute(
+            "SELECT (SELECT count(*) FROM packed WHERE judge = ?),"
+            " (SELECT count(*) FROM outcomes WHERE judge = ? AND dimension = ?)",
+            (judge, judge, dimension),
+        ).fetchone()
+        if packed != kept:
+            raise ValueError(f"{kept} pairs have outcomes, and the numbers of {packed} are packed")
 
     @contextmanager
     def _one_moment(self) -> Iterator[None]:

@@ -19,6 +19,7 @@ from evenhand.core.engine import Sampling, Usage, Writing
 from evenhand.core.errors import InputError
 from evenhand.io.files import write_rows
 from evenhand.io.files.finding import kind_of
+from evenhand.io.files.small import read_small
 from evenhand.io.files.writing import check_writes
 from evenhand.results.plain import to_json
 from evenhand.running.generation import (
@@ -207,7 +208,7 @@ def _more(progress: GenerationProgress) -> str:
 
 def _read_system(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8-sig").strip()
+        return read_small(path).decode("utf-8-sig").strip()
     except UnicodeDecodeError as fault:
         raise InputError(f"{path}: not UTF-8 at byte {fault.start}", hint="write the file in UTF-8") from None
     except OSError as fault:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from evenhand.core.errors import InputError
+from evenhand.io.files.small import read_small
 from evenhand.io.pairs import JoinOptions
 from evenhand.store import Store
 from evenhand.views import console
@@ -91,6 +92,6 @@ def _password(file: Path | None) -> str:
     if file is None:
         return ""
     try:
-        return file.read_text("utf-8").split("\n", 1)[0].strip()
+        return read_small(file).decode("utf-8").split("\n", 1)[0].strip()
     except (OSError, UnicodeDecodeError) as fault:
         raise InputError(f"{file} cannot be read as a password", hint=str(fault)) from None
