@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import struct
 import threading
 import zipfile
 from collections.abc import Callable
@@ -282,6 +283,37 @@ def test_a_columnar_file_that_is_none_or_breaks_off_is_said_so(tmp_path: Path, n
     for content in (b"", b"nonsense", whole[: len(whole) // 2]):
         with pytest.raises(PairError, match=r"not (Parquet|Arrow), or broken off|no pairs"):
             check_pairs(put(tmp_path / name, content))
+
+
+@pytest.mark.parametrize("places", [(0, 8, 3, 15), (0, 3, 2**30, 15), (0, -3, 8, 15), (0, 3, 8, 2**30)])
+def test_a_text_that_lies_outside_of_its_arrow_file_is_a_fault(tmp_path: Path, places: tuple[int, ...]) -> None:
+    """What lies there is the memory of this process, or nothing at all."""
+    table = pa.table({"output": ["a" * 3, "b" * 5, "c" * 7]})
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write(table)
+    whole, offsets = sink.getvalue(), struct.pack("<4i", 0, 3, 8, 15)
+    assert whole.count(offsets) == 1
+    file = tmp_path / "a.arrow"
+    file.write_bytes(whole.replace(offsets, struct.pack("<4i", *places)))
+    [found] = find_tables(file)
+    with pytest.raises(PairError, match="not Arrow, or broken off"):
+        list(read_rows(found))
+
+
+@pytest.mark.parametrize("kind", ["arrow", "parquet"])
+def test_a_column_whose_name_is_no_text_is_a_fault(tmp_path: Path, kind: str) -> None:
+    table, sink = pa.table({"output": ["x"], "caf\u00e9": ["y"]}), io.BytesIO()
+    if kind == "parquet":
+        pq.write_table(table, sink, store_schema=False)
+    else:
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write(table)
+    file = tmp_path / f"a.{kind}"
+    file.write_bytes(sink.getvalue().replace("caf\u00e9".encode(), b"caf\xff\xff"))
+    [found] = find_tables(file)
+    with pytest.raises(PairError, match="or broken off"):
+        list(read_rows(found))
 
 
 def test_without_pyarrow_the_command_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from evenhand.core.errors import InputError, StoreError
 from evenhand.core.pair import Pair
 from evenhand.engines.scripted import ScriptedEngine
 from evenhand.store import Store
-from evenhand.store.opening import APPLICATION_ID
+from evenhand.store.opening import APPLICATION_ID, open_to_write
 from evenhand.store.schema import MIGRATIONS
 from evenhand.views.api import Judge
 from evenhand.views.web.serving import ServerAddress, open_site
@@ -68,6 +68,14 @@ def namesake(path: Path, version: int) -> Path:
     return path
 
 
+def marked(path: Path) -> Path:
+    """A database with all tables of an older evenhand that another program has taken for its own."""
+    old_file(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA application_id = 1196444487")
+    return path
+
+
 FOREIGN: dict[str, Callable[[Path], Path]] = {
     "of a killed program": stopped,
     "with tables of our names": lambda path: namesake(path, 0),
@@ -75,6 +83,7 @@ FOREIGN: dict[str, Callable[[Path], Path]] = {
     "plain": lambda path: foreign(path),
     "with a log": lambda path: foreign(path, "journal_mode = WAL"),
     "with a version": lambda path: foreign(path, "user_version = 3"),
+    "with our tables and a mark": lambda path: marked(path),
     "with a mark": lambda path: foreign(path, "application_id = 1196444487"),
 }
 
@@ -122,6 +131,14 @@ def test_a_new_file_is_marked_and_an_old_one_is_marked_when_it_is_brought_up_to_
     old_file(db)
     evenhand("results", "--db", db)
     assert (pragma(db, "application_id"), pragma(db, "user_version")) == (APPLICATION_ID, len(MIGRATIONS))
+
+
+def test_a_file_is_marked_before_it_holds_anything(tmp_path: Path) -> None:
+    """A run that is killed while it makes one leaves a file that the next run knows."""
+    open_to_write(str(tmp_path / "a.db")).close()
+    assert pragma(tmp_path / "a.db", "application_id") == APPLICATION_ID
+    with Store(tmp_path / "a.db") as store:
+        assert store.judges() == []
 
 
 def old_file(db: Path) -> None:

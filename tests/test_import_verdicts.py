@@ -285,6 +285,14 @@ def test_what_is_no_verdict_is_refused_with_its_place(tmp_path: Path, row: dict[
     assert fault in raised.value.message
 
 
+@pytest.mark.parametrize("score", [0.7, "high", None, [1]])
+def test_a_row_of_your_own_may_hold_a_score_besides(tmp_path: Path, score: Any) -> None:
+    row = {"id": "7", "instruction": "q", "output_1": "x", "output_2": "y", "verdict": "2", "score": score}
+    with Store(":memory:") as store:
+        imported(store, tmp_path, [row])
+        assert sides(store) == ["2"]
+
+
 def test_stand_ins_are_equally_long_and_a_cluster_is_a_question(tmp_path: Path) -> None:
     rows = [
         {"model_1": "a", "model_2": "a much longer name", "verdict": "A"},

@@ -243,6 +243,31 @@ def test_what_cannot_be_read_on_a_used_connection_is_a_stray(scripts: list[bytes
     assert talk(use, *every) == connections
 
 
+@pytest.mark.parametrize("answer", [PLAIN, CHUNKED + b"2\r\n{}\r\n0\r\n\r\n"], ids=["length", "chunked"])
+def test_two_answers_in_one_piece_are_a_stray(answer: bytes) -> None:
+    strays: list[bool] = []
+
+    async def use(transport: Transport, peer: Peer) -> None:
+        transport._connector._on_stray = lambda: strays.append(True)
+        await transport.send("POST", "/ask")
+
+    talk(use, [answer * 2])
+    assert strays == [True]
+
+
+def test_an_answer_with_which_a_used_connection_ends_may_be_anothers() -> None:
+    async def use(transport: Transport, peer: Peer) -> int:
+        assert (await transport.send("POST", "/ask")).body == b"{}"
+        await asyncio.sleep(0.15)  # a connection rests for a while
+        with pytest.raises(Broken, match="may be another's"):
+            await transport.send("POST", "/ask")
+        assert (await transport.send("POST", "/ask")).body == b"{}"
+        return peer.connections
+
+    last = PLAIN.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    assert talk(use, [PLAIN], [last], [last]) == 2
+
+
 def test_requests_at_once_share_no_connection_and_keep_to_the_limit() -> None:
     async def use(transport: Transport, peer: Peer) -> int:
         answers = await asyncio.gather(*(transport.send("POST", "/ask") for _ in range(12)))

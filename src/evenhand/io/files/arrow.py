@@ -50,7 +50,7 @@ def read_arrow(table: Table) -> Iterator[tuple[int, dict[str, Any] | RowFault]]:
         else:
             file = batches = arrow.ipc.open_stream(source)
         check_columns(table, file.schema)
-        yield from _rows(batches)
+        yield from _rows(map(_sound, batches))
 
 
 def check_columns(table: Table, schema: Any) -> None:
@@ -87,6 +87,18 @@ def _rows(batches: Iterable[Any]) -> Iterator[tuple[int, dict[str, Any] | RowFau
         for row in listed(batch):
             number += 1
             yield number, row
+
+
+def _sound(batch: Any) -> Any:
+    """A batch as it lies in a file, in which no text lies outside of it; UTF-8 is looked at row by row."""
+    arrow = pyarrow()
+    for column in batch.columns:
+        try:
+            column.validate(full=True)
+        except arrow.ArrowInvalid as fault:
+            if arrow.types.is_nested(column.type) or "UTF8" not in str(fault):
+                raise
+    return batch
 
 
 def listed(batch: Any) -> list[dict[str, Any] | RowFault]:
@@ -128,7 +140,7 @@ def faults_of(table: Table) -> Iterator[None]:
     """Say in a sentence that a file is no Parquet or Arrow, or breaks off."""
     try:
         yield
-    except (pyarrow().ArrowException, OSError) as fault:
+    except (pyarrow().ArrowException, OSError, UnicodeDecodeError) as fault:  # the last of a column's name
         if isinstance(fault, FileNotFoundError | PermissionError):
             raise
         said = str(fault).splitlines()[0] if str(fault) else type(fault).__name__

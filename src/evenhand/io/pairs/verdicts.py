@@ -71,10 +71,10 @@ def read_verdicts(
             if isinstance(found, PairError):
                 raise found
             author = _author(found, options.judge or Path(table.name).name.split(".")[0])
-            if "score" in found:
-                scores.add(author, found)
-            else:
+            if "said" in found:  # a row that says who won may hold a score besides
                 yield _verdict(author, found, f"{table.name}/{where}")
+            else:
+                scores.add(author, found)
         except (ValueError, InputError) as fault:
             error = fault if isinstance(fault, PairError) else blame(table, where, fault)
             if not options.skip_bad:
