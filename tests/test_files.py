@@ -301,6 +301,21 @@ def test_a_text_that_lies_outside_of_its_arrow_file_is_a_fault(tmp_path: Path, p
         list(read_rows(found))
 
 
+def test_a_number_of_a_text_that_is_not_there_is_a_fault_beside_text_that_is_no_utf8(tmp_path: Path) -> None:
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0], pa.int32()), pa.array(["caf\u00e9", "x"]))
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, pa.schema([("output", column.type)])) as writer:
+        writer.write(pa.record_batch([column], ["output"]))
+    numbers = struct.pack("<3i", 0, 1, 0)
+    whole = sink.getvalue().replace("caf\u00e9".encode(), b"caf\xff\xff")
+    assert whole.count(numbers) == 1
+    file = tmp_path / "a.arrow"
+    file.write_bytes(whole.replace(numbers, struct.pack("<3i", 0, 1, 2**28)))
+    [found] = find_tables(file)
+    with pytest.raises(PairError, match="not Arrow, or broken off"):
+        list(read_rows(found))
+
+
 @pytest.mark.parametrize("kind", ["arrow", "parquet"])
 def test_a_column_whose_name_is_no_text_is_a_fault(tmp_path: Path, kind: str) -> None:
     table, sink = pa.table({"output": ["x"], "caf\u00e9": ["y"]}), io.BytesIO()
