@@ -350,7 +350,7 @@ class Store(Queries):
     ) -> list[dict[Order, Conversation] | None]:
         """The conversations of each pair that needs nothing more; None for the others, which are to be entered.
 
-        `asks` are the dimensions of each question. A finished run is repeated by this alone, which writes nothing.
+        `questions` are the dimensions of each. A finished run is repeated by this alone, which writes nothing.
         Without `words` the verdicts come without the text that they were read off, and without notes.
         """
         with clearly(self.path):
