@@ -169,7 +169,7 @@ def shown(found: Fields) -> list[str]:
         f"{100 * ci[0]:.0f}–{percent(ci[1], 0)}" if ci else "–",
         *(str(found[name]) for name in ("wins_1", "ties", "wins_2", "inconsistent", "invalid")),
         percent(found["label_mass"], 0),
-        "–" if found["position_bias"] is None else f"{found['position_bias']:+.2f}",
+        "–" if found["position_bias"] is None else f"{found['position_bias']:+z.2f}",
     ]
 
 

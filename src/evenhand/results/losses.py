@@ -176,9 +176,9 @@ class SinceLast:
         """The difference in words."""
         if self.difference is None or self.ci is None:
             return f"{self.earlier} shares no instruction with this one"
-        low, high = (f"{100 * end:+.1f}" for end in self.ci)
+        low, high = (f"{100 * end:+z.1f}" for end in self.ci)
         return (
-            f"{100 * self.difference:+.1f} points ({low} to {high}): {100 * (self.win_rate or 0):.1f}% now,"
+            f"{100 * self.difference:+z.1f} points ({low} to {high}): {100 * (self.win_rate or 0):.1f}% now,"
             f" {100 * (self.win_rate_before or 0):.1f}% then, on {count(self.instructions, 'instruction')}"
         )
 

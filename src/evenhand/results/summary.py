@@ -32,7 +32,7 @@ from evenhand.results.counting import (
     without_repeats,
 )
 from evenhand.results.questions import caution, correct_dimensions
-from evenhand.results.wording import attacked_field, attacked_text, count
+from evenhand.results.wording import attacked_field, attacked_text, count, percent
 
 if TYPE_CHECKING:
     from evenhand.core.judge import Judgment
@@ -240,7 +240,7 @@ def _other_rate(found: DimensionSummary) -> str:
     other = found.by_pair if found.weighting == "instructions" else found.by_instruction
     if other.win_rate_1 is None or other.ci is None:
         return "–"
-    return f"{100 * other.win_rate_1:.1f}% ({100 * other.ci[0]:.0f} to {100 * other.ci[1]:.0f}%)"
+    return f"{percent(other.win_rate_1)} ({100 * other.ci[0]:.0f} to {percent(other.ci[1], 0)})"
 
 
 class DimensionRows:

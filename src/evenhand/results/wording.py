@@ -32,6 +32,35 @@ def count(number: int, one: str) -> str:
     return f"{number:,} {one}" + ("" if number == 1 else "s")
 
 
+def percent(share: float | None, digits: int = 1) -> str:
+    """A share for a reader.
+
+    >>> percent(0.5), percent(0.5, 0), percent(None)
+    ('50.0%', '50%', '–')
+    """
+    return "–" if share is None else f"{100 * share:.{digits}f}%"
+
+
+def share_text(found: Estimate) -> str:
+    """A share with its interval.
+
+    >>> from evenhand.core.stats.clustered import Estimate
+    >>> share_text(Estimate(0.5, 0.42, 0.58, 100, 100)), share_text(Estimate(0.5, None, None, 9, 1))
+    ('50% (42–58)', '50%')
+    """
+    ends = "" if found.low is None or found.high is None else f" ({100 * found.low:.0f}–{100 * found.high:.0f})"
+    return f"{percent(found.value, 0)}{ends}"
+
+
+def signed(number: float | None) -> str:
+    """A number between -1 and 1 with its sign; what rounds to nothing has no minus.
+
+    >>> signed(-0.25), signed(-0.001), signed(None)
+    ('-0.25', '+0.00', '–')
+    """
+    return "–" if number is None else f"{number:+z.2f}"
+
+
 def attacked_field(pairs: int) -> dict[str, int]:
     """The same in JSON: `attacked`, which is left out where there are none.
 

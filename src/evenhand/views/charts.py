@@ -154,7 +154,7 @@ def leaning(found: Estimate | Difference) -> str:
     4
     """
     line = ChartLine("", found.value, found.low, found.high)
-    return _strip(line, _Field(-1, 1), 0.0, "{:+.2f}, between {:+.2f} and {:+.2f}")
+    return _strip(line, _Field(-1, 1), 0.0, "{:+z.2f}, between {:+z.2f} and {:+z.2f}")
 
 
 def span(value: float, low: float, high: float, least: float, most: float) -> str:
