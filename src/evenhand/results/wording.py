@@ -52,6 +52,15 @@ def share_text(found: Estimate) -> str:
     return f"{percent(found.value, 0)}{ends}"
 
 
+def anytime_text(interval: tuple[float, float], level: float) -> str:
+    """An interval of a share that holds at every moment.
+
+    >>> anytime_text((0.456, 0.5541), 0.95)
+    'between 45.6 and 55.4% (95%, at every moment)'
+    """
+    return f"between {100 * interval[0]:.1f} and {percent(interval[1])} ({100 * level:g}%, at every moment)"
+
+
 def signed(number: float | None) -> str:
     """A number between -1 and 1 with its sign; what rounds to nothing has no minus.
 
@@ -104,6 +113,16 @@ def listed(names: Sequence[str]) -> str:
     ('a', 'a and b', 'a, b and c')
     """
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def some_of(names: Sequence[str], most: int = 8) -> str:
+    """Names in a sentence; of many, the first.
+
+    >>> some_of(["a", "b"]), some_of(["a", "b", "c"], 2)
+    ('a, b', 'a, b and 1 more')
+    """
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def unmatched_text(each: Unmatched) -> str:
