@@ -75,9 +75,9 @@ class Chart:
             f'<rect width="100%" height="100%" fill="white"/>{_coloured("".join(self.marks))}</svg>\n'
         )
 
-    def png(self, scale: float = 2.0) -> bytes:
-        """The bytes of a PNG file; 2 is sharp on the screens of today."""
-        data: bytes = _converter().svg_to_png(self.svg(), scale=scale)
+    def png(self) -> bytes:
+        """The bytes of a PNG file, twice as large, which is sharp on the screens of today."""
+        data: bytes = _converter().svg_to_png(self.svg(), scale=2.0)
         return data
 
 

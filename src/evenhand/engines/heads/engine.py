@@ -49,7 +49,7 @@ def head_protocol(head: Head) -> Protocol:
 class HeadEngine(Engine):
     """A head on the engine whose states it was trained on."""
 
-    def __init__(self, head: Head, engine: Engine, vectors: Vectors | None = None) -> None:
+    def __init__(self, head: Head, engine: Engine) -> None:
         if not isinstance(engine, StateReader):
             raise SpecError(f"{engine.identity['model']} gives no states, and a head needs them")
         self.head, self._engine = head, engine
@@ -64,7 +64,7 @@ class HeadEngine(Engine):
         self._others = _others(head)
         self._said: OtherVerdicts | None = None
         self.concurrency = engine.concurrency
-        self._eyes = Eyes(engine, vectors or MemoryVectors(), blocks=head.blocks, reading=head.reading)
+        self._eyes = Eyes(engine, MemoryVectors(), blocks=head.blocks, reading=head.reading)
 
     @property
     def identity(self) -> Mapping[str, str]:
