@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from evenhand.core.pair import excerpt
+
 if TYPE_CHECKING:
     from evenhand.core.stats.clustered import Estimate
     from evenhand.io.pairs import Unmatched
@@ -144,7 +146,6 @@ def example_text(text: str) -> str:
     """What a judge said that could not be read, short and on one line.
 
     >>> example_text("Response A\\nis better."), len(example_text("x" * 1000))
-    ('for example: “Response A is better.”', 216)
+    ('for example: “Response A is better.”', 215)
     """
-    said = " ".join(text[: 2 * _LONGEST_EXAMPLE].split())
-    return f"for example: “{said if len(said) <= _LONGEST_EXAMPLE else said[:_LONGEST_EXAMPLE] + '…'}”"
+    return f"for example: “{excerpt(text, _LONGEST_EXAMPLE)}”"

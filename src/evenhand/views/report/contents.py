@@ -15,7 +15,7 @@ from evenhand import __version__
 from evenhand.core.columns import Block
 from evenhand.core.engine import Usage, measured_length
 from evenhand.core.errors import InputError
-from evenhand.core.pair import Pair, Side
+from evenhand.core.pair import Pair, Side, excerpt
 from evenhand.core.verdict import found_on, headline
 from evenhand.core.votes import Votes
 from evenhand.engines.made import members_of
@@ -331,16 +331,6 @@ def _line(pair: Pair, example: ExamplePair) -> ExampleLine:
         example.known,
         outcome.reason,
         example.number,
-        excerpt_of(pair),
+        excerpt(pair.instruction, EXCERPT),
         (pair.model_1, pair.model_2),
     )
-
-
-def excerpt_of(pair: Pair) -> str:
-    """The beginning of an instruction in one line.
-
-    >>> excerpt_of(Pair("Say\\n hi.", "x", "y"))
-    'Say hi.'
-    """
-    text = " ".join(pair.instruction[: 4 * EXCERPT].split())
-    return text if len(text) <= EXCERPT else f"{text[: EXCERPT - 1]}…"
