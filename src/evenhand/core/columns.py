@@ -196,6 +196,11 @@ class Block:
         return len(self.number)
 
     @property
+    def is_turned(self) -> bool:
+        """Whether its sides were exchanged."""
+        return self.identity is not None
+
+    @property
     def longer(self) -> Ints:
         """By how many characters output 1 is longer."""
         return np.asarray(self.length_1 - self.length_2)

@@ -124,15 +124,27 @@ def blocks_of_judge(
 
 def in_roles(blocks: Iterable[Block]) -> Iterator[Block]:
     """Blocks with the candidate on the side on which it stands in the first pair that has roles."""
-    side: str | None = None
-    for block in blocks:
+    roles = Roles()
+    return (part for block in blocks for part in roles.parts(block))
+
+
+class Roles:
+    """Turns pairs round, so that the candidate stands where it does in the first pair that has roles."""
+
+    def __init__(self) -> None:
+        self._side = ""
+        self.turned = 0  # how many pairs were
+
+    def parts(self, block: Block) -> Iterator[Block]:
+        """The pairs of a block, those that stay as they are and those that are turned."""
         each = block.candidate.text()
         given = each[each != ""]
-        side = side or (str(given[0]) if len(given) else None)
-        turn = (each != "") & (each != (side or ""))
+        self._side = self._side or (str(given[0]) if len(given) else "")
+        turn = (each != "") & (each != self._side)
         if not turn.any():
             yield block
-            continue
+            return
+        self.turned += int(turn.sum())
         yield block.take(np.flatnonzero(~turn))
         yield block.take(np.flatnonzero(turn)).turned()
 
