@@ -14,8 +14,14 @@ from evenhand.results.run import judge_summary
 from evenhand.views.report.contents import compile_report
 from evenhand.views.web.overview import overview
 
-ONE = [Pair(f"Q{n}?", f"good {n}", f"bad {n}", model_1="new", model_2="old", candidate="1") for n in range(6)]
-TWO = [Pair(f"R{n}?", f"bad {n}", f"good {n}", model_1="old", model_2="new", candidate="2") for n in range(4)]
+ONE = [
+    Pair(f"Q{n}?", f"good {n}", f"bad {n}", model_1="new", model_2="old", candidate="1", labels={"overall": "1"})
+    for n in range(6)
+]
+TWO = [
+    Pair(f"R{n}?", f"bad {n}", f"good {n}", model_1="old", model_2="new", candidate="2", labels={"overall": "2"})
+    for n in range(4)
+]
 
 
 def say(prompt: Prompt) -> str:
@@ -56,3 +62,14 @@ def test_judges_that_say_the_same_do_not_differ_whichever_side_is_the_candidates
         [found] = json.loads(done.stdout)["against"]
         assert (found["n"], found["difference"], found["expected"]["difference"]) == (4, 0.0, 0.0)
         assert found["win_rate_1"] == found["win_rate_1_other"] == (1.0 if judge == "all" else 0.0)
+
+
+def test_what_people_would_say_is_of_the_same_side(db: Path) -> None:
+    found = json.loads(evenhand("results", "--db", db, "--judge", "all", "--human", "--json").stdout)
+    human = found["human"]["overall"]
+    assert found["sides"] == {"1": "new", "2": "old"}
+    assert (human["win_rate_1"], human["labels_alone"]["win_rate_1"], human["judge_alone"]["win_rate_1"]) == (
+        1,
+        1,
+        1,
+    )

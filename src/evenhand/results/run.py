@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from evenhand.core.columns import Block
 from evenhand.core.engine import Usage, measured_length
 from evenhand.core.stats.alpaca import AlpacaLength
@@ -22,6 +20,7 @@ from evenhand.results.groups import Group
 from evenhand.results.human import HumanRate
 from evenhand.results.made import made_notes
 from evenhand.results.noise import NoiseSummary, noise_of
+from evenhand.results.roles import in_roles
 from evenhand.results.stored_attacks import stored_attacks
 from evenhand.results.summary import EarlyStop, Summary, summarise
 from evenhand.store import JudgeRow, Records
@@ -120,33 +119,6 @@ def blocks_of_judge(
     """The outcomes of a judge, calibrated where that is asked for, with the candidate on one side throughout."""
     found = store.blocks(judge, metadata=metadata, attacked=attacked)
     return in_roles(calibrate(found, calibrations_of(store, judge)) if calibrated else found)
-
-
-def in_roles(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Blocks with the candidate on the side on which it stands in the first pair that has roles."""
-    roles = Roles()
-    return (part for block in blocks for part in roles.parts(block))
-
-
-class Roles:
-    """Turns pairs round, so that the candidate stands where it does in the first pair that has roles."""
-
-    def __init__(self) -> None:
-        self._side = ""
-        self.turned = 0  # how many pairs were
-
-    def parts(self, block: Block) -> Iterator[Block]:
-        """The pairs of a block, those that stay as they are and those that are turned."""
-        each = block.candidate.text()
-        given = each[each != ""]
-        self._side = self._side or (str(given[0]) if len(given) else "")
-        turn = (each != "") & (each != self._side)
-        if not turn.any():
-            yield block
-            return
-        self.turned += int(turn.sum())
-        yield block.take(np.flatnonzero(~turn))
-        yield block.take(np.flatnonzero(turn)).turned()
 
 
 def judge_summary(

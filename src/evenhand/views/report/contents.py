@@ -30,7 +30,8 @@ from evenhand.results.noise import NoiseSummary, noise_of
 from evenhand.results.people import People
 from evenhand.results.ranking import Matches, RankingSummary
 from evenhand.results.reasons import ReasonSummary, reasons_on
-from evenhand.results.run import Roles, blocks_of_judge, with_the_rest
+from evenhand.results.roles import Roles
+from evenhand.results.run import blocks_of_judge, with_the_rest
 from evenhand.results.stored_attacks import stored_attacks
 from evenhand.results.summary import Counter, DimensionSummary, Summary, models_of
 from evenhand.running.prices import Price, price_of

@@ -14,7 +14,8 @@ from evenhand.results.made import made_notes
 from evenhand.results.noise import NoiseSummary, noise_of
 from evenhand.results.ranking import RankingSummary, matches_of
 from evenhand.results.reasons import ReasonSummary, reasons_on
-from evenhand.results.run import Roles, blocks_of_judge, with_the_rest
+from evenhand.results.roles import Roles
+from evenhand.results.run import blocks_of_judge, with_the_rest
 from evenhand.results.summary import Summary, summarise
 from evenhand.store import JudgeRow, Records
 
