@@ -173,7 +173,7 @@ def _standing(model: Standing) -> Iterator[str]:
     yield "–" if model.strength is None else f"{model.strength:z.2f}"
     yield _between(model.low, model.high)
     yield model.group
-    yield from (f"{games:.0f}" for games in (model.wins, model.ties, model.losses))
+    yield from (f"{games:,.10g}" for games in (model.wins, model.ties, model.losses))
 
 
 def _between(low: float | None, high: float | None) -> str:
