@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evenhand.core.columns import VALUES
 from evenhand.core.stats.agreement import MISSING
 from evenhand.core.stats.ppi import LabelsNeeded, labels_needed, powered_rate
 from evenhand.core.stats.winrate import Rate
@@ -66,7 +67,7 @@ def human_rate(evidence: Evidence, width: float | None = None, turned: ArrayLike
     people = evidence.counts.sum(axis=1)
     with np.errstate(invalid="ignore"):
         labels = (evidence.counts[:, 0] + evidence.counts[:, 2] / 2) / people
-    labels = np.where(evidence.final == MISSING, labels, _SCORES[evidence.final])
+    labels = np.where(evidence.final == MISSING, labels, VALUES[evidence.final])
     expected = evidence.p[:, 0] + evidence.p[:, 2] / 2
     verdicts = np.where(np.isnan(expected), 0.5, expected)
     other = np.isin(evidence.keys, turned)
@@ -82,10 +83,6 @@ def human_rate(evidence: Evidence, width: float | None = None, turned: ArrayLike
         *(found.method, found.level, found.reason or None, needed or None),
         evidence.use,
     )
-
-
-# What each code scores for side 1: side 1, side 2, tie; the last place is that of MISSING.
-_SCORES = np.array([1.0, 0.0, 0.5, np.nan])
 
 
 def _alone(rate: Rate) -> RateAlone:
