@@ -200,6 +200,8 @@ def test_the_card_has_the_same_biases(db: Path, results: dict[Who, Fields]) -> N
             assert (flips or 0.0) == pytest.approx(found["inconsistent"] / max(1, biases["flips"]["n"]), abs=1e-12)
             assert biases["invalid"]["value"] == pytest.approx(found["invalid"] / PAIRS, abs=1e-12)
             assert card["pairs"] == PAIRS
+            mass = found["label_mass"]
+            assert biases["label_mass"]["value"] == (None if mass is None else pytest.approx(mass, abs=1e-9))
             if "agreement" in found and found["agreement"]["n"]:
                 right = card["readings"]["pooled"]["decided"]["value"]
                 assert right == (
