@@ -21,6 +21,7 @@ from evenhand.results.evidence import Evidence, gather
 from evenhand.results.judges import choose_judges
 from evenhand.results.people import People
 from evenhand.results.plain import plain
+from evenhand.results.run import judge_summary
 from evenhand.store import HumanLabel
 from test_cli import evenhand, fields_of
 
@@ -395,3 +396,22 @@ def test_untrusted_names_stay_text(db: Path) -> None:
 def test_the_protocols_of_the_tests_are_what_they_seem() -> None:
     assert len(Protocol.load("chained").questions) == 4
     assert Protocol.load("overall").dimensions == ("overall",)
+
+
+def test_the_label_mass_is_that_of_results_where_one_order_is_invalid(db: Path) -> None:
+    def script(prompt: Prompt) -> str | dict[str, float]:
+        text = prompt.turns[-1].text
+        if "half" not in text:
+            return {"A": 0.9, "B": 0.1}
+        return {"A": 0.3, "B": 0.1} if text.index("one") < text.index("two") else "no idea"
+
+    pairs = [Pair(f"Q{n}", "one", "two") for n in range(3)] + [
+        Pair(f"{n}", "one half", "two half") for n in range(3)
+    ]
+    with Judge(ScriptedEngine(script), "overall", db=db) as judge:
+        list(judge.judge(pairs))
+        row = judge.store.judges()[0]
+        card = card_of(gather(judge.store, row, People(judge.store))["overall"])
+        summary = judge_summary(judge.store, row).summary.dimensions["overall"]
+    assert summary.invalid == 3
+    assert card.biases.label_mass.value == summary.label_mass == 1.0

@@ -211,6 +211,26 @@ def test_a_jury_is_used_like_a_judge_and_each_verdict_is_kept(tmp_path: Path) ->
         ]
 
 
+def test_the_win_rate_of_a_jury_is_that_of_the_results_beside_it(tmp_path: Path) -> None:
+    """Three pairs of one instruction and one of another: each instruction weighs the same."""
+    pairs = [Pair("Q", f"good {n}", f"bad {n}") for n in range(3)] + [Pair("R", "bad", "good")]
+    jurors = [
+        ScriptedEngine(lambda prompt: "A" if _is_first("good", prompt.turns[-1].text) else "B", name=name)
+        for name in ("a", "b", "c")
+    ]
+    with Jury(jurors, "overall", db=tmp_path / "x.db", pool="majority") as jury:
+        list(jury.judge(pairs))
+        found = jury.result()
+    with Store(tmp_path / "x.db") as store:
+        summary = judge_summary(store, store.judges()[-1]).summary.dimensions["overall"]
+    assert found.win_rate_1 == summary.win_rate_1 == 0.5
+    assert [juror.win_rate_1_without for juror in found.jurors] == [0.5] * 3
+
+
+def _is_first(word: str, text: str) -> bool:
+    return text.index(word) < text.index("bad")
+
+
 def test_pooling_twice_writes_nothing_and_another_rule_is_another_jury(tmp_path: Path) -> None:
     db, pairs = tmp_path / "x.db", [Pair(f"Q{n}", "one", "two", id=str(n)) for n in range(5)]
     with Jury([engine("a", "A"), engine("b", "tie")], "overall", db=db) as jury:

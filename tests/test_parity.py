@@ -169,7 +169,7 @@ def shown(found: Fields) -> list[str]:
         f"{100 * ci[0]:.0f}–{percent(ci[1], 0)}" if ci else "–",
         *(str(found[name]) for name in ("wins_1", "ties", "wins_2", "inconsistent", "invalid")),
         percent(found["label_mass"], 0),
-        "–" if found["position_bias"] is None else f"{found['position_bias']:+.2f}",
+        "–" if found["position_bias"] is None else f"{found['position_bias']:+z.2f}",
     ]
 
 
@@ -200,6 +200,8 @@ def test_the_card_has_the_same_biases(db: Path, results: dict[Who, Fields]) -> N
             assert (flips or 0.0) == pytest.approx(found["inconsistent"] / max(1, biases["flips"]["n"]), abs=1e-12)
             assert biases["invalid"]["value"] == pytest.approx(found["invalid"] / PAIRS, abs=1e-12)
             assert card["pairs"] == PAIRS
+            mass = found["label_mass"]
+            assert biases["label_mass"]["value"] == (None if mass is None else pytest.approx(mass, abs=1e-9))
             if "agreement" in found and found["agreement"]["n"]:
                 right = card["readings"]["pooled"]["decided"]["value"]
                 assert right == (

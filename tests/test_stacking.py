@@ -14,7 +14,7 @@ from evenhand.core.errors import EngineError, SpecError
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Prompt
 from evenhand.engines.catalog import ModelFile
-from evenhand.engines.heads.engine import UNHEARD, HeadEngine
+from evenhand.engines.heads.engine import NOT_JUDGED, HeadEngine
 from evenhand.engines.heads.fitting import Labels
 from evenhand.engines.heads.head import Head, StackedJudge, Weights
 from evenhand.engines.heads.learning import learn
@@ -109,7 +109,7 @@ def test_a_stacked_head_judges_what_the_other_has_judged_and_says_what_it_misses
     with Judge(HeadEngine(head, reader()), db=db) as judge:
         first = {j.pair.key: j["overall"] for j in judge.judge(fresh)}
     there, missing = [first[p.key] for p in fresh[:20]], [first[p.key] for p in fresh[20:]]
-    assert [each.invalid for each in missing] == [UNHEARD] * 10
+    assert [each.invalid for each in missing] == [NOT_JUDGED] * 10
     right = [each.side == p.labels["overall"] for each, p in zip(there, fresh, strict=False)]
     assert sum(right) >= 17
     assert not any(each.inconsistent for each in there), "the other's lean to a place is pooled away"
@@ -137,7 +137,7 @@ def test_a_verdict_that_the_other_does_not_have_is_no_zero(tmp_path: Path) -> No
         "h", "states", "", None, {"overall": weights}, judges=(StackedJudge(fingerprint, "mute", "overall"),)
     )
     with Judge(HeadEngine(head, reader()), db=db) as judge:
-        assert judge.compare("Task", "1 1 word", "2 2 word")["overall"].invalid == UNHEARD
+        assert judge.compare("Task", "1 1 word", "2 2 word")["overall"].invalid == NOT_JUDGED
     bare = HeadEngine(head, reader())
     with pytest.raises(EngineError, match="no database"):
         asyncio.run(bare.answer(bare.protocol.prompt(Pair("a", "1 b", "2 c"), "forward")))
@@ -183,7 +183,7 @@ def test_the_command_weighs_a_judge_of_the_database(smollm: ModelFile, tmp_path:
     done = json.loads(evenhand(*judge, write(tmp_path, given)).stdout)
     assert done["dimensions"]["overall"]["n"] == 24
     done = json.loads(evenhand(*judge, write(tmp_path, fresh), code=3).stdout)
-    assert UNHEARD in json.dumps(done)
+    assert NOT_JUDGED in json.dumps(done)
     text = evenhand("learn", "--db", db, "--with", "asked", *words).stdout
     assert "the states alone have" in text
     assert "asked / overall, overall: " in text

@@ -393,3 +393,12 @@ def test_both_weightings_hold_their_own_truth_where_large_instructions_differ() 
             low, high = bounds(mean_rate(values, cluster, weighting=weighting))  # type: ignore[arg-type]
             held[weighting] += low <= truth <= high
     assert min(held.values()) >= 276
+
+
+@pytest.mark.parametrize("value", [math.nan, None, math.inf])
+def test_what_is_no_number_is_refused_and_never_counted(value: float | None) -> None:
+    values = np.array([1.0, value], dtype=np.float64)
+    with pytest.raises(ValueError, match="no number"):
+        mean_rate(values)
+    with pytest.raises(ValueError, match="no number"):
+        paired_difference([1.0, 1.0], values)

@@ -124,7 +124,7 @@ class Outcomes:
     @property
     def value(self) -> Floats:
         """What each pair came to for side 1: 1 won, 0 lost, 1/2 tie; NaN where invalid."""
-        return np.asarray(_VALUES[self.side])
+        return np.asarray(VALUES[self.side])
 
     @property
     def expected(self) -> Floats:
@@ -168,7 +168,7 @@ class Outcomes:
 
 
 TINY = 1e-9  # that of `evenhand.core.verdict.log_odds`
-_VALUES = np.array([1.0, 0.0, 0.5, np.nan])  # -1 finds the last
+VALUES = np.array([1.0, 0.0, 0.5, np.nan])  # of each code for side 1; -1 finds the last
 _OTHER = np.array([TWO, ONE, TIE, MISSING], dtype=np.int8)  # -1 finds the last
 _OTHER_LABEL = {"1": "2", "2": "1", "tie": "tie"}
 _ARRAYS = ("side", "p", "forward", "swapped", "asked", "mass", "masses", "inconsistent")
@@ -194,6 +194,11 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.number)
+
+    @property
+    def is_turned(self) -> bool:
+        """Whether its sides were exchanged."""
+        return self.identity is not None
 
     @property
     def longer(self) -> Ints:

@@ -133,3 +133,13 @@ def _check_text(name: str, value: object) -> None:
         value.encode()
     except UnicodeEncodeError as fault:
         raise InputError(f"field '{name}' holds a lone surrogate at character {fault.start}", hint=_SKIP) from None
+
+
+def excerpt(text: str, most: int = 60) -> str:
+    """The beginning of a text, on one line.
+
+    >>> excerpt("one\\n two"), excerpt("one two three", 9)
+    ('one two', 'one two …')
+    """
+    line = " ".join(text[: 4 * most].split())
+    return line if len(line) <= most and len(text) <= 4 * most else line[: most - 1] + "…"

@@ -11,7 +11,7 @@ from evenhand.core.verdict import headline
 from evenhand.results.counting import weighs_text
 from evenhand.results.ranking import RankingSummary
 from evenhand.results.summary import DimensionSummary, EarlyStop, Span, Summary
-from evenhand.results.wording import about, count, listed
+from evenhand.results.wording import about, count, listed, percent
 
 Kind = Literal["better", "unclear", "distrust", "nothing", "several"]
 # A judge whose verdicts follow the place in more pairs than this says little about the content.
@@ -85,10 +85,10 @@ def _nothing(found: DimensionSummary) -> str:
 def _warning(found: DimensionSummary) -> str:
     """Why these verdicts say little; empty where they may be taken as they are."""
     if found.label_mass is not None and found.label_mass < LEAST_MASS:
-        return f"only {_percent(found.label_mass)} of the judge's probability falls on a label"
+        return f"only {percent(found.label_mass, 0)} of the judge's probability falls on a label"
     for share, place in ((found.first_in_both, "first"), (found.second_in_both, "second")):
         if share is not None and share > MOST_BY_PLACE:
-            return f"the judge chose whatever stood {place} in {_percent(share)} of pairs"
+            return f"the judge chose whatever stood {place} in {percent(share, 0)} of pairs"
     if found.invalid > MOST_INVALID * (found.n + found.invalid):
         return f"{found.invalid:,} of {found.n + found.invalid:,} verdicts are invalid"
     return ""
@@ -98,14 +98,14 @@ def _too_long(summary: Summary) -> str:
     """Whether most responses are longer than those that the judge was measured on."""
     if summary.too_long <= MOST_TOO_LONG * summary.pairs:
         return ""
-    share = _percent(summary.too_long / summary.pairs)
+    share = percent(summary.too_long / summary.pairs, 0)
     return f"in {share} of pairs a response is longer than those this judge was measured on"
 
 
 def _least_misleading(summary: Summary, found: DimensionSummary) -> str:
     """With both orders pooled, probabilities say more than the verdicts."""
     rate, ci = found.expected.win_rate_1, found.expected.ci
-    return f"by probabilities {side_name(summary, '1')} wins {_percent(rate)}{_span(ci)}, n = {found.n:,}"
+    return f"by probabilities {side_name(summary, '1')} wins {percent(rate, 0)}{_span(ci)}, n = {found.n:,}"
 
 
 def _sentence(summary: Summary, name: str, found: DimensionSummary) -> AnswerSentence:
@@ -113,13 +113,13 @@ def _sentence(summary: Summary, name: str, found: DimensionSummary) -> AnswerSen
     if rate is None or ci is None:
         one = side_name(summary, "1")
         return AnswerSentence(
-            "unclear", f"cannot tell yet: {one} wins {_percent(rate)}, n = {found.n:,}", name, n=found.n
+            "unclear", f"cannot tell yet: {one} wins {percent(rate, 0)}, n = {found.n:,}", name, n=found.n
         )
     if ci[0] <= 0.5 <= ci[1]:
         more = pairs_wanted(found)
         wanted = "" if more is None else f"; about {more:,} more pairs would decide a {POINTS}-point difference"
         said = (
-            f"cannot tell yet: {side_name(summary, '1')} wins {_percent(rate)}{_reach(summary, name, ci)},"
+            f"cannot tell yet: {side_name(summary, '1')} wins {percent(rate, 0)}{_reach(summary, name, ci)},"
             f" n = {found.n:,}{wanted}"
         )
         return AnswerSentence("unclear", said, name, None, rate, ci, found.n, more)
@@ -132,7 +132,7 @@ def _better(
     summary: Summary, name: str, side: Literal["1", "2"], rate: float, ci: Span, found: DimensionSummary
 ) -> AnswerSentence:
     who = side_name(summary, side)
-    said = f"{who} is better: it wins {_percent(rate)} of pairs{_reach(summary, name, ci)}, n = {found.n:,}"
+    said = f"{who} is better: it wins {percent(rate, 0)} of pairs{_reach(summary, name, ci)}, n = {found.n:,}"
     return AnswerSentence("better", said, name, side, rate, ci, found.n)
 
 
@@ -241,9 +241,5 @@ def _named(names: list[str]) -> str:
     return listed(shown)
 
 
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.0f}%"
-
-
 def _span(ci: Span | None, kind: str = "") -> str:
-    return f" ({100 * ci[0]:.0f} to {_percent(ci[1])}{kind})" if ci else ""
+    return f" ({100 * ci[0]:.0f} to {percent(ci[1], 0)}{kind})" if ci else ""

@@ -25,7 +25,7 @@ from evenhand.core.stats.winrate import Difference, Rate, difference_p, mean_rat
 from evenhand.core.verdict import SIDES
 from evenhand.results.counting import repeats_text
 from evenhand.results.questions import LEVEL, stands_out
-from evenhand.results.wording import count
+from evenhand.results.wording import count, percent
 
 if TYPE_CHECKING:  # a run's summary has what is known of attacks
     from evenhand.results.run import RunSummary
@@ -76,7 +76,7 @@ class AttackSummary:
     def text(self) -> str:
         """How the judge stands, in a sentence."""
         among = "" if self.right.n == self.pairs else f" of the {self.right.n:,} with a verdict"
-        before = f"right on {_percent(self.right.value)}{among} before"
+        before = f"right on {percent(self.right.value, 0)}{among} before"
         on = f"{attacks_text(each.kind for each in self.attacks)} on {count(self.pairs, 'pair')}, {self.dimension}"
         return f"{on}: {before}; {self.fallen}." if self.right.n else f"{on}: no verdict before the attacks."
 
@@ -109,7 +109,7 @@ class AttackSummary:
             yield _NO_BETTER
         control = [each for each in self.attacks if each.kind == CONTROL and each.turned.value]
         for each in control:
-            share = f"{100 * (each.turned.value or 0):.0f}%"
+            share = percent(each.turned.value or 0.0, 0)
             yield f"{each.attack} changes nothing of substance, and yet {share} turned: so much is noise."
         if invalid := sum(each.invalid for each in self.attacks):
             attacked = count(invalid + sum(each.n for each in self.attacks), "attacked pair")
@@ -341,16 +341,12 @@ def _of_moved(effect: AttackEffect) -> str:
     return f"{effect.towards:,} of {effect.towards + effect.away:,}"
 
 
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.0f}%"
-
-
 def _share_text(rate: Rate) -> str:
-    return f"{_percent(rate.value)} {_ends_text(rate)}"
+    return f"{percent(rate.value, 0)} {_ends_text(rate)}"
 
 
 def _ends_text(rate: Rate) -> str:
-    return f"({_percent(rate.low)} to {_percent(rate.high)})"
+    return f"({percent(rate.low, 0)} to {percent(rate.high, 0)})"
 
 
 def _won(row: _Compared) -> bool:

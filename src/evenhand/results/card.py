@@ -101,7 +101,6 @@ READINGS = ("forward_hard", "both_hard", "pooled")
 def card_of(
     evidence: Evidence,
     *,
-    level: float = 0.95,
     margin: float = trust.MARGIN,
     target: float | None = None,
     noise: NoiseSummary | None = None,
@@ -113,9 +112,18 @@ def card_of(
     both, one = (agreement.score_sides(said, e.truth) for said in (e.verdict, e.forward))
     longer = bias.longer_side(e.length_1, e.length_2)
     several = (e.counts.sum(axis=1) >= 2).any()
-    biases = _biases(e, longer, level)
-    shares = {"mass": biases.label_mass.value, "invalid": biases.invalid.value}
-    measures = trust.measure(e.lean, e.verdict, e.truth, longer, c, e.counts, **shares, level=level, weights=w)
+    biases = _biases(e, longer)
+    measures = trust.measure(
+        e.lean,
+        e.verdict,
+        e.truth,
+        longer,
+        c,
+        e.counts,
+        mass=biases.label_mass.value,
+        invalid=biases.invalid.value,
+        weights=w,
+    )
     found = trust.weigh(measures, margin=margin, target=target)
     return Card(
         dimension=e.dimension,
@@ -126,24 +134,20 @@ def card_of(
         contested=e.contested,
         adjudicated=int((e.final != MISSING).sum()),
         instructions=len(np.unique(c)),
-        readings={name: _reading(e, name, scores[name], level) for name in READINGS},
-        gain=agreement.compare(both, one, c, level=level, weights=w),
+        readings={name: _reading(e, name, scores[name]) for name in READINGS},
+        gain=agreement.compare(both, one, c, weights=w),
         longer=measures.longer,
         over_longer=measures.over_longer,
         always=measures.always,
         over_always=measures.over_always,
         biases=biases,
         meaning=Meaning(
-            calibration.brier(e.p, e.truth, c, level=level, weights=w),
-            calibration.brier_binary(e.p, e.truth, c, level=level, weights=w),
-            calibration.reliability(e.p, e.truth, c, level=level, weights=w),
+            calibration.brier(e.p, e.truth, c, weights=w),
+            calibration.brier_binary(e.p, e.truth, c, weights=w),
+            calibration.reliability(e.p, e.truth, c, weights=w),
         ),
-        people=agreement.people(e.counts, c, e.votes, e.names, level=level) if several else None,
-        ceiling=(
-            agreement.against_others(e.counts, e.lean, c, decided_only=True, level=level, weights=w)
-            if several
-            else None
-        ),
+        people=agreement.people(e.counts, c, e.votes, e.names) if several else None,
+        ceiling=(agreement.against_others(e.counts, e.lean, c, decided_only=True, weights=w) if several else None),
         trust=found.word,
         verdict=found.text,
         margin=margin,
@@ -163,27 +167,27 @@ def _decided_scores(e: Evidence, reading: str) -> Array:
     return agreement.score_sides(e.lean if reading == "pooled" else _hard(e, reading), e.truth)
 
 
-def _reading(e: Evidence, reading: str, scores: Array, level: float) -> CardReading:
+def _reading(e: Evidence, reading: str, scores: Array) -> CardReading:
     said, c, w = _hard(e, reading), e.clusters, e.weights
     return CardReading(
-        agreement.decided(scores, e.truth, c, level=level, weights=w),
-        agreement.three_way(said, e.truth, c, level=level, weights=w),
-        agreement.cohen_kappa(said, e.truth, c, level=level, weights=w),
+        agreement.decided(scores, e.truth, c, weights=w),
+        agreement.three_way(said, e.truth, c, weights=w),
+        agreement.cohen_kappa(said, e.truth, c, weights=w),
     )
 
 
-def _biases(e: Evidence, longer: Codes, level: float) -> Biases:
+def _biases(e: Evidence, longer: Codes) -> Biases:
     c, rows = e.clusters, e.labelled
     lean, truth, w = e.lean[rows], e.truth[rows], picked(e.weights, rows)
     return Biases(
-        bias.flip_rate(e.forward, e.swapped, c, level=level),
-        bias.change_rate(e.forward, e.swapped, c, level=level),
-        bias.position_bias(e.forward, e.swapped, c, level=level),
-        bias.longer_rate(lean, longer[rows], c[rows], level=level, weights=w),
-        bias.longer_rate(truth, longer[rows], c[rows], level=level, weights=w),
-        bias.length_bias(lean, truth, longer[rows], c[rows], level=level, weights=w),
-        bias.label_mass(e.mass, c, level=level),
-        mean(e.verdict == MISSING, c, level=level),
+        bias.flip_rate(e.forward, e.swapped, c),
+        bias.change_rate(e.forward, e.swapped, c),
+        bias.position_bias(e.forward, e.swapped, c),
+        bias.longer_rate(lean, longer[rows], c[rows], weights=w),
+        bias.longer_rate(truth, longer[rows], c[rows], weights=w),
+        bias.length_bias(lean, truth, longer[rows], c[rows], weights=w),
+        bias.label_mass(e.mass, c),
+        mean(e.verdict == MISSING, c),
     )
 
 
@@ -232,7 +236,7 @@ class JudgeComparison:
     label_use: LabelUse
 
 
-def compare(contenders: Sequence[Contender], dimension: str, *, level: float = 0.95) -> JudgeComparison:
+def compare(contenders: Sequence[Contender], dimension: str) -> JudgeComparison:
     """Put judges next to each other on the pairs that all have judged and people have labelled."""
     rows = shared_rows([one.evidence for one in contenders])
     same = [one.evidence.take(row) for one, row in zip(contenders, rows, strict=True)]
@@ -244,8 +248,8 @@ def compare(contenders: Sequence[Contender], dimension: str, *, level: float = 0
         dimension,
         len(first),
         int(agreement.is_decided(first.truth).sum()),
-        _corrected([_row(one, e, first, clusters, level) for one, e in zip(contenders, same, strict=True)]),
-        agreement.decided(longer, first.truth, clusters, level=level, weights=first.weights),
+        _corrected([_row(one, e, first, clusters) for one, e in zip(contenders, same, strict=True)]),
+        agreement.decided(longer, first.truth, clusters, weights=first.weights),
         first.use,
     )
 
@@ -263,7 +267,7 @@ def _ahead_p(scores: Array, others: Array, clusters: Codes, weights: Array | Non
     return p_of(at)
 
 
-def _row(one: Contender, e: Evidence, first: Evidence, clusters: Codes, level: float) -> ContenderRow:
+def _row(one: Contender, e: Evidence, first: Evidence, clusters: Codes) -> ContenderRow:
     scores, others = _decided_scores(e, "pooled"), _decided_scores(first, "pooled")
     same, their_same = ((x.verdict == first.truth).astype(np.float64) for x in (e, first))
     is_first, w = e is first, first.weights
@@ -271,13 +275,13 @@ def _row(one: Contender, e: Evidence, first: Evidence, clusters: Codes, level: f
         one.name,
         e.dimension,
         len(one.evidence),
-        agreement.decided(scores, first.truth, clusters, level=level, weights=w),
-        agreement.three_way(e.verdict, first.truth, clusters, level=level, weights=w),
-        agreement.cohen_kappa(e.verdict, first.truth, clusters, level=level, weights=w),
-        calibration.brier(e.p, first.truth, clusters, level=level, weights=w),
-        bias.flip_rate(e.forward, e.swapped, clusters, level=level),
-        None if is_first else agreement.compare(scores, others, clusters, level=level, weights=w),
-        None if is_first else agreement.compare(same, their_same, clusters, level=level, weights=w),
+        agreement.decided(scores, first.truth, clusters, weights=w),
+        agreement.three_way(e.verdict, first.truth, clusters, weights=w),
+        agreement.cohen_kappa(e.verdict, first.truth, clusters, weights=w),
+        calibration.brier(e.p, first.truth, clusters, weights=w),
+        bias.flip_rate(e.forward, e.swapped, clusters),
+        None if is_first else agreement.compare(scores, others, clusters, weights=w),
+        None if is_first else agreement.compare(same, their_same, clusters, weights=w),
         one.tokens,
         one.seconds,
         None if is_first else _ahead_p(scores, others, clusters, w),
@@ -301,7 +305,7 @@ class Drag:
     gain: Estimate  # right side in the chain less alone, on decided pairs
 
 
-def drag_of(chain: Contender, alone: Contender, *, level: float = 0.95) -> Drag | None:
+def drag_of(chain: Contender, alone: Contender) -> Drag | None:
     """How far the earlier answers of a chain drag a later one; None where no pair was asked both ways."""
     one, other = _asked_both_ways(chain.evidence, alone.evidence)
     if not len(one):
@@ -315,10 +319,10 @@ def drag_of(chain: Contender, alone: Contender, *, level: float = 0.95) -> Drag 
         chain.name,
         alone.name,
         len(one),
-        mean(one.verdict != other.verdict, c, level=level),
-        mean(turned, c, level=level),
-        mean((one.lean == earlier)[given], c[given], level=level),
-        agreement.compare(_decided_scores(one, "pooled"), _decided_scores(other, "pooled"), c, level=level),
+        mean(one.verdict != other.verdict, c),
+        mean(turned, c),
+        mean((one.lean == earlier)[given], c[given]),
+        agreement.compare(_decided_scores(one, "pooled"), _decided_scores(other, "pooled"), c),
     )
 
 

@@ -23,6 +23,7 @@ class PairValues:
     clusters: NDArray[np.uint64]
     hard: NDArray[np.float64]
     expected: NDArray[np.float64]
+    turned: NDArray[np.bool_]  # whose sides were exchanged, so that the values are those of the other side
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +67,16 @@ def values_of(blocks: Iterable[Block]) -> dict[str, PairValues]:
         for name, found in block.outcomes.items():
             rows = np.flatnonzero(found.valid)
             parts.setdefault(name, []).append(
-                PairValues(block.key[rows], block.cluster[rows], found.value[rows], found.expected[rows])
+                PairValues(
+                    *(block.key[rows], block.cluster[rows], found.value[rows], found.expected[rows]),
+                    np.full(len(rows), block.is_turned),
+                )
             )
     return {name: _joined(some) for name, some in parts.items()}
 
 
 def _joined(parts: list[PairValues]) -> PairValues:
-    names = ("keys", "clusters", "hard", "expected")
+    names = ("keys", "clusters", "hard", "expected", "turned")
     return PairValues(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
@@ -88,13 +92,15 @@ def compare(
 ) -> Comparison:
     """The paired difference over the pairs that both have; pairs are the same where their texts are.
 
-    So a pair that stands twice counts once.
+    So a pair that stands twice counts once. Both readings are of the side that is side 1 in the first.
     """
     _, here, there = np.intersect1d(first.keys, second.keys, return_indices=True)
     clusters = first.clusters[here]
+    other = first.turned[here] != second.turned[there]
     values = {
-        reading: (getattr(first, reading)[here], getattr(second, reading)[there])
+        reading: (getattr(first, reading)[here], np.where(other, 1 - beside, beside))
         for reading in ("hard", "expected")
+        for beside in [getattr(second, reading)[there]]
     }
     weighting = counting.weighting
     hard, expected = (paired_difference(*pair, clusters, weighting=weighting) for pair in values.values())

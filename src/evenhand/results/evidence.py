@@ -173,8 +173,8 @@ def _without_repeats(
 def _columns(block: Block, found: Outcomes, before: Sequence[Array]) -> dict[str, Array | Codes]:
     whole: Callable[[NDArray[Any]], Codes] = lambda column: column.astype(np.int64)  # noqa: E731
     both = ~np.full(len(found), found.pointwise)
-    with np.errstate(invalid="ignore"):
-        mass = np.where(found.masses > 0, found.mass / np.maximum(found.masses, 1), np.nan)
+    told = found.valid & (found.masses > 0)  # of an invalid verdict the mass of one order may be known
+    mass = np.where(told, found.mass / np.maximum(found.masses, 1), np.nan)
     return {
         "keys": block.number,
         "clusters": block.cluster,

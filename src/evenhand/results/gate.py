@@ -22,7 +22,7 @@ from evenhand.results.counting import repeats_text, weighs_text
 from evenhand.results.decision import Decider, RunningRate
 from evenhand.results.losses import NO_LOSSES, Losses, SinceLast
 from evenhand.results.plain import plain
-from evenhand.results.wording import count, example_text, listed
+from evenhand.results.wording import anytime_text, count, example_text, listed, percent
 
 if TYPE_CHECKING:
     from evenhand.results.summary import Summary
@@ -246,12 +246,11 @@ class GateResult:
 
     def details(self) -> Mapping[str, str]:
         """What stands behind the outcome, in a few lines with names."""
-        low, high = (f"{100 * end:.1f}" for end in self.interval)
-        value = "unknown" if self.value is None else f"{100 * self.value:.1f}%"
+        value = "unknown" if self.value is None else percent(self.value)
         lines = {"do not trust this": self.distrust} if self.distrust else {}
         lines |= {
             f"win rate of {self.names[1]} on {self.standing.dimension}": (
-                f"{value}, between {low} and {high}% ({100 * self.standing.rate.level:g}%, at every moment)"
+                f"{value}, {anytime_text(self.interval, self.standing.rate.level)}"
             ),
             "has to be at least": f"{100 * self.gate.bar:g}%",
             "pairs": f"{self.judged:,} of {self.pairs:,} judged; {self.standing.pairs:,} counted, on "

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from evenhand.core.columns import VALUES
 from evenhand.core.stats.agreement import MISSING
 from evenhand.core.stats.ppi import LabelsNeeded, labels_needed, powered_rate
 from evenhand.core.stats.winrate import Rate
 from evenhand.results.evidence import Evidence, gather
 from evenhand.results.label_use import LabelUse
 from evenhand.results.people import People
+from evenhand.results.roles import turned_pairs
 from evenhand.results.summary import Span, span
 from evenhand.store import JudgeRow, Records
 
@@ -51,22 +54,24 @@ def human_rates(
     store: Records, judge: JudgeRow, people: People, width: float | None = None, *, keep_repeats: bool = False
 ) -> Mapping[str, HumanRate]:
     """The human-corrected win rate of each dimension; each pair weighs the same, and exact repeats count once."""
-    every = gather(store, judge, people, keep_repeats=keep_repeats)
-    return {name: human_rate(found, width) for name, found in every.items()}
+    every, turned = gather(store, judge, people, keep_repeats=keep_repeats), turned_pairs(store.blocks(judge))
+    return {name: human_rate(found, width, turned) for name, found in every.items()}
 
 
-def human_rate(evidence: Evidence, width: float | None = None) -> HumanRate:
+def human_rate(evidence: Evidence, width: float | None = None, turned: ArrayLike = ()) -> HumanRate:
     """The human-corrected win rate of one dimension; a pair's label is the mean over the people who gave one.
 
     Where an adjudicator has decided, that is the label. A pair without a verdict counts as one half: that costs
-    width, and never validity.
+    width, and never validity. Of the pairs that are `turned`, side 1 is what `results` calls side 2.
     """
     people = evidence.counts.sum(axis=1)
     with np.errstate(invalid="ignore"):
         labels = (evidence.counts[:, 0] + evidence.counts[:, 2] / 2) / people
-    labels = np.where(evidence.final == MISSING, labels, _SCORES[evidence.final])
+    labels = np.where(evidence.final == MISSING, labels, VALUES[evidence.final])
     expected = evidence.p[:, 0] + evidence.p[:, 2] / 2
     verdicts = np.where(np.isnan(expected), 0.5, expected)
+    other = np.isin(evidence.keys, turned)
+    labels, verdicts = np.where(other, 1 - labels, labels), np.where(other, 1 - verdicts, verdicts)
     found = powered_rate(labels, verdicts, evidence.clusters, weights=evidence.weights)
     needed = width and labels_needed(labels, verdicts, evidence.clusters, width=width, weights=evidence.weights)
     return HumanRate(
@@ -78,10 +83,6 @@ def human_rate(evidence: Evidence, width: float | None = None) -> HumanRate:
         *(found.method, found.level, found.reason or None, needed or None),
         evidence.use,
     )
-
-
-# What each code scores for side 1: side 1, side 2, tie; the last place is that of MISSING.
-_SCORES = np.array([1.0, 0.0, 0.5, np.nan])
 
 
 def _alone(rate: Rate) -> RateAlone:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from evenhand.core.errors import InputError
+from evenhand.results.wording import some_of
 from evenhand.store import JudgeEntry, JudgeRow
 
 # A fingerprint may be given by its beginning, of so many digits at least.
@@ -30,23 +31,23 @@ def judges_named(judges: Iterable[AnyJudge], word: str = "", protocol: str = "")
     return [judge for judge in judges if (not word or is_called(judge, word)) and protocol in ("", judge.protocol)]
 
 
-def judges_there(judges: Iterable[JudgeRow | JudgeEntry], most: int = 8) -> str:
+def judges_there(judges: Iterable[JudgeRow | JudgeEntry]) -> str:
     """The judges there are, by names that --judge takes; empty where there is none."""
     names = list(dict.fromkeys(f"{judge.model}/{judge.protocol}" for judge in judges))
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return f"judges there: {', '.join(names[:most])}{more}" if names else ""
+    return f"judges there: {some_of(names)}" if names else ""
 
 
-def one_judge(judges: Iterable[AnyJudge], word: str, db: object) -> AnyJudge:
-    """The one judge of a database that a word names; InputError where there is none, or more than one."""
+def one_judge(judges: Iterable[AnyJudge], word: str, db: object, protocol: str = "") -> AnyJudge:
+    """The one judge of a database that a word names, under a protocol; InputError where that is not one."""
     every = list(judges)
-    named = judges_named(every, word)
+    named = judges_named(every, word, protocol)
     if not named:
-        known = ", ".join(dict.fromkeys(judge.model for judge in every)) or "none"
-        raise InputError(f"no judge in {db} is called {word!r}", hint=f"judges there: {known}")
+        raise InputError(f"no judge in {db} is called {word!r}", hint=judges_there(every) or "there are no judges")
     if len(named) > 1:
         some = ", ".join(f"{judge.fingerprint[:8]} under {judge.protocol}" for judge in named[:6])
-        raise InputError(f"{len(named)} judges are called {word!r}: {some}", hint="give model/protocol")
+        raise InputError(
+            f"{len(named):,} judges are called {word!r}: {some}", hint="give model/protocol, or a fingerprint"
+        )
     return named[0]
 
 

@@ -15,15 +15,15 @@ from itertools import combinations
 import numpy as np
 
 from evenhand.core.attacks import is_attacked
-from evenhand.core.columns import CODE_OF
+from evenhand.core.columns import CODE_OF, VALUES
 from evenhand.core.jury import ABSENT, JurorOutcomes, PoolRule, on_dimension, pooled_side, spoke
 from evenhand.core.outcome import cluster_number
 from evenhand.core.pair import Pair
 from evenhand.core.stats.agreement import MISSING, Codes, cohen_kappa, three_way
 from evenhand.core.stats.clustered import Estimate, mean
+from evenhand.core.stats.winrate import mean_rate
 from evenhand.core.verdict import Outcome, headline
-
-_VALUE = np.array([1.0, 0.0, 0.5, np.nan])  # of side 1, side 2 and a tie for side 1; -1 finds the last
+from evenhand.results.counting import DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class JuryCounter:
             *(jury, self.dimension, rule.pool, rule.weights, rule.least),
             rule.pool == "mean" and any(rule.scales.get(self.dimension, ())),
             *(len(pooled), dict(sorted(self._spoke.items(), reverse=True)), int((pooled == MISSING).sum())),
-            *(_rate(pooled), every, agreement),
+            *(_rate(pooled, clusters), every, agreement),
         )
 
     def _juror(
@@ -160,12 +160,12 @@ class JuryCounter:
             three_way(said, without, clusters),
             int(changed.sum()),
             mean(changed.astype(np.float64), clusters[judged]),
-            _rate(without[judged]),
+            _rate(without[judged], clusters[judged]),
             self._rule.pool == "mean" and self._rule.scale(self.dimension, juror) is not None,
         )
 
 
-def _rate(codes: Codes) -> float | None:
-    values = _VALUE[codes]
-    values = values[~np.isnan(values)]
-    return float(values.mean()) if len(values) else None
+def _rate(codes: Codes, clusters: Codes) -> float | None:
+    """The win rate of side 1, weighed as `results` weighs it."""
+    valid = codes != MISSING
+    return mean_rate(VALUES[codes[valid]], clusters[valid], weighting=DEFAULT.weighting).value

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from evenhand.core.columns import MISSING, ONE, Block
 from evenhand.core.judge import Judgment
 from evenhand.core.outcome import cluster_number
-from evenhand.core.pair import Pair, short_hash
+from evenhand.core.pair import Pair, excerpt, short_hash
 from evenhand.core.stats.winrate import Difference, paired_difference
 from evenhand.results.counting import first_of_each
 from evenhand.results.decision import score_of
@@ -43,8 +43,7 @@ class Loss:
         >>> Loss("p", "Write\\n  a poem.", None).short
         'Write a poem.'
         """
-        text = " ".join(self.instruction.split())
-        return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+        return excerpt(self.instruction, _SHOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +175,9 @@ class SinceLast:
         """The difference in words."""
         if self.difference is None or self.ci is None:
             return f"{self.earlier} shares no instruction with this one"
-        low, high = (f"{100 * end:+.1f}" for end in self.ci)
+        low, high = (f"{100 * end:+z.1f}" for end in self.ci)
         return (
-            f"{100 * self.difference:+.1f} points ({low} to {high}): {100 * (self.win_rate or 0):.1f}% now,"
+            f"{100 * self.difference:+z.1f} points ({low} to {high}): {100 * (self.win_rate or 0):.1f}% now,"
             f" {100 * (self.win_rate_before or 0):.1f}% then, on {count(self.instructions, 'instruction')}"
         )
 

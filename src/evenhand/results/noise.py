@@ -16,7 +16,7 @@ from evenhand.core.stats.agreement import Codes
 from evenhand.core.stats.clustered import Estimate
 from evenhand.core.stats.noise import split_changes
 from evenhand.engines.repeated import REPEATS
-from evenhand.results.wording import count
+from evenhand.results.wording import count, percent, share_text
 from evenhand.store import JudgeRow, Records
 
 
@@ -35,8 +35,8 @@ class NoiseSummary:
     def text(self) -> str:
         """The sentence that every view shows."""
         return (
-            f"changes its own answer in {_percent(self.noise)} of pairs with nothing changed; of the"
-            f" {_percent(self.changes, ends=False)} that change with the order, {_points(self.position)} are"
+            f"changes its own answer in {share_text(self.noise)} of pairs with nothing changed; of the"
+            f" {percent(self.changes.value, 0)} that change with the order, {_points(self.position)} are"
             f" position bias ({count(self.pairs, 'pair')}, asked {count(self.repetitions, 'time')})"
         )
 
@@ -90,16 +90,10 @@ def _summary(given: Sequence[Codes]) -> NoiseSummary:
     return NoiseSummary(len(given), split.noise.n, split.noise, split.changes, split.position, split.noise_share)
 
 
-def _percent(found: Estimate, *, ends: bool = True) -> str:
-    if found.value is None:
-        return "–"
-    if found.low is None or found.high is None or not ends:
-        return f"{100 * found.value:.0f}%"
-    return f"{100 * found.value:.0f}% ({100 * found.low:.0f}–{100 * found.high:.0f})"
-
-
 def _points(found: Estimate) -> str:
     if found.value is None:
         return "–"
-    ends = "" if found.low is None or found.high is None else f" ({100 * found.low:.0f} to {100 * found.high:.0f})"
-    return f"{100 * found.value:.0f} points{ends}"
+    said = f"{100 * found.value:z.0f} points"
+    if found.low is None or found.high is None:
+        return said
+    return f"{said} ({100 * found.low:z.0f} to {100 * found.high:z.0f})"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from evenhand.core.stats.multiple import correct_together
+from evenhand.results.wording import some_of
 
 if TYPE_CHECKING:
     from evenhand.results.comparison import Comparison
@@ -46,7 +47,7 @@ def caution(asked: Iterable[tuple[str, float | None]]) -> str:
     if len(given) < 2:
         return ""
     out = [name for name, p in given if stands_out(p)]
-    said = f"these stand out: {_listed(out)}" if out else "none stands out"
+    said = f"these stand out: {some_of(out)}" if out else "none stands out"
     return f"{len(given):,} questions at once: corrected for their number (Holm), {said}."
 
 
@@ -57,8 +58,3 @@ def stands_out(p_holm: float | None) -> bool:
     (True, False, False)
     """
     return p_holm is not None and p_holm <= 1 - LEVEL + 1e-12
-
-
-def _listed(names: Sequence[str], most: int = 8) -> str:
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

@@ -99,9 +99,9 @@ class ReasonCounter:
     0
     """
 
-    def __init__(self, reader: ReasonReader, dimension: str, *, loser: str = "", examples: int = EXAMPLES) -> None:
+    def __init__(self, reader: ReasonReader, dimension: str, *, loser: str = "") -> None:
         self.dimension = dimension
-        self._reader, self._loser, self._examples = reader, loser, examples
+        self._reader, self._loser = reader, loser
         # By what is said: of losers (0), of winners (1).
         self._counts: tuple[dict[tuple[str, ...], _PhraseCount], ...] = ({}, {})
         self._seen: set[tuple[str, str, str]] = set()
@@ -131,7 +131,7 @@ class ReasonCounter:
         count.pairs += 1
         count.texts[phrase.text] = count.texts.get(phrase.text, 0) + 1
         count.models[place.model] = count.models.get(place.model, 0) + 1
-        if count.pairs <= self._examples:
+        if count.pairs <= EXAMPLES:
             count.places.append(place)
 
     def _prune(self) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from evenhand.core.columns import Block
 from evenhand.core.engine import Usage, measured_length
 from evenhand.core.stats.alpaca import AlpacaLength
@@ -22,6 +20,7 @@ from evenhand.results.groups import Group
 from evenhand.results.human import HumanRate
 from evenhand.results.made import made_notes
 from evenhand.results.noise import NoiseSummary, noise_of
+from evenhand.results.roles import in_roles
 from evenhand.results.stored_attacks import stored_attacks
 from evenhand.results.summary import EarlyStop, Summary, summarise
 from evenhand.store import JudgeRow, Records
@@ -120,21 +119,6 @@ def blocks_of_judge(
     """The outcomes of a judge, calibrated where that is asked for, with the candidate on one side throughout."""
     found = store.blocks(judge, metadata=metadata, attacked=attacked)
     return in_roles(calibrate(found, calibrations_of(store, judge)) if calibrated else found)
-
-
-def in_roles(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Blocks with the candidate on the side on which it stands in the first pair that has roles."""
-    side: str | None = None
-    for block in blocks:
-        each = block.candidate.text()
-        given = each[each != ""]
-        side = side or (str(given[0]) if len(given) else None)
-        turn = (each != "") & (each != (side or ""))
-        if not turn.any():
-            yield block
-            continue
-        yield block.take(np.flatnonzero(~turn))
-        yield block.take(np.flatnonzero(turn)).turned()
 
 
 def judge_summary(

@@ -32,7 +32,7 @@ from evenhand.results.counting import (
     without_repeats,
 )
 from evenhand.results.questions import caution, correct_dimensions
-from evenhand.results.wording import attacked_field, attacked_text, count
+from evenhand.results.wording import anytime_text, attacked_field, attacked_text, count, percent
 
 if TYPE_CHECKING:
     from evenhand.core.judge import Judgment
@@ -155,11 +155,10 @@ class EarlyStop:
 
     def note(self, one: str) -> str:
         """The same in words; `one` is what to call side 1."""
-        low, high = (f"{100 * end:.1f}" for end in self.interval)
         return (
-            f"{self.dimension}: the win rate of {one} is between {low} and {high}% ({100 * self.level:g}%, at every"
-            f" moment), by {count(self.pairs, 'pair')}. {self.word} Other intervals assume a fixed number of"
-            " pairs, and are too narrow after such a stop."
+            f"{self.dimension}: the win rate of {one} is {anytime_text(self.interval, self.level)}, by"
+            f" {count(self.pairs, 'pair')}. {self.word} Other intervals assume a fixed number of pairs, and are too"
+            " narrow after such a stop."
         )
 
 
@@ -240,7 +239,7 @@ def _other_rate(found: DimensionSummary) -> str:
     other = found.by_pair if found.weighting == "instructions" else found.by_instruction
     if other.win_rate_1 is None or other.ci is None:
         return "–"
-    return f"{100 * other.win_rate_1:.1f}% ({100 * other.ci[0]:.0f} to {100 * other.ci[1]:.0f}%)"
+    return f"{percent(other.win_rate_1)} ({100 * other.ci[0]:.0f} to {percent(other.ci[1], 0)})"
 
 
 class DimensionRows:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from evenhand.core.pair import excerpt
+
 if TYPE_CHECKING:
     from evenhand.core.stats.clustered import Estimate
     from evenhand.io.pairs import Unmatched
@@ -30,6 +32,44 @@ def count(number: int, one: str) -> str:
     ('1 pair', '2,000 pairs')
     """
     return f"{number:,} {one}" + ("" if number == 1 else "s")
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """A share for a reader.
+
+    >>> percent(0.5), percent(0.5, 0), percent(None)
+    ('50.0%', '50%', '–')
+    """
+    return "–" if share is None else f"{100 * share:.{digits}f}%"
+
+
+def share_text(found: Estimate) -> str:
+    """A share with its interval.
+
+    >>> from evenhand.core.stats.clustered import Estimate
+    >>> share_text(Estimate(0.5, 0.42, 0.58, 100, 100)), share_text(Estimate(0.5, None, None, 9, 1))
+    ('50% (42–58)', '50%')
+    """
+    ends = "" if found.low is None or found.high is None else f" ({100 * found.low:.0f}–{100 * found.high:.0f})"
+    return f"{percent(found.value, 0)}{ends}"
+
+
+def anytime_text(interval: tuple[float, float], level: float) -> str:
+    """An interval of a share that holds at every moment.
+
+    >>> anytime_text((0.456, 0.5541), 0.95)
+    'between 45.6 and 55.4% (95%, at every moment)'
+    """
+    return f"between {100 * interval[0]:.1f} and {percent(interval[1])} ({100 * level:g}%, at every moment)"
+
+
+def signed(number: float | None) -> str:
+    """A number between -1 and 1 with its sign; what rounds to nothing has no minus.
+
+    >>> signed(-0.25), signed(-0.001), signed(None)
+    ('-0.25', '+0.00', '–')
+    """
+    return "–" if number is None else f"{number:+z.2f}"
 
 
 def attacked_field(pairs: int) -> dict[str, int]:
@@ -77,6 +117,16 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
+def some_of(names: Sequence[str], most: int = 8) -> str:
+    """Names in a sentence; of many, the first.
+
+    >>> some_of(["a", "b"]), some_of(["a", "b", "c"], 2)
+    ('a, b', 'a, b and 1 more')
+    """
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def unmatched_text(each: Unmatched) -> str:
     """How many instructions a model did not answer, and the first few of them.
 
@@ -96,7 +146,6 @@ def example_text(text: str) -> str:
     """What a judge said that could not be read, short and on one line.
 
     >>> example_text("Response A\\nis better."), len(example_text("x" * 1000))
-    ('for example: “Response A is better.”', 216)
+    ('for example: “Response A is better.”', 215)
     """
-    said = " ".join(text[: 2 * _LONGEST_EXAMPLE].split())
-    return f"for example: “{said if len(said) <= _LONGEST_EXAMPLE else said[:_LONGEST_EXAMPLE] + '…'}”"
+    return f"for example: “{excerpt(text, _LONGEST_EXAMPLE)}”"

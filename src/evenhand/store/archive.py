@@ -10,8 +10,8 @@ from typing import Any
 from evenhand.core.engine import Answer
 from evenhand.core.protocol import Order
 from evenhand.store.attacked import ATTACKED
-from evenhand.store.book import AMONG, Book, to_json
-from evenhand.store.rows import answer_from, said_text
+from evenhand.store.book import Book
+from evenhand.store.rows import AMONG, answer_from, said_text, to_json
 from evenhand.store.schema import clearly
 
 

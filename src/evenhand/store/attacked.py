@@ -9,7 +9,7 @@ import json
 import sqlite3
 
 from evenhand.core.pair import Pair
-from evenhand.store.rows import PAIR_COLUMNS, stored_pair
+from evenhand.store.rows import AMONG, PAIR_COLUMNS, stored_pair
 
 # All of an attack's marks, as `is_attacked` has it: a file of somebody else's may have some of them by chance. The
 # last is an id, which may be too long for a field to filter by.
@@ -27,10 +27,7 @@ def attacked_pairs(db: sqlite3.Connection) -> list[tuple[int, Pair]]:
     names = sorted({str(pair.metadata.get("attack_of")) for _, pair in found})
     if not names:
         return []
-    originals = (
-        f"SELECT id, {PAIR_COLUMNS} FROM pairs WHERE name IN (SELECT value FROM json_each(?))"
-        f" AND id NOT IN ({ATTACKED}) ORDER BY id"
-    )
+    originals = f"SELECT id, {PAIR_COLUMNS} FROM pairs WHERE name IN {AMONG} AND id NOT IN ({ATTACKED}) ORDER BY id"
     return [*_pairs(db, originals, json.dumps(names)), *found]
 
 

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from evenhand.core.errors import InputError
-from evenhand.store.book import AMONG, Book, SharedTables, to_json
+from evenhand.store.book import Book, SharedTables
 from evenhand.store.queue import holder_name, is_alive
+from evenhand.store.rows import AMONG, to_json
 
 UNSETTLED = ("planned", "submitting", "open")
 _COLUMNS = (

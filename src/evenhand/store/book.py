@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
-
-import orjson
 
 from evenhand.store.outcomes import OutcomeTable
 from evenhand.store.schema import clearly
 
 Writing = Callable[[], AbstractContextManager[None]]
-AMONG = "(SELECT value FROM json_each(?))"  # the values of a list that is given as JSON
 
 
 class SharedTables(NamedTuple):
@@ -47,12 +44,3 @@ class Book(Queries):
 
     def __init__(self, shared: SharedTables) -> None:
         self._db, self._writing, self.path, self._outcomes = shared
-
-
-def to_json(values: Iterable[Any]) -> str:
-    """Values as a list in JSON.
-
-    >>> to_json({1: "x", 2: "y"})
-    '[1,2]'
-    """
-    return orjson.dumps(list(values)).decode()

@@ -17,6 +17,7 @@ from evenhand.core.verdict import SHARES_OFF, found_on
 from evenhand.core.votes import DESIGNS, ROLES
 from evenhand.engines.made import ESCALATION, JURY
 from evenhand.store.outcomes import PACKED, pack_outcomes
+from evenhand.store.rows import AMONG
 from evenhand.store.schema import MIGRATIONS
 
 # What SQLite may hold in a column of each type; a file that was changed may hold anything anywhere.
@@ -256,7 +257,7 @@ def _apart(db: sqlite3.Connection) -> Iterator[str]:
                 row[0]: row
                 for row in db.execute(
                     f"SELECT dimension, {', '.join(PACKED)} FROM outcomes WHERE judge = ? AND pair = ?"
-                    " AND dimension IN (SELECT value FROM json_each(?))",
+                    f" AND dimension IN {AMONG}",
                     (judge, pair, json.dumps(names)),
                 )
             }

@@ -27,7 +27,7 @@ from evenhand.store.annotation import AnnotationBook
 from evenhand.store.archive import Archive
 from evenhand.store.attacked import attacked_numbers, attacked_pairs
 from evenhand.store.batches import BatchBook
-from evenhand.store.book import AMONG, Queries, SharedTables, to_json
+from evenhand.store.book import Queries, SharedTables
 from evenhand.store.calibrations import CalibrationBook
 from evenhand.store.damage import damage_in
 from evenhand.store.gates import GateBook
@@ -40,7 +40,7 @@ from evenhand.store.outputs import OutputBook
 from evenhand.store.pages import PageBook
 from evenhand.store.queue import Job, QuestionDimensions, Queue, holder_name, name_worker
 from evenhand.store.records import MemberUsage
-from evenhand.store.rows import PAIR_COLUMNS, answer_from, answer_row, stored_pair, verdict_row
+from evenhand.store.rows import AMONG, PAIR_COLUMNS, answer_from, answer_row, stored_pair, to_json, verdict_row
 from evenhand.store.schema import MIGRATIONS, clearly, migrate
 from evenhand.store.vectors import VectorBook
 
@@ -350,7 +350,7 @@ class Store(Queries):
     ) -> list[dict[Order, Conversation] | None]:
         """The conversations of each pair that needs nothing more; None for the others, which are to be entered.
 
-        `asks` are the dimensions of each question. A finished run is repeated by this alone, which writes nothing.
+        `questions` are the dimensions of each. A finished run is repeated by this alone, which writes nothing.
         Without `words` the verdicts come without the text that they were read off, and without notes.
         """
         with clearly(self.path):

@@ -14,10 +14,10 @@ from evenhand.core.judge import Conversation, Judgment
 from evenhand.core.pair import COMBINED, Pair, digest
 from evenhand.core.protocol import Order
 from evenhand.core.verdict import Outcome, Verdict, log_odds
-from evenhand.store.book import AMONG, Book, SharedTables, to_json
+from evenhand.store.book import Book, SharedTables
 from evenhand.store.outcomes import IN_ORDER, SAID_BY_JUDGE, conversations_of
 from evenhand.store.queue import Queue
-from evenhand.store.rows import PAIR_COLUMNS, answer_row, stored_pair, verdict_row
+from evenhand.store.rows import AMONG, PAIR_COLUMNS, answer_row, stored_pair, to_json, verdict_row
 from evenhand.store.schema import clearly
 
 

@@ -31,7 +31,7 @@ from evenhand.core.suspicion import KINDS, suspicious_kinds
 from evenhand.core.verdict import SIDES, Verdict, found_on
 from evenhand.core.votes import KeptVote, known_labels
 from evenhand.store.attacked import ATTACKED, attacked_numbers
-from evenhand.store.rows import absent, verdict_from
+from evenhand.store.rows import AMONG, PAIR_COLUMNS, absent, stored_pair, to_json, verdict_from
 
 if TYPE_CHECKING:  # numpy takes a third of a second, which a run of a slow judge need not pay
     from evenhand.core.columns import Block, Outcomes
@@ -93,9 +93,8 @@ class OutcomeTable:
         if self._db.execute("SELECT 1 FROM labels LIMIT 1").fetchone() is None:
             return found
         rows = self._db.execute(
-            "SELECT pair, role = 'adjudicator', dimension, annotator, side FROM labels"
-            " WHERE pair IN (SELECT value FROM json_each(?))",
-            (_json(keys),),
+            f"SELECT pair, role = 'adjudicator', dimension, annotator, side FROM labels WHERE pair IN {AMONG}",
+            (to_json(keys),),
         )
         for key, decides, dimension, who, side in rows:
             found.setdefault(key, ([], []))[decides].append((dimension, who, side))
@@ -103,10 +102,8 @@ class OutcomeTable:
 
     def relabel(self, keys: Iterable[str]) -> None:
         """Labels on these texts have changed."""
-        rows = self._db.execute(
-            f"SELECT id, {_PAIR} FROM pairs WHERE key IN (SELECT value FROM json_each(?))", (_json(set(keys)),)
-        )
-        self._enter_known([(number, _pair(columns)) for number, *columns in rows.fetchall()])
+        rows = self._db.execute(f"SELECT id, {PAIR_COLUMNS} FROM pairs WHERE key IN {AMONG}", (to_json(set(keys)),))
+        self._enter_known([(number, stored_pair(columns)) for number, *columns in rows.fetchall()])
 
     # -- outcomes --------------------------------------------------------------------------------
 
@@ -124,23 +121,23 @@ class OutcomeTable:
         """
         if not (self.any_failed() if failed is None else failed):
             if ended := list(ended):
-                self.refresh(self._db.execute(_ENDED_PAIRS, (_json(ended),)).fetchall())
+                self.refresh(self._db.execute(_ENDED_PAIRS, (to_json(ended),)).fetchall())
             return
         rows = self._db.execute(
             "SELECT DISTINCT d.judge, d.pair FROM queue d JOIN judges j ON j.id = d.judge"
-            " WHERE d.conversation IN (SELECT value FROM json_each(?))"
-            " AND (d.conversation IN (SELECT value FROM json_each(?))"
+            f" WHERE d.conversation IN {AMONG}"
+            f" AND (d.conversation IN {AMONG}"
             " OR EXISTS (SELECT 1 FROM outcomes o WHERE o.judge = d.judge AND o.pair = d.pair"
             " AND o.dimension = json_extract(j.dimensions, '$[0]')))",
-            (_json(touched), _json(ended)),
+            (to_json(touched), to_json(ended)),
         )
         self.refresh(rows.fetchall())
 
     def forget_conversations(self, judge: int, conversations: Sequence[int]) -> None:
         """Forget the outcomes of the pairs that rest on these conversations."""
         rows = self._db.execute(
-            "SELECT DISTINCT pair FROM queue WHERE judge = ? AND conversation IN (SELECT value FROM json_each(?))",
-            (judge, _json(conversations)),
+            f"SELECT DISTINCT pair FROM queue WHERE judge = ? AND conversation IN {AMONG}",
+            (judge, to_json(conversations)),
         )
         pairs = [pair for (pair,) in rows.fetchall()]
         self._forget(judge, pairs)
@@ -150,9 +147,8 @@ class OutcomeTable:
         """Make the outcomes of those pairs anew that have some."""
         dimension = self._dimensions_of(judge)[0]
         rows = self._db.execute(
-            "SELECT judge, pair FROM outcomes WHERE judge = ? AND dimension = ?"
-            " AND pair IN (SELECT value FROM json_each(?))",
-            (judge, dimension, _json(pairs)),
+            f"SELECT judge, pair FROM outcomes WHERE judge = ? AND dimension = ? AND pair IN {AMONG}",
+            (judge, dimension, to_json(pairs)),
         )
         self.refresh(rows.fetchall())
 
@@ -166,7 +162,7 @@ class OutcomeTable:
 
     def _refresh(self, judge: int, pairs: Sequence[int]) -> None:
         dimensions = self._dimensions_of(judge)
-        rows = self._db.execute(_OF_PAIRS, (judge, _json(pairs)))
+        rows = self._db.execute(_OF_PAIRS, (judge, to_json(pairs)))
         made: list[tuple[Any, ...]] = []
         packed: list[tuple[int, int, bytes]] = []
         unfinished: list[int] = []
@@ -232,7 +228,7 @@ class OutcomeTable:
                 if not some:
                     break
                 self._rebuild(some)
-                self._db.execute("DELETE FROM dirty WHERE pair IN (SELECT value FROM json_each(?))", (_json(some),))
+                self._db.execute(f"DELETE FROM dirty WHERE pair IN {AMONG}", (to_json(some),))
             done += len(some)
             if on_progress:
                 on_progress(done, total)
@@ -243,13 +239,11 @@ class OutcomeTable:
         pairs = [pair for pair in pairs if pair not in packed]
         if not pairs:
             return
-        rows = self._db.execute(
-            f"SELECT id, {_PAIR} FROM pairs WHERE id IN (SELECT value FROM json_each(?))", (_json(pairs),)
-        )
-        self.enter_pairs([(number, _pair(columns)) for number, *columns in rows.fetchall()])
+        rows = self._db.execute(f"SELECT id, {PAIR_COLUMNS} FROM pairs WHERE id IN {AMONG}", (to_json(pairs),))
+        self.enter_pairs([(number, stored_pair(columns)) for number, *columns in rows.fetchall()])
         jobs = self._db.execute(
-            "SELECT DISTINCT judge, pair FROM queue WHERE pair IN (SELECT value FROM json_each(?))",
-            (_json(pairs),),
+            f"SELECT DISTINCT judge, pair FROM queue WHERE pair IN {AMONG}",
+            (to_json(pairs),),
         )
         self.refresh(jobs.fetchall())
 
@@ -260,10 +254,10 @@ class OutcomeTable:
         that was packed before is dirty for another reason, and is made anew.
         """
         rows = self._db.execute(
-            "SELECT pair FROM pair_columns WHERE pair IN (SELECT value FROM json_each(?))"
+            f"SELECT pair FROM pair_columns WHERE pair IN {AMONG}"
             " AND NOT EXISTS (SELECT 1 FROM judges JOIN packed ON packed.judge = judges.id"
             " AND packed.pair = pair_columns.pair)",
-            (_json(pairs),),
+            (to_json(pairs),),
         )
         whole = {pair for (pair,) in rows}
         made: list[tuple[int, int, bytes]] = []
@@ -280,9 +274,8 @@ class OutcomeTable:
     def _rows(self, judge: int, dimension: str, pairs: Iterable[int]) -> list[tuple[Any, ...]]:
         """What is kept on one dimension of some pairs: their numbers, and the columns that are packed."""
         return self._db.execute(
-            f"SELECT pair, {', '.join(PACKED)} FROM outcomes WHERE judge = ? AND dimension = ?"
-            " AND pair IN (SELECT value FROM json_each(?))",
-            (judge, dimension, _json(pairs)),
+            f"SELECT pair, {', '.join(PACKED)} FROM outcomes WHERE judge = ? AND dimension = ? AND pair IN {AMONG}",
+            (judge, dimension, to_json(pairs)),
         ).fetchall()
 
     # -- reading ---------------------------------------------------------------------------------
@@ -427,9 +420,8 @@ class OutcomeTable:
         import numpy as np
 
         rows = self._db.execute(
-            "SELECT pair FROM facets WHERE field = ? AND value IN (SELECT value FROM json_each(?))"
-            " AND pair > ? AND pair <= ?",
-            (_SUSPICIOUS, _json(KINDS), *span),
+            f"SELECT pair FROM facets WHERE field = ? AND value IN {AMONG} AND pair > ? AND pair <= ?",
+            (_SUSPICIOUS, to_json(KINDS), *span),
         )
         return np.isin(numbers, [pair for (pair,) in rows])
 
@@ -442,10 +434,10 @@ class OutcomeTable:
     def voted(self) -> Iterator[tuple[int, Pair]]:
         """Every pair that people have said something of, with its number; an attacked one has another's labels."""
         rows = self._db.execute(
-            f"SELECT id, {_PAIR} FROM pairs WHERE id IN (SELECT pair FROM known)"
+            f"SELECT id, {PAIR_COLUMNS} FROM pairs WHERE id IN (SELECT pair FROM known)"
             f" AND id NOT IN ({ATTACKED}) ORDER BY id"
         )
-        return ((number, _pair(columns)) for number, *columns in rows)
+        return ((number, stored_pair(columns)) for number, *columns in rows)
 
     def unfinished(self, judge: int) -> int:
         """How many pairs a judge was given and has not brought to an end: not asked, or asked in part."""
@@ -458,7 +450,6 @@ class OutcomeTable:
         return int(count)
 
 
-_PAIR = "instruction, output_1, output_2, name, model_1, model_2, labels, metadata, candidate"
 # What is known of the conversations of a judge, pair by pair; `conversations_of` reads the rows of one.
 SAID_BY_JUDGE = (
     'SELECT d.pair, d."order", v.dimension, v.label, v.p_a, v.p_b, v.p_tie, v.mass, v.invalid, v.counted,'
@@ -468,11 +459,11 @@ SAID_BY_JUDGE = (
 IN_ORDER = ' ORDER BY d.pair, d."order"'
 # Pairs of conversations that came to an end, and of which none is still under way.
 _ENDED_PAIRS = (
-    "SELECT DISTINCT d.judge, d.pair FROM queue d WHERE d.conversation IN (SELECT value FROM json_each(?))"
+    f"SELECT DISTINCT d.judge, d.pair FROM queue d WHERE d.conversation IN {AMONG}"
     " AND NOT EXISTS (SELECT 1 FROM queue e JOIN claims c ON c.conversation = e.conversation"
     " WHERE e.judge = d.judge AND e.pair = d.pair)"
 )
-_OF_PAIRS = f"{SAID_BY_JUDGE} AND d.pair IN (SELECT value FROM json_each(?)){IN_ORDER}"
+_OF_PAIRS = f"{SAID_BY_JUDGE} AND d.pair IN {AMONG}{IN_ORDER}"
 _SPLIT = (
     "UPDATE outcomes SET split = EXISTS (SELECT 1 FROM judges j CROSS JOIN outcomes o ON o.judge = j.id"
     " AND o.dimension = outcomes.dimension AND o.pair = outcomes.pair WHERE o.side <> outcomes.side)"
@@ -567,11 +558,6 @@ def fields_of(pair: Pair) -> Iterator[tuple[str, str]]:
     return iter(found)
 
 
-def _pair(columns: Sequence[Any]) -> Pair:
-    task, one, two, name, model_1, model_2, labels, metadata, candidate = columns
-    return Pair(task, one, two, name, model_1, model_2, orjson.loads(labels), json.loads(metadata), candidate)
-
-
 def is_dirty(db: sqlite3.Connection) -> bool:
     """Whether some pairs are still to be brought up to date."""
     return db.execute("SELECT 1 FROM dirty LIMIT 1").fetchone() is not None
@@ -580,7 +566,3 @@ def is_dirty(db: sqlite3.Connection) -> bool:
 def _signed(number: int) -> int:
     """Eight bytes as SQLite keeps them."""
     return number - (1 << 64) if number >= _SIGNED else number
-
-
-def _json(values: Iterable[Any]) -> str:
-    return orjson.dumps(list(values)).decode()

@@ -23,9 +23,8 @@ from evenhand.core.judge import Conversation
 from evenhand.core.pair import Pair
 from evenhand.core.protocol import Order
 from evenhand.core.verdict import Verdict
-from evenhand.store.book import to_json
 from evenhand.store.outcomes import OutcomeTable
-from evenhand.store.rows import absent, pair_about, said_text, verdict_from
+from evenhand.store.rows import AMONG, absent, pair_about, said_text, to_json, verdict_from
 
 # After so long a claim counts for nothing. On this machine the process itself is looked at, and the limit is for
 # where its number may have been given to another; a process on another machine, or in another container, cannot be
@@ -205,7 +204,7 @@ class Queue:
             " EXISTS (SELECT 1 FROM verdicts WHERE conversation = h.id AND invalid IS NOT NULL),"
             " c.worker, c.claimed, EXISTS (SELECT 1 FROM batch_items WHERE conversation = h.id)"
             " FROM conversations h LEFT JOIN claims c ON c.conversation = h.id"
-            " WHERE h.key IN (SELECT value FROM json_each(?))",
+            f" WHERE h.key IN {AMONG}",
             (to_json(keys),),
         )
         return {
@@ -235,7 +234,7 @@ class Queue:
             return {}
         places = self._db.execute(
             'SELECT pair, "order", conversation FROM queue'
-            " WHERE judge = ? AND pair IN (SELECT value FROM json_each(?))"
+            f" WHERE judge = ? AND pair IN {AMONG}"
             ' ORDER BY pair, "order"',
             (judge, to_json(pairs)),
         ).fetchall()
@@ -260,10 +259,10 @@ class Queue:
 _Rows = defaultdict[int, list[tuple[Any, ...]]]  # by conversation, which is their first column
 _VERDICTS = (
     "SELECT conversation, dimension, label, p_a, p_b, p_tie, mass, invalid, counted FROM verdicts"
-    " WHERE conversation IN (SELECT value FROM json_each(?))"
+    f" WHERE conversation IN {AMONG}"
 )
 _SAID = (
-    "SELECT conversation, text, samples, notes FROM answers WHERE conversation IN (SELECT value FROM json_each(?))"
+    f"SELECT conversation, text, samples, notes FROM answers WHERE conversation IN {AMONG}"
     " ORDER BY conversation, question"
 )
 

@@ -13,6 +13,7 @@ from evenhand.core.engine import Answer, Token, Usage
 from evenhand.core.pair import Pair
 from evenhand.core.verdict import SAMPLE_BREAK, Label, Verdict, are_shares, invalid
 
+AMONG = "(SELECT value FROM json_each(?))"  # the values of a list that is given as JSON
 PAIR_COLUMNS = "instruction, output_1, output_2, name, model_1, model_2, labels, metadata, candidate"
 
 
@@ -23,7 +24,7 @@ def stored_pair(columns: Sequence[Any]) -> Pair:
     {'overall': '1'}
     """
     task, one, two, name, model_1, model_2, labels, metadata, candidate = columns
-    return Pair(task, one, two, name, model_1, model_2, json.loads(labels), json.loads(metadata), candidate)
+    return Pair(task, one, two, name, model_1, model_2, orjson.loads(labels), json.loads(metadata), candidate)
 
 
 def pair_about(pair: Pair) -> tuple[str, str, str, str]:
@@ -100,6 +101,15 @@ def absent(dimensions: Iterable[str], reason: str | None, detail: str | None) ->
     """What stands in the place of verdicts that are not there."""
     missing = invalid(dimensions, reason or "not_asked", detail or "")
     return {verdict.dimension: verdict for verdict in missing}
+
+
+def to_json(values: Iterable[Any]) -> str:
+    """Values as a list in JSON.
+
+    >>> to_json({1: "x", 2: "y"})
+    '[1,2]'
+    """
+    return orjson.dumps(list(values)).decode()
 
 
 def _json(value: Any) -> str:

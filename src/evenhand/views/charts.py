@@ -75,9 +75,9 @@ class Chart:
             f'<rect width="100%" height="100%" fill="white"/>{_coloured("".join(self.marks))}</svg>\n'
         )
 
-    def png(self, scale: float = 2.0) -> bytes:
-        """The bytes of a PNG file; 2 is sharp on the screens of today."""
-        data: bytes = _converter().svg_to_png(self.svg(), scale=scale)
+    def png(self) -> bytes:
+        """The bytes of a PNG file, twice as large, which is sharp on the screens of today."""
+        data: bytes = _converter().svg_to_png(self.svg(), scale=2.0)
         return data
 
 
@@ -154,7 +154,7 @@ def leaning(found: Estimate | Difference) -> str:
     4
     """
     line = ChartLine("", found.value, found.low, found.high)
-    return _strip(line, _Field(-1, 1), 0.0, "{:+.2f}, between {:+.2f} and {:+.2f}")
+    return _strip(line, _Field(-1, 1), 0.0, "{:+z.2f}, between {:+z.2f} and {:+z.2f}")
 
 
 def span(value: float, low: float, high: float, least: float, most: float) -> str:

@@ -34,8 +34,9 @@ from evenhand.core.protocol import Protocol as Template
 from evenhand.core.steering import PICTURES, TURNS
 from evenhand.core.verdict import OF_ANSWERS, OF_OTHERS, SIDES, Outcome, headline, headline_first, known_label
 from evenhand.engines.catalog import Status
-from evenhand.results.wording import attacked_text, example_text
+from evenhand.results.wording import attacked_text, example_text, signed
 from evenhand.results.wording import count as count
+from evenhand.results.wording import percent as percent
 from evenhand.views.tables import FittedTable, short_names
 
 if TYPE_CHECKING:  # with numpy, which takes a third of a second
@@ -207,7 +208,7 @@ def _cells(found: DimensionSummary) -> list[str | Text]:
         Text(f"{found.inconsistent:,}", style="yellow" if found.inconsistent else ""),
         Text(f"{found.invalid:,}", style=COLOURS["invalid"] if found.invalid else ""),
         Text(percent(mass, 0), style=COLOURS["invalid"] if mass is not None and mass < LOW_MASS else ""),
-        f"{found.position_bias:+.2f}" if found.position_bias is not None else "–",
+        signed(found.position_bias),
     ]
 
 
@@ -292,25 +293,16 @@ def usage_line(usage: Usage, seconds: float, asked: int | None = None) -> str:
     )
 
 
-def percent(share: float | None, digits: int = 1) -> str:
-    """A share for a table.
-
-    >>> percent(0.5), percent(0.5, 0), percent(None)
-    ('50.0%', '50%', '–')
-    """
-    return "–" if share is None else f"{100 * share:.{digits}f}%"
-
-
 def points(value: float | None, low: float | None, high: float | None) -> str:
     """A difference of shares in points, with its interval.
 
-    >>> points(0.05, -0.02, 0.12), points(None, None, None)
-    ('+5 (-2 to +12)', '–')
+    >>> points(0.05, -0.02, 0.12), points(-0.001, None, None), points(None, None, None)
+    ('+5 (-2 to +12)', '+0', '–')
     """
     if value is None:
         return "–"
-    interval = "" if low is None or high is None else f" ({100 * low:+.0f} to {100 * high:+.0f})"
-    return f"{100 * value:+.0f}{interval}"
+    interval = "" if low is None or high is None else f" ({100 * low:+z.0f} to {100 * high:+z.0f})"
+    return f"{100 * value:+z.0f}{interval}"
 
 
 def clock(seconds: float) -> str:

@@ -96,8 +96,11 @@ _Parts = Callable[[], Iterable[tuple[Sequence[Ints], Ints]]]
 
 
 def fixed_point(values: ArrayLike) -> Ints:
-    """Values in units of 2^-32, as whole numbers."""
-    return np.rint(np.asarray(values, dtype=np.float64) * UNIT).astype(np.int64)
+    """Values in units of 2^-32, as whole numbers; ValueError where one is none."""
+    numbers = np.asarray(values, dtype=np.float64)
+    if not np.isfinite(numbers).all():
+        raise ValueError("a value is no number: what is invalid is left out, or counted elsewhere")
+    return np.rint(numbers * UNIT).astype(np.int64)
 
 
 def _sums(fixed: Ints, place: Ints) -> Ints:

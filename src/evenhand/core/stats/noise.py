@@ -40,17 +40,6 @@ class Noise:
     noise_share: Estimate
 
 
-def self_change_rate(first: ArrayLike, second: ArrayLike, clusters: ArrayLike, *, level: float = 0.95) -> Estimate:
-    """How often a judge's second answer to the very same prompt is another one.
-
-    >>> self_change_rate([0, 1, 2, -1], [0, 0, 2, 1], range(4)).value
-    0.333...
-    """
-    one, two = (np.asarray(values, dtype=np.int64).reshape(-1) for values in (first, second))
-    keep = (one != MISSING) & (two != MISSING)
-    return mean(one != two, clusters, level=level, rows=keep)
-
-
 def split_changes(
     forward: ArrayLike,
     swapped: ArrayLike,

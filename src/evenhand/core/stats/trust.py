@@ -284,10 +284,10 @@ def _percent(share: float | None) -> str:
 
 
 def _signed(e: Estimate) -> str:
-    ends = "" if e.low is None or e.high is None else f", {e.low:.2f} to {e.high:.2f}"
-    return f"{e.value:.2f}{ends}" if e.value is not None else "not defined"
+    ends = "" if e.low is None or e.high is None else f", {e.low:z.2f} to {e.high:z.2f}"
+    return f"{e.value:z.2f}{ends}" if e.value is not None else "not defined"
 
 
 def _points(e: Estimate) -> str:
-    ends = "" if e.low is None or e.high is None else f" ({100 * e.low:+.0f} to {100 * e.high:+.0f})"
-    return f"{100 * _or(e.value, 0.0):+.0f}{ends}"
+    ends = "" if e.low is None or e.high is None else f" ({100 * e.low:+z.0f} to {100 * e.high:+z.0f})"
+    return f"{100 * _or(e.value, 0.0):+z.0f}{ends}"

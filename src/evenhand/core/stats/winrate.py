@@ -117,7 +117,7 @@ def weighted_rate(
 ) -> Rate:
     """The mean of values that were drawn with unequal chances; `weights` are one over those chances.
 
-    Values with a weight of 0 or nan are left out. `core/stats/weighted.py` says how it is made; n is the
+    Values with a weight of 0 or nan are left out. `core/stats/weighted_means.py` says how it is made; n is the
     number of values that were used.
 
     >>> weighted_rate([1, 1, 0], [1, 1, 2]).value

@@ -17,13 +17,12 @@ class UnclearSubmission(EngineError):
 
 
 class RefusedBatch(EngineError):
-    """The service looked at the batch and will not compute any of it; `too_many`: not as much at once."""
+    """The service looked at the batch and will not compute any of it."""
 
-    def __init__(self, message: str, *, too_many: bool = False) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(
             message, reason="batch_refused", hint="nothing of it was computed, and nothing is to be paid"
         )
-        self.too_many = too_many
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class BatchStatus:
     total: int = 0
     results: tuple[str, ...] = ()  # where its results are
     why: str = ""  # it was refused
-    too_many: bool = False
+    too_many: bool = False  # not as much at once
 
 
 class BatchReply(NamedTuple):

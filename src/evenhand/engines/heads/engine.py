@@ -26,7 +26,7 @@ _FIELDS = ("Instruction", "Response A", "Response B")
 _HEADING = re.compile(rf"## ({'|'.join(_FIELDS)}):\n")
 _SLOTS = ("{instruction}", "{output_1}", "{output_2}")
 _TINY = 1e-12
-UNHEARD = "other_judge_missing"  # the reason of a pair on which a judge has no verdict that the head weighs
+NOT_JUDGED = "other_judge_missing"  # the reason of a pair on which a judge has no verdict that the head weighs
 
 
 def head_protocol(head: Head) -> Protocol:
@@ -49,7 +49,7 @@ def head_protocol(head: Head) -> Protocol:
 class HeadEngine(Engine):
     """A head on the engine whose states it was trained on."""
 
-    def __init__(self, head: Head, engine: Engine, vectors: Vectors | None = None) -> None:
+    def __init__(self, head: Head, engine: Engine) -> None:
         if not isinstance(engine, StateReader):
             raise SpecError(f"{engine.identity['model']} gives no states, and a head needs them")
         self.head, self._engine = head, engine
@@ -64,7 +64,7 @@ class HeadEngine(Engine):
         self._others = _others(head)
         self._said: OtherVerdicts | None = None
         self.concurrency = engine.concurrency
-        self._eyes = Eyes(engine, vectors or MemoryVectors(), blocks=head.blocks, reading=head.reading)
+        self._eyes = Eyes(engine, MemoryVectors(), blocks=head.blocks, reading=head.reading)
 
     @property
     def identity(self) -> Mapping[str, str]:
@@ -124,7 +124,7 @@ class HeadEngine(Engine):
         if self._others and self._said is None:
             raise EngineError(
                 f"the head {self.head.name} weighs what other judges said, and here is no database that has it",
-                reason=UNHEARD,
+                reason=NOT_JUDGED,
                 fatal=True,
             )
         for judge, dimensions in self._others.items():
@@ -134,7 +134,7 @@ class HeadEngine(Engine):
                     why = "has not judged this pair" if said is None else f"has no verdict on its {dimension}"
                     raise EngineError(
                         f"the head {self.head.name} weighs {judge.name}, which {why} in this database",
-                        reason=UNHEARD,
+                        reason=NOT_JUDGED,
                         hint="let it judge the pairs first, then run the head again",
                     )
                 found[judge.feature(dimension)] = said[dimension]

@@ -20,7 +20,6 @@ from evenhand.core.errors import InputError
 from evenhand.core.stats.clustered import Estimate, mean
 from evenhand.engines.heads.fitting import (
     COMPONENTS,
-    PENALTIES,
     Array,
     Components,
     HeadFit,
@@ -133,22 +132,17 @@ def held_out(
     table: Array,
     labels: Labels,
     *,
-    by_source: bool = False,
     unit: float = 1.0,
-    penalties: Sequence[float] = PENALTIES,
     outer: int | None = None,
-    seed: int = 0,
 ) -> HeldOut:
     """Nested cross-validation by cluster."""
     count = outer or (OUTER_OF_FEW if len(labels) <= FEW else OUTER)
-    fold = folds(labels.clusters, min(count, len(np.unique(labels.clusters))), seed)
+    fold = folds(labels.clusters, min(count, len(np.unique(labels.clusters))))
     gaps, chosen = np.zeros(len(labels)), []
     for k in np.unique(fold):
         train, test = labels.take(fold != k), labels.take(fold == k)
-        penalty = choose_penalty(
-            table, train, penalties=penalties, count=INNER, by_source=by_source, unit=unit, seed=seed
-        )
-        gaps[fold == k] = fit(table, train, penalty, by_source=by_source, unit=unit).gaps(table, test)
+        penalty = choose_penalty(table, train, count=INNER, unit=unit)
+        gaps[fold == k] = fit(table, train, penalty, unit=unit).gaps(table, test)
         chosen.append(penalty)
     return judged(gaps, labels, fold, tuple(chosen))
 
@@ -183,11 +177,9 @@ def three_way(p: Array, labels: Labels) -> Estimate:
     return mean((p.argmax(axis=1) == truth).astype(float), labels.clusters)
 
 
-def curve(
-    table: Array, labels: Labels, *, by_source: bool = False, unit: float = 1.0, penalty: float, seed: int = 0
-) -> tuple[Point, ...]:
+def curve(table: Array, labels: Labels, *, unit: float = 1.0, penalty: float) -> tuple[Point, ...]:
     """Held-out accuracy with fewer labels: parts of the training folds, drawn by whole clusters."""
-    fold = folds(labels.clusters, min(5, len(np.unique(labels.clusters))), seed)
+    fold = folds(labels.clusters, min(5, len(np.unique(labels.clusters))))
     full = int(len(labels) * 0.8)
     points = []
     for size in [n for n in _SIZES if n < full] + [full]:
@@ -195,10 +187,8 @@ def curve(
         for repeat in range(_REPEATS if size < full else 1):
             gaps = np.zeros(len(labels))
             for k in np.unique(fold):
-                train = labels.take(_some(labels, np.flatnonzero(fold != k), size, seed + repeat))
-                gaps[fold == k] = fit(table, train, penalty, by_source=by_source, unit=unit).gaps(
-                    table, labels.take(fold == k)
-                )
+                train = labels.take(_some(labels, np.flatnonzero(fold != k), size, repeat))
+                gaps[fold == k] = fit(table, train, penalty, unit=unit).gaps(table, labels.take(fold == k))
             scores.append(accuracy(gaps, labels).value or 0.0)
         points.append(Point(size, float(np.mean(scores))))
     return tuple(points)
@@ -232,9 +222,6 @@ def learn(
     labels: Labels,
     *,
     votes: Sequence[Sequence[int]] = (),
-    by_source: bool = False,
-    most: int = COMPONENTS,
-    seed: int = 0,
     with_curve: bool = True,
 ) -> Learned:
     """Fit one dimension to all labels, with what held-out pairs say of it.
@@ -242,17 +229,15 @@ def learn(
     Components are of all states that are there: they use no label.
     """
     refuse(labels, votes)
-    axes = Components.of(np.asarray(states, dtype=float), most)
+    axes = Components.of(np.asarray(states, dtype=float), COMPONENTS)
     table = axes.project(np.asarray(states, dtype=float))
-    found = held_out(table, labels, by_source=by_source, unit=axes.unit, seed=seed)
-    penalty = choose_penalty(table, labels, by_source=by_source, unit=axes.unit, seed=seed)
-    whole = fit(table, labels, penalty, by_source=by_source, unit=axes.unit)
+    found = held_out(table, labels, unit=axes.unit)
+    penalty = choose_penalty(table, labels, unit=axes.unit)
+    whole = fit(table, labels, penalty, unit=axes.unit)
     slope, tie = tie_model(found.gaps, labels.truth, labels.weight)
     features = dict(zip(labels.names, whole.features.tolist(), strict=True))
     weights = Weights(axes.unfold(whole.state), features, slope, tie, axes.axes.shape[1], penalty)
-    points = (
-        curve(table, labels, by_source=by_source, unit=axes.unit, penalty=penalty, seed=seed) if with_curve else ()
-    )
+    points = curve(table, labels, unit=axes.unit, penalty=penalty) if with_curve else ()
     decided = int((labels.truth != 0.5).sum())
     clusters = len(np.unique(labels.clusters))
     return Learned(weights, found, points, len(labels), decided, clusters, _parts(table, labels, whole))

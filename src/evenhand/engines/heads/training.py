@@ -194,12 +194,9 @@ def train(
     sources: Sequence[TrainingSource],
     *,
     blocks: int | None = None,
-    reading: StateReading | None = None,
-    by_source: bool = False,
     length: float | None = None,
     votes: Mapping[str, Sequence[Sequence[int]]] | None = None,
     spec: str = "",
-    seed: int = 0,
 ) -> Trained:
     """Fit a head to all dimensions that have labels; CannotLearnError where none of them can be learned.
 
@@ -215,36 +212,44 @@ def train(
     for dimension in _dimensions(sources):
         labels = table.labels(sources, dimension)
         try:
-            learned[dimension] = learn(
-                table.states, labels, votes=(votes or {}).get(dimension, ()), by_source=by_source, seed=seed
-            )
+            learned[dimension] = learn(table.states, labels, votes=(votes or {}).get(dimension, ()))
         except CannotLearnError as error:
             refused[dimension] = str(error)
             continue
         longer[dimension] = accuracy(labels.features[:, 0], labels)
         if table.stacked.features.get(dimension):
             plain = replace(labels, features=labels.features[:, :1], names=(LENGTH,))
-            alone[dimension] = learn(
-                table.states, plain, by_source=by_source, seed=seed, with_curve=False
-            ).held_out.accuracy
+            alone[dimension] = learn(table.states, plain, with_curve=False).held_out.accuracy
             left_out[dimension] = sum(dimension in p.labels for s in sources for p in s.pairs) - len(labels)
-    identity = reader.state_identity(blocks)
-    head = Head(
+    head = _head_of(name, reader.state_identity(blocks), blocks, learned, sources, table.stacked.judges, spec)
+    found = Trained(head, learned, longer, refused, alone=alone, left_out=left_out)
+    return found if length is None else replace(found, head=head.with_length(length))
+
+
+def _head_of(
+    name: str,
+    identity: Mapping[str, str],
+    blocks: int | None,
+    learned: Mapping[str, Learned],
+    sources: Sequence[TrainingSource],
+    judges: tuple[StackedJudge, ...],
+    spec: str,
+) -> Head:
+    """What was learned, as it goes into a file."""
+    return Head(
         name,
         identity["model"],
         identity.get("sha256", ""),
         blocks,
         {dimension: found.weights for dimension, found in learned.items()},
-        reading or StateReading(),
+        StateReading(),
         tuple(source.trained_on for source in sources),
         tuple(_figure(dimension, found) for dimension, found in learned.items()),
         _longest(sources),
         datetime.date.today().isoformat(),
-        table.stacked.judges,
+        judges,
         spec,
     )
-    found = Trained(head, learned, longer, refused, alone=alone, left_out=left_out)
-    return found if length is None else replace(found, head=head.with_length(length))
 
 
 def _dimensions(sources: Sequence[TrainingSource]) -> list[str]:

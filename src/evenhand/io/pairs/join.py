@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from evenhand.core.errors import InputError, PairError
-from evenhand.core.pair import Pair, digest
+from evenhand.core.pair import Pair, digest, excerpt
 from evenhand.io.pairs.outputs import Placed, read_outputs
 from evenhand.io.pairs.questions import Questions
 from evenhand.io.pairs.rows import named_fields
@@ -228,7 +228,7 @@ def twice(placed: Placed, earlier: Placed, model: str, field: str) -> PairError:
     what = "this instruction" if field == "instruction" else f"{field} '{joined_on(placed, field)}'"
     return placed.error(
         f"{model} has an output for {what} already, at {there}{earlier.table.place(earlier.where)}:"
-        f" {short(placed.output.instruction)!r}",
+        f" {excerpt(placed.output.instruction)!r}",
         hint="keep one; name the files NAME=FILE if they are of two models; --join-on id keeps equal texts apart",
     )
 
@@ -248,17 +248,7 @@ def other_instruction(placed: Placed, other: Placed, field: str) -> PairError:
 def named(placed: Placed) -> str:
     """An instruction, short enough for a message, with its id where it has one."""
     output = placed.output
-    return f"{output.id}: {short(output.instruction)}" if output.id else short(output.instruction)
-
-
-def short(text: str, most: int = 60) -> str:
-    """The beginning of a text, on one line.
-
-    >>> short("one\\ntwo " + "x" * 100)
-    'one two xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…'
-    """
-    line = " ".join(text[: 4 * most].split())
-    return line if len(line) <= most and len(text) <= 4 * most else line[: most - 1] + "…"
+    return f"{output.id}: {excerpt(output.instruction)}" if output.id else excerpt(output.instruction)
 
 
 def _apart(new: str, old: str, candidate: str | Path, baseline: str | Path) -> tuple[str, str]:

@@ -70,7 +70,7 @@ def address_of(given: str) -> str:
     return given or os.environ.get("RAY_ADDRESS", "") or "local"
 
 
-def connect(address: str = "", *, cores: int | None = None) -> Cluster:
+def connect(address: str = "") -> Cluster:
     """A running cluster by its address; without one, that of RAY_ADDRESS, or one on this machine for this run.
 
     >>> connect("ray://head:10001")
@@ -91,7 +91,7 @@ def connect(address: str = "", *, cores: int | None = None) -> Cluster:
     if where not in ("local", "auto"):
         probe(where)
     ray = ray_data(where)
-    own = {"include_dashboard": False, "num_cpus": cores} if where == "local" else {}
+    own = {"include_dashboard": False} if where == "local" else {}
     try:
         with _muted():
             ray.init(address=where, log_to_driver=False, logging_level=logging.CRITICAL, **own)

@@ -138,7 +138,7 @@ class Coordinator:
         return self._stopping
 
     def _begun(self, task: str) -> None:
-        """Ray begins a task anew for ever; pairs that kill whoever hears them must not keep it from its end."""
+        """Ray begins a task anew for ever; pairs that kill whoever judges them must not keep it from its end."""
         self._attempts[task] = self._attempts.get(task, 0) + 1
         if self._attempts[task] > ATTEMPTS:
             self.fail(

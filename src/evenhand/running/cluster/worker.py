@@ -1,4 +1,4 @@
-"""One worker: it hears the pairs of a task with the local runner and writes them as shards.
+"""One worker: it judges the pairs of a task with the local runner and writes them as shards.
 
 A task's pairs are judged in groups, each a run of its own over a store in memory, so that memory does not grow with
 the task; what is done is written when a group ends, and at least once a minute.
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from evenhand.core.engine import Answer, Engine, Usage
+from evenhand.core.engine import Answer, Engine
 from evenhand.core.errors import EngineError, EvenhandError, InputError
 from evenhand.core.judge import Judgment, Orders, Setup
 from evenhand.core.pair import COMBINED, Pair
@@ -35,7 +35,7 @@ from evenhand.store.shards import Failure, Finished, OrderRecord, Place, ShardRo
 GROUP = 1024
 # How long what is done may wait to be written.
 WRITE_SECONDS = 60.0
-# How often a worker tells how far it is, and hears whether to stop.
+# How often a worker says how far it is, and is told whether to stop.
 REPORT_SECONDS = 0.5
 Begun = Mapping[str, Sequence[Answer]]
 
@@ -145,7 +145,7 @@ class _Task:
     async def judge(self, pairs: Iterable[Pair]) -> None:
         left = self._not_done(pairs)
         while not self._stopping and (group := list(islice(left, GROUP))):
-            await self._hear(group)
+            await self._judge_group(group)
 
     def _not_done(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """The pairs that are not in the folder yet."""
@@ -163,13 +163,11 @@ class _Task:
             names += _finished_names(place, file)
         return Finished(names)
 
-    def _count(self, pairs: int = 0, invalid: int = 0, asked: int = 0, usage: Usage | None = None) -> None:
+    def _count(self, pairs: int = 0, invalid: int = 0, asked: int = 0) -> None:
         was = self.progress
-        self.progress = ClusterProgress(
-            was.pairs + pairs, was.invalid + invalid, was.asked + asked, was.usage + (usage or Usage())
-        )
+        self.progress = ClusterProgress(was.pairs + pairs, was.invalid + invalid, was.asked + asked, was.usage)
 
-    async def _hear(self, group: list[Pair]) -> None:
+    async def _judge_group(self, group: list[Pair]) -> None:
         recipe, setup = self.recipe, self.bench.setup
         with Notebook(setup, self.bench._begun) as book:
             run = Run(setup, group, book, orders=recipe.orders, seed=recipe.seed, pace=self.bench._pace)

@@ -14,6 +14,7 @@ from evenhand.results.evidence import gather
 from evenhand.results.judges import choose_judges
 from evenhand.results.people import People
 from evenhand.results.plain import to_json
+from evenhand.results.wording import signed
 from evenhand.store import JudgeRow, Store
 from evenhand.views import console
 from evenhand.views.cli.app import app
@@ -95,11 +96,11 @@ def _show(row: JudgeRow, dimension: str, found: Calibration) -> None:
     console.out.print()
     console.out.print(_table(f"{row.model} under {row.protocol}: {dimension}", found))
     one, two, ties = found.labels
-    length = f", length {found.length:+.2f}" if found.length else ", no length term"
+    length = f", length {signed(found.length)}" if found.length else ", no length term"
     console.out.print(
         f"{console.count(found.n, 'label')} ({one} for 1, {two} for 2, {ties} ties) on"
         f" {console.count(found.clusters, 'instruction')};"
-        f" slope {found.slope:.2f}, tie {found.tie:+.2f}{length}",
+        f" slope {found.slope:.2f}, tie {signed(found.tie)}{length}",
         style="dim",
     )
     console.out.print(_verdict(found))
@@ -149,4 +150,4 @@ def _change(value: float, low: float, high: float) -> str:
         value, low, high, way = -value, -high, -low, "rises"
     else:
         way = "falls"
-    return f"{way} by {value:.3f} ({low:+.3f} to {high:+.3f})"
+    return f"{way} by {value:.3f} ({low:+z.3f} to {high:+z.3f})"

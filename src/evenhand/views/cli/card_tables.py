@@ -12,6 +12,7 @@ from evenhand.core.verdict import headline_first
 from evenhand.results.card import Card, ContenderRow, Drag, JudgeComparison
 from evenhand.results.noise import NOT_MEASURED
 from evenhand.results.questions import caution
+from evenhand.results.wording import share_text, signed
 from evenhand.views import console
 
 TRUST = {"yes": "green", "limited": "yellow", "no": "red", "unknown": "yellow", "none": "yellow"}
@@ -54,17 +55,21 @@ def _against_people(found: Card) -> Table:
     table.add_column("against people", no_wrap=True)
     table.add_numbers("right side", "same verdict", "kappa")
     for name, reading in found.readings.items():
-        table.add_row(_READINGS[name], share(reading.decided), share(reading.three_way), number(reading.kappa))
+        table.add_row(
+            _READINGS[name], share_text(reading.decided), share_text(reading.three_way), number(reading.kappa)
+        )
     table.add_row("pooled less forward", points(found.gain), "", "", end_section=True)
-    table.add_row("longer output", share(found.longer), "", "")
+    table.add_row("longer output", share_text(found.longer), "", "")
     table.add_row("pooled less longer", points(found.over_longer), "", "")
-    table.add_row("always the same side", share(found.always), "", "")
+    table.add_row("always the same side", share_text(found.always), "", "")
     table.add_row("pooled less that", points(found.over_always), "", "")
     if found.people is not None and found.ceiling is not None:
-        table.add_row("one person, by the others", share(found.ceiling.person), share(found.people.three_way), "")
-        table.add_row("judge, by the same", share(found.ceiling.judge), "", "")
+        table.add_row(
+            "one person, by the others", share_text(found.ceiling.person), share_text(found.people.three_way), ""
+        )
+        table.add_row("judge, by the same", share_text(found.ceiling.judge), "", "")
         kappa = number(found.people.kappa) if found.people.kappa else f"α {number(found.people.alpha)}"
-        table.add_row("two people", "", share(found.people.agreement), kappa)
+        table.add_row("two people", "", share_text(found.people.agreement), kappa)
     return table
 
 
@@ -149,16 +154,16 @@ def comparison_table(c: JudgeComparison) -> Table:
     for row in c.rows:
         table.add_row(
             console.safe(_called(row, c)),
-            _stacked(share(row.decided)),
+            _stacked(share_text(row.decided)),
             _stacked(points(row.ahead)) if row.ahead else "",
-            _stacked(share(row.three_way)),
+            _stacked(share_text(row.three_way)),
             _stacked(number(row.kappa)),
-            _stacked(share(row.flips)),
+            _stacked(share_text(row.flips)),
             f"{row.tokens:,.0f}" if row.tokens is not None else "–",
             f"{row.seconds:.1f}" if row.seconds is not None else "–",
         )
     table.add_section()
-    table.add_row(Text("longer output", style="dim"), _stacked(share(c.longer)), *[""] * 6)
+    table.add_row(Text("longer output", style="dim"), _stacked(share_text(c.longer)), *[""] * 6)
     return table
 
 
@@ -175,23 +180,13 @@ def drag_table(drags: Sequence[Drag]) -> Table:
     table.keys = len(keys)
     for drag in drags:
         names = [console.safe(name) for name in (drag.dimension, drag.chain, drag.alone)]
-        figures = (share(drag.changed), share(drag.turned), share(drag.followed), points(drag.gain))
+        figures = (share_text(drag.changed), share_text(drag.turned), share_text(drag.followed), points(drag.gain))
         cells = [_stacked(figure) for figure in figures]
         table.add_row(*names, str(drag.pairs), *cells)
     return table
 
 
 # -- numbers for readers --------------------------------------------------------------------------------------
-
-
-def share(found: Estimate) -> str:
-    """A share with its interval.
-
-    >>> share(Estimate(0.5, 0.42, 0.58, 100, 100))
-    '50% (42–58)'
-    """
-    value, interval = _cells(found, "share")
-    return f"{value} ({interval.removesuffix('%')})" if interval else value
 
 
 def points(found: Estimate) -> str:
@@ -211,7 +206,7 @@ def number(found: Estimate) -> str:
 
 def _cells(found: Estimate, kind: str) -> tuple[str, str]:
     """The value and its interval for two columns."""
-    write = {"share": lambda x: f"{100 * x:.0f}", "signed": lambda x: f"{x:+.2f}", "number": _short}[kind]
+    write = {"share": lambda x: f"{100 * x:z.0f}", "signed": signed, "number": _short}[kind]
     if found.value is None:
         return "–", ""
     unit = "%" if kind == "share" else ""
@@ -222,5 +217,5 @@ def _cells(found: Estimate, kind: str) -> tuple[str, str]:
 
 
 def _short(x: float) -> str:
-    text = f"{x:.2f}"
+    text = f"{x:z.2f}"
     return text.replace("0.", ".", 1) if abs(x) < 1 and not text.startswith(("1", "-1")) else text

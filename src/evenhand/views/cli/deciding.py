@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from evenhand.core.errors import InputError
 from evenhand.core.verdict import found_on, headline
 from evenhand.results.decision import Decision
+from evenhand.results.wording import anytime_text
 from evenhand.views import console
 
 
@@ -24,13 +25,12 @@ def dimension_from(word: str, dimensions: Sequence[str]) -> str:
 
 def show_decision(found: Decision, sides: tuple[str, str]) -> None:
     """A decision in a few lines."""
-    low, high = (f"{100 * end:.1f}" for end in found.interval)
     one, two = sides
     better = one if found.better == "1" else two
     said = f"decided on {found.dimension}: {better} is better" if found.better else "not decided"
     text = console.safe(said, "bold")
     text.append(
-        f"; the win rate of {console.one_line(one)} is between {low} and {high}% (95%, at every moment), by"
+        f"; the win rate of {console.one_line(one)} is {anytime_text(found.interval, found.interval_level)}, by"
         f" {console.count(found.counted, 'pair')} on {console.count(found.instructions, 'instruction')}",
         style="not bold",
     )

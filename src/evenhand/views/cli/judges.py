@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from evenhand.core.errors import InputError
-from evenhand.results.judges import judges_named
+from evenhand.results.judges import one_judge
 from evenhand.results.plain import to_json
 from evenhand.store import JudgeEntry
 from evenhand.views import console
@@ -48,7 +47,7 @@ def judges_remove(
 ) -> None:
     """Remove a judge and its verdicts; pairs and people's labels stay."""
     with open_store(db) as store:
-        entry = choose(store.judge_book.entries(), name, protocol)
+        entry = one_judge(store.judge_book.entries(), name, db, protocol)
         if not yes:
             typer.confirm(f"Remove {_said(entry)}? It cannot be undone.", abort=True, err=True)
         store.judge_book.remove(entry.id)
@@ -56,20 +55,6 @@ def judges_remove(
         print(to_json({"removed": entry.plain()}))
     else:
         console.out.print(f"removed: {_said(entry)}", markup=False)
-
-
-def choose(entries: list[JudgeEntry], name: str, protocol: str = "") -> JudgeEntry:
-    """The one judge that is meant."""
-    found = judges_named(entries, name, protocol)
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        known = ", ".join(dict.fromkeys(entry.model for entry in entries)) or "none"
-        raise InputError(f"no judge is called {name!r}", hint=f"judges there: {known}")
-    some = "; ".join(f"{entry.fingerprint[:_SHORT]} under {entry.protocol}" for entry in found[:6])
-    raise InputError(
-        f"{len(found):,} judges are called {name!r}: {some}", hint="give a fingerprint, or --protocol NAME"
-    )
 
 
 def _said(entry: JudgeEntry) -> str:

@@ -69,7 +69,7 @@ def _agreement(found: JuryResult) -> Table:
             console.safe(f"{two.one} and {two.other}"),
             f"{two.same.n:,}",
             console.percent(two.same.value),
-            "–" if kappa is None else f"{kappa:.2f}",
+            "–" if kappa is None else f"{kappa:z.2f}",
         )
     return table
 

@@ -6,10 +6,9 @@ from typing import Annotated
 
 from rich.table import Table
 
-from evenhand.core.pair import read_label
+from evenhand.core.pair import excerpt, read_label
 from evenhand.io.files import Row
 from evenhand.io.pairs import JoinOptions
-from evenhand.io.pairs.join import short
 from evenhand.io.pairs.preview import Sight, look_at
 from evenhand.results.plain import to_json
 from evenhand.views import console
@@ -59,7 +58,7 @@ def _table(sight: Sight) -> Table:
     names = [name for name in _SHOWN[sight.kind] if any(row.get(name) not in (None, "") for row in sight.rows)]
     table = console.plain_table("", *names)
     for row in sight.rows:
-        table.add_row(*(console.safe(short(_cell(row, name))) for name in names))
+        table.add_row(*(console.safe(excerpt(_cell(row, name))) for name in names))
     return table
 
 

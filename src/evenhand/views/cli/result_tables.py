@@ -16,6 +16,7 @@ from evenhand.results.groups import Group
 from evenhand.results.human import HumanRate
 from evenhand.results.questions import caution, stands_out
 from evenhand.results.summary import DimensionSummary
+from evenhand.results.wording import signed
 from evenhand.views.console import COLOURS, one_line, percent, plain_table, safe, span
 from evenhand.views.tables import FittedTable
 
@@ -125,7 +126,7 @@ def alpaca_table(dimensions: Mapping[str, AlpacaLength], one: str) -> Table:
     table.add_numbers("pairs", "win rate", "95%\ninterval", "length\ncoefficient")
     for dimension, found in headline_first(dimensions):
         ends = None if found.low is None or found.high is None else (found.low, found.high)
-        length = "–" if found.length is None else f"{found.length:+.2f}"
+        length = signed(found.length)
         table.add_row(dimension, f"{found.n:,}", percent(found.value), span(ends), length)
     return table
 
@@ -165,7 +166,7 @@ def points(difference: float | None) -> str:
     >>> points(0.125), points(None)
     ('+12.5', '–')
     """
-    return "–" if difference is None else f"{100 * difference:+.1f}"
+    return "–" if difference is None else f"{100 * difference:+z.1f}"
 
 
 def human_table(title: str, dimensions: Mapping[str, HumanRate]) -> Table:

@@ -15,7 +15,7 @@ from evenhand import __version__
 from evenhand.core.columns import Block
 from evenhand.core.engine import Usage, measured_length
 from evenhand.core.errors import InputError
-from evenhand.core.pair import Pair, Side
+from evenhand.core.pair import Pair, Side, excerpt
 from evenhand.core.verdict import found_on, headline
 from evenhand.core.votes import Votes
 from evenhand.engines.made import members_of
@@ -30,7 +30,8 @@ from evenhand.results.noise import NoiseSummary, noise_of
 from evenhand.results.people import People
 from evenhand.results.ranking import Matches, RankingSummary
 from evenhand.results.reasons import ReasonSummary, reasons_on
-from evenhand.results.run import with_the_rest
+from evenhand.results.roles import Roles
+from evenhand.results.run import blocks_of_judge, with_the_rest
 from evenhand.results.stored_attacks import stored_attacks
 from evenhand.results.summary import Counter, DimensionSummary, Summary, models_of
 from evenhand.running.prices import Price, price_of
@@ -197,10 +198,10 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
     measured = measured_length(row.identity)
     counter, matches = Counter(found_on(row.dimensions), measured=measured), Matches(on)
     examples = Examples(on, gathered.options.examples, gathered.options.seed)
-    takers = (counter, matches, examples, gathered)
+    takers = (_InRoles(counter), matches, examples, gathered)
     noise = noise_of(store, row)
     cards = _cards(_watched(store.blocks(row), takers), gathered, noise)
-    summary = with_the_rest(store, row, counter.summary(), store.blocks(row))
+    summary = with_the_rest(store, row, counter.summary(), blocks_of_judge(store, row))
     examples = _without_repeats(examples, summary, store.blocks(row), gathered.options)
     ranking, why = _rank(matches, len(gathered.models))
     usage, seconds = store.usage(row)
@@ -255,6 +256,18 @@ class _Taker(Protocol):
     """Somebody who takes blocks."""
 
     def add_block(self, block: Block) -> None: ...
+
+
+class _InRoles:
+    """Has a counter take the candidate as one side throughout, as `results` does."""
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter, self._roles = counter, Roles()
+
+    def add_block(self, block: Block) -> None:
+        """Take the pairs of a block."""
+        for part in self._roles.parts(block):
+            self._counter.add_block(part)
 
 
 def _watched(blocks: Iterable[Block], takers: Iterable[_Taker]) -> Iterator[Block]:
@@ -331,16 +344,6 @@ def _line(pair: Pair, example: ExamplePair) -> ExampleLine:
         example.known,
         outcome.reason,
         example.number,
-        excerpt_of(pair),
+        excerpt(pair.instruction, EXCERPT),
         (pair.model_1, pair.model_2),
     )
-
-
-def excerpt_of(pair: Pair) -> str:
-    """The beginning of an instruction in one line.
-
-    >>> excerpt_of(Pair("Say\\n hi.", "x", "y"))
-    'Say hi.'
-    """
-    text = " ".join(pair.instruction[: 4 * EXCERPT].split())
-    return text if len(text) <= EXCERPT else f"{text[: EXCERPT - 1]}…"

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from evenhand.core.errors import TemplateError
 from evenhand.core.judge import Judgment
-from evenhand.core.pair import Pair, Side
+from evenhand.core.pair import Pair, Side, excerpt
 from evenhand.core.protocol import ORDERS, Order, Protocol
 from evenhand.core.reasons import Reason, ReasonReader, questions_of, with_words
 from evenhand.core.verdict import SIDES
@@ -28,7 +28,7 @@ from evenhand.results.examples import KINDS
 from evenhand.results.pair_outcome import PairOutcome, pick_outcomes
 from evenhand.results.people import People
 from evenhand.store import Records
-from evenhand.views.report.contents import JudgeReport, Report, excerpt_of, short_name
+from evenhand.views.report.contents import EXCERPT, JudgeReport, Report, short_name
 from evenhand.views.web.markdown import Rendered, render
 from evenhand.views.web.outcome_view import OutcomeView, outcome_views
 from evenhand.views.web.overview import ModelsOverview
@@ -145,7 +145,7 @@ def _pair_report(
     return PairReport(
         number,
         pair,
-        excerpt_of(pair),
+        excerpt(pair.instruction, EXCERPT),
         (pair.model_1 or "1", pair.model_2 or "2"),
         [_text(text) for text in (pair.instruction, pair.output_1, pair.output_2)],
         [(len(text), len(text.split())) for text in (pair.output_1, pair.output_2)],

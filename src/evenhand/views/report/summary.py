@@ -11,9 +11,9 @@ from evenhand.core.stats.ranking import Standing
 from evenhand.core.stats.winrate import Rate
 from evenhand.results.examples import ExampleKind
 from evenhand.results.pair_outcome import pick_outcomes
-from evenhand.results.wording import count
+from evenhand.results.wording import count, percent, signed
 from evenhand.store import Records
-from evenhand.views.console import clock, percent, points
+from evenhand.views.console import clock, points
 from evenhand.views.report.contents import ExampleLine, JudgeReport, Report
 from evenhand.views.report.passages import code, fenced, table
 from evenhand.views.web.outcome_view import OutcomeView, outcome_views
@@ -83,12 +83,11 @@ def _rates(judge: JudgeReport) -> str:
     for name, found in judge.dimensions.items():
         interval = f"{percent(found.ci[0], 0)} – {percent(found.ci[1], 0)}" if found.ci else "–"
         counts = [f"{n:,}" for n in (found.wins_1, found.ties, found.wins_2)]
-        leaning = "–" if found.position_bias is None else f"{found.position_bias:+.2f}"
         rows.append(
             [
                 *(code(name), *counts, f"**{percent(found.win_rate_1)}**", interval),
                 *(f"{found.inconsistent:,}", f"{found.invalid:,}", percent(found.label_mass, 0)),
-                *(leaning, percent(judge.effects[name].longer.value, 0)),
+                *(signed(found.position_bias), percent(judge.effects[name].longer.value, 0)),
             ]
         )
     return table(head, rows, right=range(1, len(head)))
@@ -117,7 +116,7 @@ def _people(judge: JudgeReport) -> Iterator[str]:
     rows = []
     for card in judge.people.values():
         pooled = card.readings["pooled"]
-        kappa = "–" if pooled.kappa.value is None else f"{pooled.kappa.value:.2f}"
+        kappa = "–" if pooled.kappa.value is None else f"{pooled.kappa.value:z.2f}"
         numbers = [_estimate(pooled.decided), _estimate(pooled.three_way), kappa, percent(card.longer.value, 0)]
         rows.append(
             [
@@ -174,7 +173,7 @@ def _standing(model: Standing) -> Iterator[str]:
     yield "–" if model.strength is None else f"{model.strength:z.2f}"
     yield _between(model.low, model.high)
     yield model.group
-    yield from (f"{games:.0f}" for games in (model.wins, model.ties, model.losses))
+    yield from (f"{games:,.10g}" for games in (model.wins, model.ties, model.losses))
 
 
 def _between(low: float | None, high: float | None) -> str:

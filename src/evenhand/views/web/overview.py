@@ -14,7 +14,8 @@ from evenhand.results.made import made_notes
 from evenhand.results.noise import NoiseSummary, noise_of
 from evenhand.results.ranking import RankingSummary, matches_of
 from evenhand.results.reasons import ReasonSummary, reasons_on
-from evenhand.results.run import with_the_rest
+from evenhand.results.roles import Roles
+from evenhand.results.run import blocks_of_judge, with_the_rest
 from evenhand.results.summary import Summary, summarise
 from evenhand.store import JudgeRow, Records
 
@@ -28,6 +29,7 @@ class JudgeOverview:
     biases: Mapping[str, BiasSummary]
     noise: Mapping[str, NoiseSummary]
     made: tuple[str, ...] = ()  # of a judge that is made of others: who spoke, or who decided
+    turned: bool = False  # whether some pairs are counted with their sides exchanged: lists have them as they are
 
     @property
     def answer(self) -> AnswerSentence:
@@ -59,11 +61,14 @@ def overview(store: Records) -> list[JudgeOverview]:
 
 def judge_overview(store: Records, judge: JudgeRow) -> JudgeOverview:
     """One judge; what was needed to count its biases is let go of."""
-    summary = summarise(store.blocks(judge), found_on(judge.dimensions), measured=measured_length(judge.identity))
+    roles = Roles()
+    blocks = (part for block in store.blocks(judge) for part in roles.parts(block))
+    summary = summarise(blocks, found_on(judge.dimensions), measured=measured_length(judge.identity))
     biases = {name: biases_of(found) for name, found in summary.dimensions.items()}
     kept = {name: replace(found, rows=None) for name, found in summary.dimensions.items()}
-    counted = with_the_rest(store, judge, replace(summary, dimensions=kept), store.blocks(judge))
-    return JudgeOverview(judge, counted, biases, noise_of(store, judge), made_notes(store, judge))
+    counted = with_the_rest(store, judge, replace(summary, dimensions=kept), blocks_of_judge(store, judge))
+    made, noise = made_notes(store, judge), noise_of(store, judge)
+    return JudgeOverview(judge, counted, biases, noise, made, roles.turned > 0)
 
 
 def judges_reasons(store: Records) -> dict[int, ReasonSummary]:

@@ -12,9 +12,9 @@ from markupsafe import Markup
 
 from evenhand.core.verdict import headline_first
 from evenhand.results.separation import judge_options, separation_of
-from evenhand.results.wording import sureness_text
+from evenhand.results.wording import percent, signed, sureness_text
 from evenhand.views import charts
-from evenhand.views.console import clock, percent
+from evenhand.views.console import clock
 from evenhand.views.tables import short_names
 from evenhand.views.web.text import visible
 
@@ -33,6 +33,7 @@ def make_environment(*packages: str) -> Environment:
     )
     filters: dict[str, Callable[..., Any]] = {
         "percent": percent,
+        "signed": signed,
         "clock": clock,
         "date": write_date,
         "count": lambda n: f"{n:,}",
