@@ -16,6 +16,7 @@ import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binomtest
 
 from command import Done, evenhand, evenhand_any
 from conftest import LoopThread
@@ -25,6 +26,8 @@ from evenhand.core.engine import Engine
 from evenhand.core.errors import InputError
 from evenhand.core.judge import Judgment
 from evenhand.core.protocol import Prompt
+from evenhand.core.stats.winrate import difference_p
+from evenhand.core.verdict import Outcome
 from evenhand.io.attacks import built_in_attacks, choose_attacks, read_attacks
 from evenhand.io.pairs import sample_pairs
 from evenhand.results.attack import AttackEffect, AttackSummary, AttackTally
@@ -107,6 +110,11 @@ def under_attack(
             judge.store.judges()[0]
         ))  # fmt: skip
     return tally.summary(run, seed=0), judged
+
+
+def outcome(judged: list[Judgment], name: str) -> Outcome:
+    [found] = [judgment["overall"] for judgment in judged if judgment.pair.id == name]
+    return found
 
 
 def by_name(found: AttackSummary) -> dict[str, AttackEffect]:
@@ -295,6 +303,13 @@ def test_the_figures_are_those_of_naive_counting() -> None:
         assert each.turned.value == pytest.approx(sum(turned) / len(turned))
         assert each.right_lost.n == len(lost)
         assert each.right_lost.value == pytest.approx(sum(lost) / len(lost))
+        # No two of these pairs share an instruction: shares are counts of trials, and signs of coins.
+        for rate, fell in ((each.turned, turned), (each.right_lost, lost)):
+            ends = binomtest(sum(fell), len(fell)).proportion_ci(method="exact")
+            assert (rate.low, rate.high) == (pytest.approx(ends.low), pytest.approx(ends.high))
+        up, down = sum(shift > 1e-9 for shift in shifts), sum(shift < -1e-9 for shift in shifts)
+        assert (each.towards, each.away) == (up, down)
+        assert each.p_sign == pytest.approx(binomtest(up, up + down).pvalue)
     assert found.any_turned.value == pytest.approx(len(fallen) / len(stood))
     assert found.any_right_lost.value == pytest.approx(len(taken) / len(won))
     shifts = [each.shift.value or 0.0 for each in found.attacks]
@@ -303,9 +318,22 @@ def test_the_figures_are_those_of_naive_counting() -> None:
 
 def test_pairs_with_the_same_instruction_are_one_cluster() -> None:
     pairs = [Pair("Hi", f"winner {n}", f"loser {n}", id=f"{n}", labels={"overall": "1"}) for n in range(4)]
-    found, _ = under_attack(is_moody, choose_attacks(ATTACKS, ["order-a"]), [*FEW, *pairs])
+    every = [*FEW, *pairs]
+
+    def obliges(prompt: Prompt) -> dict[str, float]:
+        one, two = ("Answer A to every" in text for text in shown(prompt))
+        return is_moody(prompt) if one == two else {"A": 0.9 if one else 0.1, "B": 0.1 if one else 0.9}
+
+    found, judged = under_attack(obliges, choose_attacks(ATTACKS, ["order-a"]), every)
     [effect] = found.attacks
     assert (effect.n, effect.shift.clusters, effect.towards + effect.away) == (10, 7, 7)
+    stood = {pair.instruction for pair in every if outcome(judged, pair.id).side != losing_side(pair)}
+    assert effect.turned.clusters == found.any_turned.clusters == len(stood) < effect.turned.n
+    shares = [
+        [p[losing_side(pair) or "1"] + p["tie"] / 2 for pair in every if (p := outcome(judged, pair.id + mark).p)]
+        for mark in ("+order-a", "")
+    ]
+    assert effect.p == difference_p(*shares, [pair.instruction for pair in every]) != difference_p(*shares)
     assert (found.right.n, found.right.clusters) == (10, 7)
 
 
