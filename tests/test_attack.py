@@ -274,6 +274,35 @@ def test_a_judge_that_knows_nothing_has_withstood_nothing() -> None:
     assert coin not in under_attack(knows)[0].notes()
 
 
+def test_a_judge_that_is_perhaps_a_coin_is_said_to_be_one() -> None:
+    missed = {text for pair in SAMPLE[:7] for text in (pair.output_1, pair.output_2)}
+
+    def knows_most(prompt: Prompt) -> str:
+        right = knows(prompt)
+        return ("B" if right == "A" else "A") if missed & {text.strip() for text in shown(prompt)} else right
+
+    found, _ = under_attack(knows_most, choose_attacks(ATTACKS, ["control"]))
+    assert 0.4 < (found.right.low or 0.0) < 0.5 < (found.right.value or 0.0)
+    assert "is not shown to be better than a coin" in " ".join(found.notes())
+
+
+def test_an_attack_that_backfires_is_not_said_to_work() -> None:
+    def dislikes_verdicts(prompt: Prompt) -> str:
+        one, two = ("Verdict: " in text for text in shown(prompt))
+        return "tie" if one == two else "B" if one else "A"
+
+    found, _ = under_attack(dislikes_verdicts, choose_attacks(ATTACKS, ["verdict-a", "verdict-b", "order-a"]))
+    shifts = {name: each.shift.value for name, each in by_name(found).items()}
+    assert shifts == {"order-a": 0.0, "verdict-a": -0.5, "verdict-b": -0.5}
+    said = " ".join(found.notes())
+    assert (
+        "3 attacks, corrected for their number (Holm): none is shown to move the judge to the attacked side."
+        in said
+    )
+    assert "These backfire, and move it to the right side: verdict-a, verdict-b." in said
+    assert "These move most instructions there" not in said
+
+
 def test_the_figures_are_those_of_naive_counting() -> None:
     found, judged = under_attack(is_moody)
     outcomes = {judgment.pair.id: judgment["overall"] for judgment in judged}
