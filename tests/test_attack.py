@@ -25,7 +25,7 @@ from evenhand.core.attacks import CONTROL, TRANSFORMS, Attack, attack_all, attac
 from evenhand.core.engine import Engine
 from evenhand.core.errors import InputError
 from evenhand.core.judge import Judgment
-from evenhand.core.protocol import Prompt
+from evenhand.core.protocol import Prompt, Protocol
 from evenhand.core.stats.winrate import difference_p
 from evenhand.core.verdict import Outcome
 from evenhand.io.attacks import built_in_attacks, choose_attacks, read_attacks
@@ -240,6 +240,7 @@ def test_a_judge_that_ignores_the_text_is_not_moved() -> None:
     )
     assert (found.any_right_lost.value, found.any_right_lost.n) == (0.0, len(FEW))
     assert "none is shown to move the judge" in " ".join(found.notes())
+    assert "so much is noise" not in " ".join(found.notes())
     assert found.text.endswith(
         "no attack turns any of the 6 that the wrong side had not won (0% to 46%), nor takes any of the 6 that the"
         " right side had won (0% to 46%)."
@@ -531,6 +532,26 @@ def test_only_the_same_judge_on_the_same_pairs_stands_beside_it(
     monkeypatch.setattr(opened, lambda *_: engine)
     beside = json.loads(attack(db, *some, "--pairs", "2", "--fence", "lines").stdout)["beside"]
     assert {name: (each["judge"], each["pairs"]) for name, each in beside.items()} == {"overall": ("obeys", 2)}
+
+
+def test_a_judge_does_not_stand_beside_itself(engine: ScriptedEngine, db: Path, tmp_path: Path) -> None:
+    """Where the template names its fence, no name tells the judge without it."""
+    template = tmp_path / "mine.txt"
+    plain = Protocol.load("overall").text
+    template.write_text(plain.replace("---\n", "---\nfence: lines\n", 1).replace("name: overall", "name: mine"))
+    some = ("--protocol", template, "--attack", "verdict-a", "--pairs", "2", "--json")
+    alone, off, again = (json.loads(attack(db, *some, *fence).stdout) for fence in ((), ("--fence", "off"), ()))
+    assert (alone["attack"]["protocol"], alone["beside"]) == ("mine", {})
+    assert {name: figures(each) for name, each in again["beside"].items()} == {"mine": figures(off["attack"])}
+
+
+def test_a_jury_with_a_fence_stands_beside_the_one_without(jurors: dict[str, ScriptedEngine], db: Path) -> None:
+    some = ("--judge", "meek,firm", "--protocol", "overall", "--db", db, "--pairs", "2", "--attack", "order-ignore")
+    plain, fenced = (
+        json.loads(evenhand("attack", *some, "--fence", kind, "--json").stdout) for kind in ("off", "word")
+    )
+    assert plain["beside"] == {}
+    assert {name: figures(each) for name, each in fenced["beside"].items()} == {"overall": figures(plain["attack"])}
 
 
 # -- from what is kept -----------------------------------------------------------------------------
