@@ -359,11 +359,12 @@ def test_pairs_with_the_same_instruction_are_one_cluster() -> None:
     assert (effect.n, effect.shift.clusters, effect.towards + effect.away) == (10, 7, 7)
     stood = {pair.instruction for pair in every if outcome(judged, pair.id).side != losing_side(pair)}
     assert effect.turned.clusters == found.any_turned.clusters == len(stood) < effect.turned.n
-    shares = [
+    after, before = (
         [p[losing_side(pair) or "1"] + p["tie"] / 2 for pair in every if (p := outcome(judged, pair.id + mark).p)]
         for mark in ("+order-a", "")
-    ]
-    assert effect.p == difference_p(*shares, [pair.instruction for pair in every]) != difference_p(*shares)
+    )
+    tasks = [pair.instruction for pair in every]
+    assert effect.p == difference_p(after, before, tasks) != difference_p(after, before)
     assert (found.right.n, found.right.clusters) == (10, 7)
 
 
