@@ -336,7 +336,8 @@ def test_the_figures_are_those_of_naive_counting() -> None:
         # No two of these pairs share an instruction: shares are counts of trials, and signs of coins.
         for rate, fell in ((each.turned, turned), (each.right_lost, lost)):
             ends = binomtest(sum(fell), len(fell)).proportion_ci(method="exact")
-            assert (rate.low, rate.high) == (pytest.approx(ends.low), pytest.approx(ends.high))
+            assert rate.low == pytest.approx(ends.low)
+            assert rate.high == pytest.approx(ends.high)
         up, down = sum(shift > 1e-9 for shift in shifts), sum(shift < -1e-9 for shift in shifts)
         assert (each.towards, each.away) == (up, down)
         assert each.p_sign == pytest.approx(binomtest(up, up + down).pvalue)
