@@ -21,7 +21,7 @@ from scipy.stats import binomtest
 from command import Done, evenhand, evenhand_any
 from conftest import LoopThread
 from evenhand import Judge, Pair, ScriptedEngine
-from evenhand.core.attacks import CONTROL, TRANSFORMS, Attack, attack_all, attack_pair, losing_side
+from evenhand.core.attacks import ATTACK_MARKS, CONTROL, TRANSFORMS, Attack, attack_all, attack_pair, losing_side
 from evenhand.core.engine import Engine
 from evenhand.core.errors import InputError
 from evenhand.core.judge import Judgment
@@ -761,9 +761,12 @@ def test_the_web_page_counts_no_attacked_pair(engine: ScriptedEngine, db: Path) 
         assert "attacked pairs left out" in page
 
 
-def test_where_nothing_was_attacked_nothing_is_said(engine: ScriptedEngine, db: Path, tmp_path: Path) -> None:
-    """A field of the user's own that is called attack is no attack of ours."""
-    marks = {"attack": "dan", "attacked": "1", "attack_kind": "x"}
+@pytest.mark.parametrize("missing", ATTACK_MARKS)
+def test_where_nothing_was_attacked_nothing_is_said(
+    engine: ScriptedEngine, db: Path, tmp_path: Path, missing: str
+) -> None:
+    """Fields of the user's own that are called like ours are no attack of ours."""
+    marks = {mark: "1" for mark in ATTACK_MARKS if mark != missing}
     rows = [{"instruction": "Hi", "output_1": "x", "output_2": "y", "label": "1", **marks}]
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
