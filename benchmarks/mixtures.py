@@ -68,7 +68,7 @@ class Attacked:
         list(tally.watch(self.cases))
         for case, row in zip(self.cases, davidson_rows(self._difference @ head.state, slope, tie), strict=True):
             p = dict(zip(SIDES, row.tolist(), strict=True))
-            tally.add(case.pair.id, max(SIDES, key=p.__getitem__), p)
+            tally.add(case.pair, max(SIDES, key=p.__getitem__), p)
         return tally.standing("head", "", "")
 
 

@@ -18,6 +18,7 @@ from evenhand.core.errors import SpecError, TemplateError
 from evenhand.core.fence import FenceKind, boundary_word, mark_lines
 from evenhand.core.markup import break_up_spans
 from evenhand.core.protocol import ORDERS, Prompt, built_in_names, form_names
+from evenhand.engines.vllm import cut_spans
 from evenhand.store import Store
 from evenhand.views.cli.running import load_protocol
 
@@ -80,10 +81,14 @@ _MARKED = rf"(?:(?<=\n)|\A)(> (?:(?!{_BREAK}).)*(?:{_BREAK}> (?:(?!{_BREAK}).)*)
 
 
 def forms_of(prompt: Prompt) -> list[str]:
-    """A prompt as engines send it: turn by turn, as strings in which control tokens are broken up, and raw."""
+    """A prompt as engines send it: turn by turn, as strings in which control tokens are broken up, and raw.
+
+    The last is cut for token ids, of which each piece has its own.
+    """
     assert prompt.raw is not None
     turns = [turn.text for turn in prompt.turns]
-    return [*turns, *(break_up_spans(turn.spans)[0] for turn in prompt.turns), "".join(s.text for s in prompt.raw)]
+    broken = [break_up_spans(spans)[0] for spans in (*(turn.spans for turn in prompt.turns), prompt.raw)]
+    return [*turns, *broken, *("".join(s.text for s in spans) for spans in (prompt.raw, cut_spans(prompt.raw)))]
 
 
 def check(protocol: Protocol, pair: Pair, order: Any) -> None:
@@ -164,7 +169,7 @@ def test_no_template_lets_a_text_out(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("marks", MARKS)
 @pytest.mark.parametrize(
-    "end", [" here.\nBest: A, B, or tie?", "\n\nNow.\nBest: A, B, or tie?", " Best: A, B, or tie?"]
+    "end", [" here.\nBest: A, B, or tie?", "\n\nNow.\nBest: A, B, or tie?\n", " Best: A, B, or tie?"]
 )
 def test_each_turn_with_texts_says_where_they_ended_in_raw_markup_too(
     kind: FenceKind, marks: tuple[str, str], end: str
@@ -179,7 +184,7 @@ def test_each_turn_with_texts_says_where_they_ended_in_raw_markup_too(
         said = [[number for number, line in enumerate(each) if line.endswith("above this line.")] for each in lines]
         assert [len(places) for places in said] == [1, 1]
         assert [each[numbers[0] + 1] for each, numbers in zip(lines, said, strict=True)] == [
-            " asks", end.rpartition("\n")[2],
+            " asks", end.strip("\n").rpartition("\n")[2],
         ]  # fmt: skip
         texts = [[line for line in each if line.strip("> ") in ("x", "y", "z")] for each in lines]
         assert texts == [

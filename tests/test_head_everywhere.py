@@ -14,6 +14,7 @@ from aiohttp import web
 
 from command import evenhand
 from conftest import LoopThread
+from evenhand.core.attacks import attack_all
 from evenhand.core.judge import Setup
 from evenhand.core.pair import Pair
 from evenhand.engines import open_engine
@@ -23,6 +24,7 @@ from evenhand.engines.heads.head import Head, Weights
 from evenhand.engines.heads.reading import Eyes
 from evenhand.engines.heads.vectors import MemoryVectors, content_key, to_vector
 from evenhand.engines.llama import LlamaEngine
+from evenhand.io.attacks import built_in_attacks, choose_attacks
 from evenhand.running.pace import Limits
 from evenhand.store import Store
 from misbehaving_server import Body, Server, says
@@ -94,6 +96,33 @@ def test_card_rank_gate_and_the_page_take_it_like_any_judge(judged: tuple[Path, 
     with WebServer(db) as server:
         assert "head:mine" in server.owner().get("/").text
         assert "head:mine" in server.owner().get("/card").text
+
+
+def test_it_is_attacked_like_any_judge(
+    judged: tuple[Path, Path], head: Path, smollm: ModelFile, tmp_path: Path
+) -> None:
+    """What it reads in an attacked response decides; here one attack looks strong, and one does nothing."""
+    file, db = judged[0], tmp_path / "attacked.db"
+    reader, states = vectors(smollm)
+    strong = to_vector([MODELS.index("strong"), 1])
+    for case in attack_all(pairs(), choose_attacks(built_in_attacks(), ["verdict-a", "control-newline"])):
+        if case.attack:
+            key = content_key(case.pair.instruction, case.pair.output_1)
+            before = states[content_key(case.pair.instruction, case.pair.output_1.split("\n")[0])]
+            states[key] = strong if case.attack.name == "verdict-a" else before
+    with Store(db) as store:
+        store.vectors.of(reader).put(states)
+    some = ("--judge", f"head:{head}", "--attack", "verdict-a", "--attack", "control-newline", "--all")
+    found = json.loads(evenhand("attack", file, *some, "--db", db, "--json").stdout)["attack"]
+    by_name = {each["attack"]: each for each in found["attacks"]}
+    assert (found["judge"], found["pairs"], found["right"]["value"]) == ("head:mine", 30, 1.0)
+    assert by_name["verdict-a"]["n"] == by_name["control-newline"]["n"] == 30
+    # Beside a fair one it wins now, beside a strong one it is as good.
+    assert by_name["verdict-a"]["turned"]["value"] == pytest.approx(1 / 3)
+    assert (by_name["verdict-a"]["towards"], by_name["verdict-a"]["right_lost"]["value"]) == (10, 1.0)
+    assert by_name["control-newline"]["shift"]["value"] == 0.0
+    assert "verdict-a" in evenhand("card", "--db", db).stdout
+    assert "takes no fence" in evenhand("attack", file, *some, "--fence", "word", "--db", db, code=2).stderr
 
 
 def test_the_pytest_plugin_takes_it(judged: tuple[Path, Path], head: Path, pytester: pytest.Pytester) -> None:

@@ -41,9 +41,10 @@ def _pattern(kind: str, signs: str, words: str, *parts: str) -> _Pattern:
 
 
 _PATTERNS = (
-    # Lines of templates that are no headings, at the start of a line; their headings are in `_headings`.
-    _pattern("heading", ":", "or tie", r"^[ \t]*best (?:overall|on \w+):[ \t]*a,[ \t]*b,? or tie"),
+    # Lines of templates that are no headings (`_headings`) and no questions (`_questions`), at the start of a line.
     _pattern("heading", "[", "assistant", r"^[ \t]*\[the (?:start|end) of assistant [ab]\b"),
+    # A fence's own sentence.
+    _pattern("heading", "", "is text to judge", r"^[ \t]*every(?:thing|[ \t]line)\b.{1,80}\bis text to judge\b"),
     _pattern(
         "order",
         "",
@@ -151,15 +152,29 @@ def _headings() -> _Pattern:
     One that names a side is looked for with anything behind it, any other only by itself with its colon.
     """
     names = shipped_headings()
-    sided = "|".join(re.escape(name.rstrip(":")) for name in names if _SIDED.search(name))
-    other = "|".join(re.escape(name) for name in names if not _SIDED.search(name))
+    sided = _any_of(name.rstrip(":") for name in names if _SIDED.search(name))
+    other = _any_of(name.rstrip(":") for name in names if not _SIDED.search(name))
     return _pattern(
         "heading",
-        "#*",
-        "/".join(names).replace(":", ""),
-        rf"^[ \t]*(?:#{{1,6}}[ \t]*|\*\*)(?:{sided})(?!\w)",
-        rf"^[ \t]*#{{1,6}}[ \t]*(?:{other})[ \t]*$",
+        "#*_",
+        "/".join({name.split()[0].rstrip(":") for name in names}),
+        rf"^[ \t]*(?:#{{1,6}}[ \t]*(?:\*\*|__)?|\*\*|__)(?:{sided})(?![^\W_])",
+        rf"^[ \t]*#{{1,6}}[ \t]*(?:\*\*|__)?(?:{other})[ \t]*:(?:\*\*|__)?[ \t]*$",
     )
+
+
+@cache
+def _questions() -> _Pattern:
+    """The questions with which those templates close, and any that asks what is best in the same way."""
+    known = shipped_questions()
+    alike = r"(?:which is )?best\b[^\n?]{0,80}[:,][ \t]*a,[ \t]*b,?[ \t]*or tie\b"
+    words = "/".join(["or tie", *known])
+    return _pattern("heading", "", words, rf"^[ \t]*(?:#{{1,6}}[ \t]*)?(?:{alike}|{_any_of(known)})")
+
+
+def _any_of(names: Iterable[str]) -> str:
+    """One of these, with any blanks between words."""
+    return "|".join(r"[ \t]+".join(map(re.escape, name.split())) for name in names)
 
 
 @cache
@@ -169,9 +184,24 @@ def shipped_headings() -> tuple[str, ...]:
     >>> [name for name in shipped_headings() if "output" in name or "question" in name]
     ['output (a):', 'output (b):', 'question:']
     """
-    templates = map(Protocol.load, (*built_in_names(), *form_names(), *variant_names()))
-    found = {line for template in templates for turn in template.turns for line in _beside_slots(turn.pieces)}
+    found = {line for template in _shipped() for turn in template.turns for line in _beside_slots(turn.pieces)}
     return tuple(sorted({line.lstrip("# ").lower() for line in found if line.startswith("#")}))
+
+
+@cache
+def shipped_questions() -> tuple[str, ...]:
+    """The last lines of those templates, which are no headings, without what ends the sentence.
+
+    >>> [line for line in shipped_questions() if "good" in line]
+    ['is this a good response, correct and to the point? answer yes or no']
+    """
+    asking = (template.turns[question.turns - 1] for template in _shipped() for question in template.questions)
+    found = {str(turn.pieces[-1]).rstrip().rpartition("\n")[2] for turn in asking}
+    return tuple(sorted({line.lower().rstrip("?.") for line in found if not line.startswith("#")}))
+
+
+def _shipped() -> Iterator[Protocol]:
+    return map(Protocol.load, (*built_in_names(), *form_names(), *variant_names()))
 
 
 def _beside_slots(pieces: Sequence[Piece]) -> Iterator[str]:
@@ -188,7 +218,7 @@ def _beside_slots(pieces: Sequence[Piece]) -> Iterator[str]:
 def _worth_a_look(text: str) -> list[_Pattern]:
     """The patterns of which a text in small letters holds a sign and a word."""
     found = []
-    for pattern in (_headings(), *_PATTERNS):  # plain loops: this is done for every pair
+    for pattern in (_headings(), _questions(), *_PATTERNS):  # plain loops: this is done for every pair
         if not pattern.signs or any([sign in text for sign in pattern.signs]):  # noqa: C419
             for word in pattern.words:
                 if word in text:

@@ -61,7 +61,8 @@ def unique(attacks: Iterable[Attack]) -> tuple[Attack, ...]:
     found: dict[str, Attack] = {}
     for attack in attacks:
         if attack.name in found:
-            raise InputError(f"two attacks are called {attack.name}", hint="give one of them another name")
+            hint = "give one of them another name; --list shows those that ship"
+            raise InputError(f"two attacks are called {attack.name}", hint=hint)
         found[attack.name] = attack
     return tuple(found.values())
 

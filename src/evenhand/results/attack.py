@@ -188,25 +188,29 @@ class AttackTally:
     def __init__(self, dimension: str, attacks: Iterable[Attack], *, kept: bool = False) -> None:
         """`kept` are verdicts without the run that asked for them: what it took, and passed over, is not known."""
         self.dimension, self.attacks, self.kept = dimension, tuple(attacks), kept
-        self._cases: dict[str, AttackCase] = {}
-        self._told: dict[str, _Told] = {}
+        self._cases: dict[tuple[str, str], AttackCase] = {}
+        self._by_pair: dict[tuple[str, str], list[AttackCase]] = {}
+        self._told: dict[tuple[str, str], _Told] = {}
 
     def watch(self, cases: Iterable[AttackCase]) -> Iterator[Pair]:
         """The pairs to judge, all of them noted first: a run may stop before it comes to some."""
-        noted = {case.pair.id: case for case in cases}
+        noted = {_name(case): case for case in cases}
         self._cases |= noted
+        for case in noted.values():
+            self._by_pair.setdefault((case.pair.id, case.pair.key), []).append(case)
         yield from [case.pair for case in noted.values()]
 
     def __call__(self, judgment: Judgment) -> bool:
         """Take a judgment; no number of them is enough."""
         outcome = judgment[self.dimension]
-        self.add(judgment.pair.id, outcome.side, outcome.p, judgment.usage)
+        self.add(judgment.pair, outcome.side, outcome.p, judgment.usage)
         return False
 
-    def add(self, pair: str, side: Side | None, p: Mapping[Side, float] | None, usage: Usage = NOTHING) -> None:
-        """Take the verdict on a pair that went by, by its id."""
-        share = p[self._cases[pair].loser] + p["tie"] / 2 if p else 0.0
-        self._told[pair] = _Told(side if p else None, share, usage)
+    def add(self, pair: Pair, side: Side | None, p: Mapping[Side, float] | None, usage: Usage = NOTHING) -> None:
+        """Take the verdict on a pair that went by: an id may be an attacked pair's and an original's."""
+        for case in self._by_pair[pair.id, pair.key]:
+            share = p[case.loser] + p["tie"] / 2 if p else 0.0
+            self._told[_name(case)] = _Told(side if p else None, share, usage)
 
     def summary(self, run: RunSummary, *, seed: int) -> AttackRun:
         """How the judge of a run stands, if it passed over no pair."""
@@ -241,28 +245,20 @@ class AttackTally:
     def _right(self) -> Estimate:
         """As a card counts it, with the same interval."""
         cases = self._originals()
-        said = [_CODES.get(self._told[case.of].side, agreement.MISSING) for case in cases]
+        said = [_CODES.get(self._told[_name(case)].side, agreement.MISSING) for case in cases]
         truth = [1 - _CODES[case.loser] for case in cases]
         clusters = np.array([cluster_number(case.pair.instruction) for case in cases], dtype=np.uint64)
         return agreement.decided(agreement.score_sides(said, truth), truth, clusters)
 
-    def _side(self, name: str, case: AttackCase) -> int:
-        side = self._told[name].side
-        return 0 if side == "tie" else 1 if side == case.loser else -1
-
     def _of(self, attack: Attack) -> list[AttackCase]:
-        return [
-            case
-            for name, case in self._cases.items()
-            if case.attack is not None and case.attack.name == attack.name and name in self._told
-        ]
+        return [case for name, case in self._cases.items() if name[1] == attack.name and name in self._told]
 
     def _compare(self, cases: Iterable[AttackCase]) -> list[_Compared]:
         found = []
         for case in cases:
-            before, after = self._told.get(case.of), self._told[case.pair.id]
+            before, after = self._told.get((case.of, "")), self._told[_name(case)]
             if before is not None and before.side is not None and after.side is not None:
-                sides = self._side(case.of, case), self._side(case.pair.id, case)
+                sides = _towards(before.side, case), _towards(after.side, case)
                 found.append(_Compared(cluster_number(case.pair.instruction), before.share, after.share, *sides))
         return found
 
@@ -272,7 +268,7 @@ class AttackTally:
         before, after = [row.before for row in rows], [row.after for row in rows]
         clusters = np.array([row.cluster for row in rows], dtype=np.uint64)
         signs = sign_test(np.subtract(after, before), clusters)
-        seen = {case.of for case in self._cases.values() if case.attack and case.attack.name == attack.name}
+        seen = {of for of, name in self._cases if name == attack.name}
         return AttackEffect(
             *(attack.name, attack.kind, attack.description, len(rows)),
             shift=paired_difference(after, before, clusters),
@@ -291,7 +287,7 @@ class AttackTally:
         )
 
     def _tokens(self, cases: Sequence[AttackCase]) -> Usage:
-        return Usage.total([self._told[case.pair.id].usage for case in cases]) if cases else NOTHING
+        return Usage.total([self._told[_name(case)].usage for case in cases]) if cases else NOTHING
 
     def _some(self, stood: Callable[[_Compared], bool], fell: Callable[[_Compared], bool]) -> Rate:
         """Of pairs that stood against the attacks: how many fell to one of them; the control is none."""
@@ -302,6 +298,15 @@ class AttackTally:
                     if case.of not in worst or row.side_after > worst[case.of].side_after:
                         worst[case.of] = row
         return _share([row for row in worst.values() if stood(row)], fell)
+
+
+def _name(case: AttackCase) -> tuple[str, str]:
+    """What tells a case from any other: the pair that it was made of, and the attack."""
+    return case.of, case.attack.name if case.attack else ""
+
+
+def _towards(side: Side, case: AttackCase) -> int:
+    return 0 if side == "tie" else 1 if side == case.loser else -1
 
 
 def attacks_text(kinds: Iterable[str]) -> str:

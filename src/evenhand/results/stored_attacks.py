@@ -37,7 +37,7 @@ def stored_attacks(
     tally = AttackTally(on, attacks.values(), kept=True)
     for pair in tally.watch(cases):
         found = outcomes[int(pair.id)][on]
-        tally.add(pair.id, found.side, found.p)
+        tally.add(pair, found.side, found.p)
     return tally.standing(row.model, row.protocol, row.fingerprint)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,6 @@ from evenhand.core.errors import InputError
 from evenhand.core.fence import FENCES
 from evenhand.core.pair import Pair
 from evenhand.core.votes import label_by_votes
-from evenhand.engines.heads import is_head
 from evenhand.engines.presets import find_address
 from evenhand.io.attacks import built_in_attacks, choose_attacks, one_of_each_kind, read_attacks, unique
 from evenhand.io.pairs import JoinOptions, sample_pairs
@@ -302,17 +301,19 @@ def _beside(
     settings: AnySettings, found: AttackSummary, cases: Sequence[AttackCase], db: Path
 ) -> dict[str, AttackSummary]:
     """The same judge with other fences on the same pairs, as far as that is kept."""
-    keys, names = {case.pair.key for case in cases}, set(_other_fences(settings))
+    keys, names = {case.pair.key for case in cases}, _other_fences(settings, found.protocol)
     with Store(db, read_only=True) as store:
-        rows = [row for row in store.judges() if row.protocol in names and row.model == found.judge]
+        same = [row for row in store.judges() if row.protocol in names and row.model == found.judge]
+        rows = [row for row in same if row.fingerprint != found.fingerprint]
         others = {row.protocol: stored_attacks(store, row, found.dimension, keys) for row in rows}
     return {name: other for name, other in others.items() if other is not None}
 
 
-def _other_fences(settings: AnySettings) -> Iterator[str]:
-    if isinstance(settings, JudgeSettings) and not is_head(settings.spec):
-        others = [kind for kind in FENCES if kind != settings.protocol.fence]
-        yield from [settings.protocol.fenced(kind).name for kind in others]
+def _other_fences(settings: AnySettings, protocol: str) -> list[str]:
+    """What the protocol is called with other fences; no head has one."""
+    one = settings if isinstance(settings, JudgeSettings) else settings.each[0]
+    plain = protocol.removesuffix(f"+{one.protocol.fence}")
+    return [plain if kind == "off" else f"{plain}+{kind}" for kind in FENCES if kind != one.protocol.fence]
 
 
 def _show(found: AttackRun, output: AttackOutput, beside: dict[str, AttackSummary], untried: str) -> None:
