@@ -260,6 +260,20 @@ def test_the_best_model_is_named_first_everywhere(tmp_path: Path) -> None:
     assert "side 1" not in evenhand("results", "--db", db).stdout, "a side of an arena is no model"
 
 
+def test_invalid_pairs_are_in_every_view_of_a_ranking(tmp_path: Path) -> None:
+    db = arena(
+        tmp_path / "arena.db", lambda prompt: "hm" if "Question 7?" in prompt.turns[-1].text else by_level(prompt)
+    )
+    assert "invalid: 3 pairs without a verdict" in evenhand("rank", "--db", db).stdout
+    evenhand("report", "--db", db, "--out", tmp_path / "report.html")
+    with WebServer(db) as server:
+        overview = server.owner().get("/").text
+    for page in ((tmp_path / "report.html").read_text(), overview):
+        table = page[page.index('class="verdicts ranking"') :].split("</table>")[0]
+        assert '<th scope="col" class="right">invalid</th>' in table
+        assert table.count('<td class="right">2</td></tr>') == 3
+
+
 def test_a_judge_that_takes_the_first_makes_no_ranking_to_trust(tmp_path: Path) -> None:
     db = arena(tmp_path / "arena.db", lambda prompt: "A")
     said = evenhand("rank", "--db", db).stdout.strip().splitlines()[0]
