@@ -327,9 +327,11 @@ def test_the_order_of_the_files_changes_no_pair(four: list[Path]) -> None:
     assert pairs(four[:3]) < pairs([four[3], *four[:3]]), "nor does another model"
 
 
-def test_of_two_models_the_first_is_side_1(four: list[Path]) -> None:
-    assert meetings(Arena(four[2:])) == {("c", "d"): 3}
-    assert meetings(Arena(four[:1:-1])) == {("d", "c"): 3}
+def test_two_models_meet_as_among_many(four: list[Path]) -> None:
+    """Else the order of two files, or a third model later, would have their pairs judged and counted again."""
+    two = {(pair.id, pair.key) for pair in Arena(four[:2])}
+    assert two == {(pair.id, pair.key) for pair in Arena(four[1::-1])}
+    assert two < {(pair.id, pair.key) for pair in Arena(four[:3])}
 
 
 def test_against_a_baseline(four: list[Path]) -> None:
@@ -345,7 +347,7 @@ def test_models_that_answer_alike_are_told_apart(write: Write) -> None:
 
 def test_several_models_in_one_file(write: Write) -> None:
     rows = [{**row, "model": model} for row in PLAIN for model in ("a", "b")]
-    assert meetings(Arena([write("all.jsonl", rows)])) == {("a", "b"): 3}
+    assert met(Arena([write("all.jsonl", rows)])) == {("a", "b"): 3}
 
 
 def test_one_model_is_no_arena(write: Write) -> None:

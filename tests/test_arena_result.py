@@ -252,12 +252,26 @@ def test_the_best_model_is_named_first_everywhere(tmp_path: Path) -> None:
     assert page.index('id="models"') < page.index('id="rates"')
     assert page.count(said) == summary.count(said) == 1
     for shown in (page, summary):
-        assert "so a side is not a model" in shown
+        assert "sides are not always the same models" in shown
         assert "Models that share a letter cannot be told apart" in shown
     with WebServer(db) as server:
         overview = server.owner().get("/").text
-    assert overview.index(said) < overview.index("More than two models are compared")
+    assert overview.index(said) < overview.index("The sides are not always the same models")
     assert "side 1" not in evenhand("results", "--db", db).stdout, "a side of an arena is no model"
+
+
+def test_invalid_pairs_are_in_every_view_of_a_ranking(tmp_path: Path) -> None:
+    db = arena(
+        tmp_path / "arena.db", lambda prompt: "hm" if "Question 7?" in prompt.turns[-1].text else by_level(prompt)
+    )
+    assert "invalid: 3 pairs without a verdict" in evenhand("rank", "--db", db).stdout
+    evenhand("report", "--db", db, "--out", tmp_path / "report.html")
+    with WebServer(db) as server:
+        overview = server.owner().get("/").text
+    for page in ((tmp_path / "report.html").read_text(), overview):
+        table = page[page.index('class="verdicts ranking"') :].split("</table>")[0]
+        assert '<th scope="col" class="right">invalid</th>' in table
+        assert table.count('<td class="right">2</td></tr>') == 3
 
 
 def test_a_judge_that_takes_the_first_makes_no_ranking_to_trust(tmp_path: Path) -> None:
@@ -274,6 +288,27 @@ def test_two_models_have_a_sentence_and_not_a_ranking(tmp_path: Path) -> None:
     assert "b is better: it wins 100%" in evenhand("results", "--db", db).stdout
 
 
+def test_two_models_that_change_sides_are_ranked(tmp_path: Path) -> None:
+    """A win rate of side 1 would be nobody's."""
+    pairs = [
+        Pair(f"Question {n}?", f"level{n % 2}", f"level{1 - n % 2}", model_1="ab"[n % 2], model_2="ba"[n % 2])
+        for n in range(30)
+    ]
+    db = tmp_path / "both.db"
+    with Judge(ScriptedEngine(by_level), "overall", db=db) as judge:
+        list(judge.judge(pairs))
+    said = evenhand("results", "--db", db).stdout.strip().splitlines()
+    assert said[0] == "the sides are not always the same models: evenhand rank shows the result"
+    assert said[-1] == f"the ranking: evenhand rank --db {db}"
+    best = "b is better than a, n = 30"
+    assert evenhand("rank", "--db", db).stdout.strip().splitlines()[0] == best
+    for kind in ("html", "md"):
+        evenhand("report", "--db", db, "--out", tmp_path / f"report.{kind}")
+        assert best in (tmp_path / f"report.{kind}").read_text()
+    with WebServer(db) as server:
+        assert best in server.owner().get("/").text
+
+
 def test_nobody_leads_models_that_no_game_links_with_it() -> None:
     chain, tied = [("top", "mid", "A"), ("mid", "low", "A")], [("x", "y", "tie")]
     found = ranking_answer(won([*chain, *tied]))
@@ -283,13 +318,12 @@ def test_nobody_leads_models_that_no_game_links_with_it() -> None:
     even = [("a", "b", "A"), ("b", "a", "A")]  # the part with the most models is the one that is ranked
     found = ranking_answer(won([*even, *chain]))
     assert found.sentence == (
-        "cannot tell yet which of the 2 linked models is best; top, mid and low cannot be ranked with them, n = 48"
+        "cannot tell yet whether a or b is better; top, mid and low cannot be ranked with them, n = 48"
     )
     found = ranking_answer(won([("top", "low", "A"), *tied]))
     assert (found.kind, found.sentence) == (
         "unclear",
-        "top is the best of the 2 linked models: it is ahead of every other; x and y cannot be ranked with them,"
-        " n = 24",
+        "top is better than low; x and y cannot be ranked with them, n = 24",
     )
 
 

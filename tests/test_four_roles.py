@@ -291,7 +291,7 @@ def test_two_people_label_blind_and_a_third_decides(
         owner.goto(f"{base}/people")
         fits(owner)
     expect(owner.get_by_text("People differ on 2 pairs that nobody has decided")).to_be_visible()
-    owner.get_by_label("An adjudicator decides").fill("cleo")
+    owner.get_by_label("Name of the adjudicator").fill("cleo")
     owner.get_by_role("button", name="Invite an adjudicator").click()
     label(browser, owner.locator("#link").input_value(), "bb", **desk)
     owner.goto(f"{base}/people")

@@ -285,6 +285,12 @@ def test_a_model_that_won_everything_has_firths_strength_and_a_lower_end_below_t
     assert found.parts == (("best",), ("a", "b", "c", "d"))
 
 
+def test_models_that_lost_to_each_other_alone_are_not_said_to_have_never_lost() -> None:
+    matches = simulated(4, 60, 3)
+    matches += [(one, two, "1", n) for one, two in (("top", "next"), ("next", "a")) for n in range(8)]
+    assert ranked(matches).warnings[0].startswith("top, next: never lost except to each other: ")
+
+
 def penalised(lead: float, wins: int) -> float:
     chance = 1 / (1 + math.exp(-lead))
     return (wins + 0.5) * math.log(chance) - 0.5 * math.log1p(math.exp(lead))

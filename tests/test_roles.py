@@ -98,7 +98,7 @@ def test_several_candidates_are_ranked_and_not_taken_for_one(db: Path) -> None:
     )
     found = json.loads(evenhand("results", "--db", db, "--json").stdout)
     assert found["answer"]["kind"] == "several"
-    assert evenhand("results", "--db", db).stdout.lstrip().startswith("more than two models are compared")
+    assert evenhand("results", "--db", db).stdout.lstrip().startswith("the sides are not always the same models")
 
 
 def test_one_candidate_against_several_models_keeps_its_name(db: Path) -> None:

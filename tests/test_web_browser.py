@@ -95,7 +95,7 @@ def enter(page: Page, server: WebServer) -> Page:
     return page
 
 
-def invite(page: Page, server: WebServer, name: str, *, count: int = 12, asked: str = "overall alone") -> str:
+def invite(page: Page, server: WebServer, name: str, *, count: int = 12, asked: str = "overall only") -> str:
     """Invite somebody by the form; their link."""
     page.goto(server.base + "/people")
     page.get_by_label("Name", exact=True).fill(name)

@@ -58,7 +58,7 @@ def answer_of(summary: Summary) -> AnswerSentence:
         return AnswerSentence("distrust", f"do not trust this: {warning}{rate}", name, n=found.n)
     if summary.several:
         return AnswerSentence(
-            "several", "more than two models are compared: evenhand rank shows the result", name, n=found.n
+            "several", "the sides are not always the same models: evenhand rank shows the result", name, n=found.n
         )
     return _sentence(summary, name, found)
 
@@ -213,10 +213,20 @@ def _leaders(ranking: RankingSummary) -> AnswerSentence:
         return AnswerSentence("unclear", said, ranking.dimension, n=ranking.n)
     linked = [model for model in ranking.models if model.place != "beside"]
     beside = [model.model for model in ranking.models if model.place == "beside"]
-    kind, said = _first(linked, f"the {len(linked)} linked models" if beside else count(len(linked), "model"))
+    if len(linked) == 2:
+        kind, said = _better_of_two(linked)
+    else:
+        kind, said = _first(linked, f"the {len(linked)} linked models" if beside else f"{len(linked):,} models")
     if beside:
         kind, said = "unclear", f"{said}; {_named(beside)} cannot be ranked with them"
     return AnswerSentence(kind, f"{said}, n = {ranking.n:,}", ranking.dimension, n=ranking.n)
+
+
+def _better_of_two(linked: list[Standing]) -> tuple[Kind, str]:
+    one, two = linked
+    if two.best_rank == 1:
+        return "unclear", f"cannot tell yet whether {one.model} or {two.model} is better"
+    return "better", f"{one.model} is better than {two.model}"
 
 
 def _first(linked: list[Standing], models: str) -> tuple[Kind, str]:

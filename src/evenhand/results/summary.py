@@ -176,7 +176,7 @@ class Summary:
     suspicious: int = 0  # pairs whose text seems to speak to the judge; they count like any other
     too_long: int = 0  # pairs with a response longer than any that the judge was measured on
     measured: int = 0  # that length, in characters; 0: not known
-    several: bool = False  # more than two models are compared, and no side is one of them
+    several: bool = False  # a side is not the same model in all pairs
     stopped_early: EarlyStop | None = None
 
     def plain(self) -> dict[str, object]:
@@ -503,7 +503,8 @@ class Counter:
 
     @property
     def _several(self) -> bool:
-        return len({name for pair in self._models for name in pair if name}) > 2
+        named = {(one, two) for one, two in self._models if one and two and one != two}
+        return any((two, one) in named for one, two in named) or len({m for p in self._models for m in p if m}) > 2
 
     @property
     def pairs(self) -> int:

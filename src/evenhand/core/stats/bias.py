@@ -82,7 +82,7 @@ def length_bias(
     level: float = 0.95,
     weights: Weights = None,
 ) -> Estimate:
-    """How much oftener the judge chooses the longer output than people do, on the same pairs: -1 to 1.
+    """How much more often the judge chooses the longer output than people do, on the same pairs: -1 to 1.
 
     People may have good reasons to prefer the longer output; only what goes beyond theirs is the judge's leaning.
 

@@ -340,9 +340,10 @@ def _named_parts(data: Comparisons, parts: Parts, order: Ints) -> tuple[tuple[st
     return tuple(tuple(names) for names in found.values())
 
 
+_AMONG = {"above": " except to each other", "below": " except against each other"}  # of several
 _WORDS: Mapping[Place, str] = {
-    "above": "never lost: how far above the others is a guess (Firth's), and the interval's upper end rests on it",
-    "below": "never won: how far below the others is a guess (Firth's), and the interval's lower end rests on it",
+    "above": "never lost{}: how far above the others is a guess (Firth's), as is the interval's upper end",
+    "below": "never won{}: how far below the others is a guess (Firth's), as is the interval's lower end",
     "beside": "not linked with the others by wins and losses: cannot be ranked among them",
 }
 
@@ -361,7 +362,7 @@ def _warnings(data: Comparisons, parts: Parts, order: Ints) -> Iterator[str]:
     for place, words in _WORDS.items():
         those = [data.models[model] for model in order if _place(parts, model) == place]
         if those:
-            yield f"{_listed(those)}: {words}"
+            yield f"{_listed(those)}: {words.format(_AMONG.get(place, '') if len(those) > 1 else '')}"
     hanging = [data.models[model] for model in main.members[main.hanging]]
     if hanging:
         yield f"{_listed(hanging)}: linked with the others by one instruction alone, so there is no interval"

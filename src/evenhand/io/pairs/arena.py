@@ -154,12 +154,12 @@ class Arena(OutputFiles):
         yield from ((number, base) for number in there if number != base and base in there)
 
     def _sides(self, key: bytes, one: str, two: str) -> tuple[str, str]:
-        """Who is side 1. Among many models neither the order of their files nor their names decide that.
+        """Who is side 1. Neither the order of the files nor the models' names decide that.
 
         Otherwise side 2 would be the later checkpoint in every pair: to choose it always would look like judgment.
-        And the same files in another order would be other pairs, that count beside the first ones.
+        And the same files in another order, or one more, would be other pairs, that count beside the first ones.
         """
-        if self.baseline is not None or len(self.models) == 2:
+        if self.baseline is not None:
             return one, two  # a candidate is side 1
         first, second = sorted((one, two))
         drawn = key_of("\0".join((key.hex(), first, second)))[0]

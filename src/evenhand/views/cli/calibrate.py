@@ -50,7 +50,14 @@ def calibrate(
             return
         found, refused = _fit(store, rows, dimension, People(store, rename=renames_from(rename)), seed)
     if not found:
-        raise refused[0] if refused else InputError("the pairs of these judges have no labels")
+        raise (
+            refused[0]
+            if refused
+            else InputError(
+                "the pairs of these judges have no labels",
+                hint="evenhand serve to label here, evenhand labels import FILE",
+            )
+        )
     if as_json:
         print(to_json({"calibrations": found, "refused": [error.message for error in refused]}))
         return

@@ -41,7 +41,7 @@ class ExportOptions:
     """What is to be written, and how."""
 
     form: Annotated[str, argument("|".join(FORMS), "What is written; see docs/export.md.")]
-    out: Annotated[Path, option("--out -o FILE", f"Where to; the name ends on {', '.join(WRITES)}.")]
+    out: Annotated[Path, option("--out -o FILE", f"Where to; the name ends in {', '.join(WRITES)}.")]
     db: RecordsOption = DEFAULT_DB
     spec: Annotated[
         str, option("--judge -j NAME", "Only this judge: its model, model/protocol or fingerprint.")

@@ -103,7 +103,7 @@ def labels_import(
 
 @labels_app.command("export")
 def labels_export(
-    file: Annotated[Path, argument("FILE", f"Where to; the name ends on {', '.join(WRITES)}.")],
+    file: Annotated[Path, argument("FILE", f"Where to; the name ends in {', '.join(WRITES)}.")],
     db: DbOption = DEFAULT_DB,
     texts: Annotated[bool, option("--texts", "With instruction and responses.")] = False,
     as_json: JsonOption = False,

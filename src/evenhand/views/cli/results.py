@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from evenhand.core.errors import InputError
 from evenhand.core.protocol import Protocol
 from evenhand.core.verdict import found_on
 from evenhand.engines.made import was_asked_here
+from evenhand.results.answer import answer_of
 from evenhand.results.comparison import Comparison, compare, values_of
 from evenhand.results.groups import Group, group_by
 from evenhand.results.human import human_rates
@@ -122,6 +124,9 @@ def results(
             show_more(summary, more, options)
         else:
             show_results(summary)
+    if not options and any(answer_of(summary.summary).kind == "several" for summary, _ in found):
+        rank = shlex.join(["evenhand", "rank", "--db", str(db)])
+        console.out.print(f"the ranking: {rank}", markup=False, highlight=False)
     if plot:
         console.out.print(f"wrote {plot}", markup=False)
 

@@ -39,7 +39,7 @@ from evenhand.store import JudgeRow, Records, RunGroup
 from evenhand.store.records import PairReader
 
 EXCERPT = 160  # characters of an instruction
-_FEWEST_MODELS = 3  # two have a win rate; a ranking says nothing more of them
+_FEWEST_MODELS = 3  # two have a win rate if each has its side; a ranking says nothing more of them
 _OF_THE_PAGE = {"json": False}
 
 
@@ -104,7 +104,7 @@ class JudgeReport:
     repeats: int = 0  # exact repeats of other pairs, which are in no number
     notes: tuple[str, ...] = ()  # how it was counted
     attacks: AttackSummary | None = field(default=None, metadata={"json": None})  # where attacked pairs are kept
-    several: bool = field(default=False, metadata=_OF_THE_PAGE)  # more than two models are compared
+    several: bool = field(default=False, metadata=_OF_THE_PAGE)  # a side is not the same model in all pairs
 
     @property
     def names(self) -> tuple[str, str]:
@@ -203,7 +203,7 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
     cards = _cards(_watched(store.blocks(row), takers), gathered, noise)
     summary = with_the_rest(store, row, counter.summary(), blocks_of_judge(store, row))
     examples = _without_repeats(examples, summary, store.blocks(row), gathered.options)
-    ranking, why = _rank(matches, len(gathered.models))
+    ranking, why = _rank(matches) if summary.several or len(gathered.models) >= _FEWEST_MODELS else (None, "")
     usage, seconds = store.usage(row)
     return JudgeReport(
         *(row.model, row.protocol, row.fingerprint, dict(row.identity), row.template),
@@ -318,9 +318,7 @@ def short_name(judge: JudgeReport, report: Report) -> str:
     return judge.protocol if one_model and protocols.count(judge.protocol) == 1 else judge.name
 
 
-def _rank(matches: Matches, models: int) -> tuple[RankingSummary | None, str]:
-    if models < _FEWEST_MODELS:
-        return None, ""
+def _rank(matches: Matches) -> tuple[RankingSummary | None, str]:
     try:
         return matches.ranking(), ""
     except InputError as fault:

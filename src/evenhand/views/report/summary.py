@@ -24,8 +24,8 @@ _NOTE_LIMIT = 1_000
 _TEXT_LIMIT = 2_000  # characters of one text; GitHub takes 65,536 in all
 _HOW_TO_READ = "Models that share a letter cannot be told apart; a rank is the range that the tests leave open."
 _NO_MODEL = (
-    "More than two models are compared, so a side is not a model: the ranking above is the result, and the next"
-    " table says how the judge works."
+    "The sides are not always the same models: the ranking above is the result, and the next table says how the"
+    " judge works."
 )
 KINDS: dict[ExampleKind, str] = {
     "inconsistent": "orders contradict",

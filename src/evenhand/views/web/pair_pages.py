@@ -59,6 +59,7 @@ def show_overview(site: Site, request: Request) -> Response:
     session = site.owner(request)
     found = site.figure(("overview",), lambda own: (overview(own), own.pages.models()))
     judges, models = found.value or ([], [])
+    ranked = len(models) > 2 or any(item.summary.several for item in judges)
     with site.store() as store:
         totals = store.pages.totals()
     context: dict[str, object] = {
@@ -69,7 +70,7 @@ def show_overview(site: Site, request: Request) -> Response:
         "models": models,
         "write_view": write_view,
         "View": View,
-        "compared": _compared(site, request, judges) if judges and len(models) > 2 else None,
+        "compared": _compared(site, request, judges) if judges and ranked else None,
         **_beside_people(site, judges),
         **_reasons_given(site, judges),
     }

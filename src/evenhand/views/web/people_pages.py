@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import shlex
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -30,7 +31,7 @@ from evenhand.views.web.labelling import KEEP_DAYS, field_of, put_disagreements
 from evenhand.views.web.site import Site
 from evenhand.views.web.uploads import MOST_UPLOAD, Upload, take_pairs
 
-_ALONE = "overall alone"
+_ALONE = "overall only"
 _LONGEST_GUIDELINES = 8_000
 # What a person goes by where no protocol has a rubric of its own.
 _GUIDELINES = """Read the instruction first, then both responses to the end.
@@ -76,6 +77,7 @@ def _people_page(
         "counted": differing.value is not None,
         "notices": notices,
         "is_local": site.is_local,
+        "db": shlex.quote(str(site.db)),
         "most_upload": MOST_UPLOAD >> 20,
         "choices": [(key, about) for key, (about, _, _) in _choices(store).items()],
         "pairs": store.pages.totals()["pairs"],
