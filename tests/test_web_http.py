@@ -648,6 +648,17 @@ def test_an_empty_database_says_so(tmp_path: Path) -> None:
         assert "Nothing to label yet" in annotator(server, "ann").get("/annotate").text
 
 
+def test_a_long_list_has_a_previous_and_a_next_page(tmp_path: Path) -> None:
+    with Store(tmp_path / "long.db") as store:
+        store.add_pairs(plain_pairs(120))
+    with WebServer(tmp_path / "long.db") as server:
+        owner = server.owner()
+        first, second = (owner.get(f"/pairs/all?page={page}").text for page in (1, 2))
+    assert "Next →" in first
+    assert "Previous" not in first
+    assert "← Previous" in second
+
+
 def test_people_label_pairs_that_no_judge_has_seen(tmp_path: Path) -> None:
     """Bare pairs first, then two people, then a judge: the card has both, and no label is lost."""
     path = tmp_path / "bare.db"

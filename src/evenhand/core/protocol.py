@@ -164,8 +164,7 @@ class Protocol:
         """
         if kind == self.fence:
             return self
-        plain = self.name.removesuffix(f"+{self.fence}")
-        name = plain if kind == "off" else f"{plain}+{kind}"
+        name = fenced_name(self.name, self.fence, kind)
         return Protocol.parse(_with_fence(self.text, name, kind), name=name, file=name)
 
     @cached_property
@@ -269,6 +268,16 @@ class Protocol:
         words = YES_OR_NO if place.dimensions[0] in POINTWISE_DIMENSIONS else COMPARED
         room = 0 if place.form is None else FREE_TOKENS if place.form.free else 4
         return Prompt(turns, len(place.dimensions), own, lead, words, place.conversation, room)
+
+
+def fenced_name(name: str, fence: FenceKind, other: FenceKind) -> str:
+    """What a protocol with one fence is called when it has another.
+
+    >>> fenced_name("overall", "off", "word"), fenced_name("overall+word", "word", "off")
+    ('overall+word', 'overall')
+    """
+    plain = name.removesuffix(f"+{fence}")
+    return plain if other == "off" else f"{plain}+{other}"
 
 
 def built_in_names() -> list[str]:

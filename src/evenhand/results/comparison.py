@@ -80,6 +80,10 @@ def _joined(parts: list[PairValues]) -> PairValues:
     return PairValues(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
+def _of_side_1(values: NDArray[np.float64], exchanged: NDArray[np.bool_]) -> NDArray[np.float64]:
+    return np.where(exchanged, 1 - values, values)
+
+
 def compare(
     first: PairValues,
     second: PairValues,
@@ -96,11 +100,10 @@ def compare(
     """
     _, here, there = np.intersect1d(first.keys, second.keys, return_indices=True)
     clusters = first.clusters[here]
-    other = first.turned[here] != second.turned[there]
+    exchanged = first.turned[here] != second.turned[there]
     values = {
-        reading: (getattr(first, reading)[here], np.where(other, 1 - beside, beside))
+        reading: (getattr(first, reading)[here], _of_side_1(getattr(second, reading)[there], exchanged))
         for reading in ("hard", "expected")
-        for beside in [getattr(second, reading)[there]]
     }
     weighting = counting.weighting
     hard, expected = (paired_difference(*pair, clusters, weighting=weighting) for pair in values.values())

@@ -73,7 +73,7 @@ def signed(number: float | None) -> str:
 
 
 def attacked_field(pairs: int) -> dict[str, int]:
-    """The same in JSON: `attacked`, which is left out where there are none.
+    """How many attacked pairs were left out, as JSON has it: nothing where there are none.
 
     >>> attacked_field(3), attacked_field(0)
     ({'attacked': 3}, {})

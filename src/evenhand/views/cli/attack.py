@@ -16,6 +16,7 @@ from evenhand.core.engine import NOTHING, Usage
 from evenhand.core.errors import InputError
 from evenhand.core.fence import FENCES
 from evenhand.core.pair import Pair
+from evenhand.core.protocol import fenced_name
 from evenhand.core.votes import label_by_votes
 from evenhand.engines.presets import find_address
 from evenhand.io.attacks import built_in_attacks, choose_attacks, one_of_each_kind, read_attacks, unique
@@ -312,8 +313,8 @@ def _beside(
 def _other_fences(settings: AnySettings, protocol: str) -> list[str]:
     """What the protocol is called with other fences; no head has one."""
     one = settings if isinstance(settings, JudgeSettings) else settings.each[0]
-    plain = protocol.removesuffix(f"+{one.protocol.fence}")
-    return [plain if kind == "off" else f"{plain}+{kind}" for kind in FENCES if kind != one.protocol.fence]
+    fence = one.protocol.fence
+    return [fenced_name(protocol, fence, kind) for kind in FENCES if kind != fence]
 
 
 def _show(found: AttackRun, output: AttackOutput, beside: dict[str, AttackSummary], untried: str) -> None:

@@ -49,15 +49,11 @@ def calibrate(
             print(to_json({"forgotten": gone}) if as_json else f"Forgotten: {console.count(gone, 'calibration')}")
             return
         found, refused = _fit(store, rows, dimension, People(store, rename=renames_from(rename)), seed)
+    if not found and refused:
+        raise refused[0]
     if not found:
-        raise (
-            refused[0]
-            if refused
-            else InputError(
-                "the pairs of these judges have no labels",
-                hint="evenhand serve to label here, evenhand labels import FILE",
-            )
-        )
+        hint = "evenhand serve to label here, evenhand labels import FILE"
+        raise InputError("the pairs of these judges have no labels", hint=hint)
     if as_json:
         print(to_json({"calibrations": found, "refused": [error.message for error in refused]}))
         return
