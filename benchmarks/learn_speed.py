@@ -24,7 +24,7 @@ from evenhand.core.pair import Pair
 from evenhand.engines.catalog import DEFAULT_MODEL, locate
 from evenhand.engines.heads import SHIPPED_HEAD
 from evenhand.engines.heads.head import find_head
-from evenhand.engines.heads.reading import Eyes
+from evenhand.engines.heads.reading import ResponseReader
 from evenhand.engines.heads.vectors import MemoryVectors, content_key, to_vector
 from evenhand.engines.llama import LlamaEngine
 from evenhand.store import Store
@@ -42,14 +42,16 @@ def fill(db: Path, count: int) -> tuple[int, int]:
         Pair(f"Task {n // 4}", f"first {n}", f"second {n}", labels={"overall": label})
         for n, label in enumerate(labels.tolist())
     ]
-    eyes = Eyes(LlamaEngine(locate(DEFAULT_MODEL)), MemoryVectors(), blocks=find_head(SHIPPED_HEAD).blocks)
+    reader = ResponseReader(
+        LlamaEngine(locate(DEFAULT_MODEL)), MemoryVectors(), blocks=find_head(SHIPPED_HEAD).blocks
+    )
     texts = [(p.instruction, p.output_1) for p in pairs] + [(p.instruction, p.output_2) for p in pairs]
     with Store(db) as store:
         store.add_pairs(pairs)
         store.compact()
         before = db.stat().st_size
         keyed = {content_key(*text): to_vector(row) for text, row in zip(texts, states, strict=True)}
-        store.vectors.of(eyes.reader_name).put(keyed)
+        store.vectors.of(reader.reader_name).put(keyed)
         store.compact()
     return before, db.stat().st_size
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from evenhand.core.errors import EngineError
 from evenhand.engines.catalog import locate
-from evenhand.engines.heads.reading import Eyes, StateReading
+from evenhand.engines.heads.reading import ResponseReader, StateReading
 from evenhand.engines.heads.vectors import MemoryVectors, content_key
 from evenhand.engines.llama import Hardware, LlamaEngine
 from evenhand.store.vectors import FileVectors
@@ -63,7 +63,7 @@ def responses(file: Path, wanted: argparse.Namespace) -> Iterator[tuple[str, str
 
 def reader_name(engine: LlamaEngine, blocks: int, reading: StateReading) -> str:
     """The name under which vectors are kept."""
-    return Eyes(engine, MemoryVectors(), blocks=blocks, reading=reading).reader_name
+    return ResponseReader(engine, MemoryVectors(), blocks=blocks, reading=reading).reader_name
 
 
 async def main() -> None:
@@ -72,21 +72,21 @@ async def main() -> None:
     engine = LlamaEngine(locate(wanted.model), Hardware(context=8192, threads=wanted.threads))
     wanted.folder.mkdir(parents=True, exist_ok=True)
     kept = FileVectors(wanted.folder / "states.sqlite", reader_name(engine, wanted.blocks, StateReading()))
-    eyes = Eyes(engine, kept, blocks=wanted.blocks)
+    reader = ResponseReader(engine, kept, blocks=wanted.blocks)
     try:
         for file in wanted.files:
-            await (check(file, wanted, engine) if wanted.check else read(file, wanted, eyes))
+            await (check(file, wanted, engine) if wanted.check else read(file, wanted, reader))
     finally:
         await engine.close()
 
 
-async def read(file: Path, wanted: argparse.Namespace, eyes: Eyes) -> None:
+async def read(file: Path, wanted: argparse.Namespace, reader: ResponseReader) -> None:
     """Read the responses of one file."""
     todo = list(dict.fromkeys(responses(file, wanted)))
     began, tokens, new = time.monotonic(), 0, 0
     for done, (instruction, response) in enumerate(todo, start=1):
         try:
-            state = (await eyes.read(instruction, response))[1]
+            state = (await reader.read(instruction, response))[1]
         except EngineError as error:
             print(f"{file.name}: {error}", file=sys.stderr)
             continue

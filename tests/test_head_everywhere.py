@@ -21,7 +21,7 @@ from evenhand.engines import open_engine
 from evenhand.engines.catalog import ModelFile
 from evenhand.engines.heads.engine import HeadEngine
 from evenhand.engines.heads.head import Head, Weights
-from evenhand.engines.heads.reading import Eyes
+from evenhand.engines.heads.reading import ResponseReader
 from evenhand.engines.heads.vectors import MemoryVectors, content_key, to_vector
 from evenhand.engines.llama import LlamaEngine
 from evenhand.io.attacks import built_in_attacks, choose_attacks
@@ -60,7 +60,7 @@ def vectors(model: ModelFile) -> tuple[str, dict[str, np.ndarray]]:
         for p in pairs()
         for text in (p.output_1, p.output_2)
     }
-    return Eyes(LlamaEngine(model), MemoryVectors()).reader_name, states
+    return ResponseReader(LlamaEngine(model), MemoryVectors()).reader_name, states
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,7 @@ from evenhand.running.cluster.slices import (
     refuse_twins,
     task_rows,
 )
-from evenhand.running.cluster.worker import Bench, Notebook, Recipe
+from evenhand.running.cluster.worker import Notebook, Recipe, Worker
 from evenhand.running.pace import Limits
 from evenhand.running.prices import Price
 from evenhand.running.runner import Run
@@ -297,15 +297,15 @@ class Stage:
     async def call(self, name: str, *arguments: Any) -> Any:
         return getattr(self.coordinator, name)(*arguments)
 
-    def bench(self, *, again: bool = False, **recipe: Any) -> Bench:
+    def worker(self, *, again: bool = False, **recipe: Any) -> Worker:
         made = Recipe(lambda: self.engine, self.protocol, self.place, self.setup.fingerprint, run="r", **recipe)
         finished, begun = keys_in(self.place), begun_in(self.place)
-        return Bench(made, self.call, lambda: finished, lambda: begun, lambda: again)
+        return Worker(made, self.call, lambda: finished, lambda: begun, lambda: again)
 
-    def judge(self, pairs: Sequence[Pair], *, bench: Bench | None = None, **recipe: Any) -> None:
+    def judge(self, pairs: Sequence[Pair], *, worker: Worker | None = None, **recipe: Any) -> None:
         work = local_work(pairs, len(pairs), workers=1, at_once=1)
-        with closing(bench or self.bench(**recipe)) as worker:
-            worker(pa.Table.from_pylist(list(work.tasks)))
+        with closing(worker or self.worker(**recipe)) as judging:
+            judging(pa.Table.from_pylist(list(work.tasks)))
 
     def rows(self) -> dict[str, ShardRow]:
         with open_shards(self.place) as shards:
@@ -443,13 +443,13 @@ def test_a_second_attempt_skips_what_the_lost_worker_had_written(
     work = local_work(pairs, 8, workers=1, at_once=100)
     assert len(work.tasks) == 1
     batch = pa.Table.from_pylist(list(work.tasks))
-    lost = stage.bench()
+    lost = stage.worker()
     engine._fails = lambda text: MemoryError() if "Question 5" in text else None
     with closing(lost), pytest.raises(MemoryError):  # in the third group of two
         lost(batch)
     assert 4 <= len(stage.rows()) < 8
     engine._fails = lambda text: None
-    fresh = Bench(lost.recipe, stage.call, lambda: keys_in(tmp_path / "none"), dict, lambda: True)
+    fresh = Worker(lost.recipe, stage.call, lambda: keys_in(tmp_path / "none"), dict, lambda: True)
     with closing(fresh):
         fresh(batch)
     assert len(stage.rows()) == 8
@@ -461,7 +461,7 @@ def test_a_second_attempt_skips_what_the_lost_worker_had_written(
 def test_what_is_done_is_written_within_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evenhand.running.cluster.worker.WRITE_SECONDS", 0.0)
     stage = Stage(tmp_path)
-    stage.judge(pairs_made(3), bench=stage.bench())
+    stage.judge(pairs_made(3), worker=stage.worker())
     assert len(stage.place.names("part-")) == 3
 
 
@@ -480,9 +480,9 @@ def test_a_fault_that_no_other_pair_would_escape_is_told(tmp_path: Path) -> None
     assert fault is not None
     assert (fault.message, fault.hint, fault.reason) == ("no such key", "set KEY", "unauthorized")
     other = Stage(tmp_path)
-    bench = other.bench()
-    object.__setattr__(bench.recipe, "fingerprint", "another")
-    other.judge(pairs_made(3), bench=bench)
+    worker = other.worker()
+    object.__setattr__(worker.recipe, "fingerprint", "another")
+    other.judge(pairs_made(3), worker=worker)
     assert other.coordinator.standing().fault is not None
 
 

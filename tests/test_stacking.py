@@ -18,7 +18,7 @@ from evenhand.engines.heads.engine import NOT_JUDGED, HeadEngine
 from evenhand.engines.heads.fitting import Labels
 from evenhand.engines.heads.head import Head, StackedJudge, Weights
 from evenhand.engines.heads.learning import learn
-from evenhand.engines.heads.reading import Eyes
+from evenhand.engines.heads.reading import ResponseReader
 from evenhand.engines.heads.training import TrainingSource, TrainingTable, train
 from evenhand.engines.heads.vectors import MemoryVectors, content_key, to_vector
 from evenhand.engines.llama import LlamaEngine
@@ -197,10 +197,10 @@ def test_the_command_weighs_a_judge_of_the_database(smollm: ModelFile, tmp_path:
 
 def known(db: Path, model: ModelFile, given: list[Pair]) -> None:
     """States as if the model had read the responses: the command then loads no model."""
-    eyes = Eyes(LlamaEngine(model), MemoryVectors())
+    reader = ResponseReader(LlamaEngine(model), MemoryVectors())
     texts = [(p.instruction, text) for p in given for text in (p.output_1, p.output_2)]
     with Store(db) as store:
-        store.vectors.of(eyes.reader_name).put(
+        store.vectors.of(reader.reader_name).put(
             {content_key(*text): to_vector([float(text[1].split()[0]), 1.0, 0.0]) for text in texts}
         )
 

@@ -72,7 +72,7 @@ def losing_side(pair: Pair) -> Literal["1", "2"] | None:
 
 
 def is_attacked(pair: Pair) -> bool:
-    """Whether an attack has made it of another pair: all of the marks are there, since some may be by chance.
+    """Whether an attack made it from another pair. All marks must be there, since a pair may have some by chance.
 
     >>> is_attacked(Pair("Hi", "x", "y", metadata={"attack": "dan"}))
     False
@@ -81,7 +81,7 @@ def is_attacked(pair: Pair) -> bool:
 
 
 def as_they_were(judgments: Iterable[Judgment]) -> Iterator[Judgment]:
-    """Judgments without those on attacked pairs, for whoever has no use for made-up responses."""
+    """Judgments without those on attacked pairs, for code that has no use for made-up responses."""
     return (judgment for judgment in judgments if not is_attacked(judgment.pair))
 
 

@@ -1,7 +1,7 @@
 """Outcomes as columns: arrays of some thousand pairs, each pair with an outcome on every dimension.
 
-Whoever keeps outcomes, a database or a folder of shards, gives them as blocks; whoever counts takes blocks. Nobody
-pools a second time.
+A database and a folder of shards both give their outcomes as blocks, and all code that counts takes blocks. The
+two orders were pooled before that, once.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Outcomes:
     forward: Codes
     swapped: Codes
     asked: Codes  # (n): 1 forward, 2 swapped, 3 both
-    mass: Floats  # summed over the orders that told one
+    mass: Floats  # summed over the orders that have one
     masses: Codes
     inconsistent: NDArray[np.bool_]
     pointwise: bool
@@ -178,7 +178,7 @@ _ARRAYS = ("side", "p", "forward", "swapped", "asked", "mass", "masses", "incons
 class Block:
     """Some pairs of one judge with their outcomes, without a text."""
 
-    number: Ints  # of the pair, as whoever keeps it counts
+    number: Ints  # of the pair, in its database or folder
     key: NDArray[np.uint64]  # the first eight bytes of the hash of its texts
     cluster: NDArray[np.uint64]  # pairs with the same instruction share one
     model_1: Words
@@ -204,6 +204,11 @@ class Block:
     def longer(self) -> Ints:
         """By how many characters output 1 is longer."""
         return np.asarray(self.length_1 - self.length_2)
+
+    @property
+    def log_length(self) -> Floats:
+        """The log of the ratio of the lengths."""
+        return log_ratio(self.length_1, self.length_2)
 
     @property
     def identities(self) -> NDArray[np.uint64]:
@@ -296,6 +301,15 @@ def are_possible(said: NDArray[Any], p: Floats, mass: Floats) -> bool:
         decided = np.where(whole, said, 0).astype(np.int64) & 3 != 0
     read = np.where(decided, shares, np.isnan(p).all(axis=1))
     return bool((whole & read & (mass >= 0) & (mass <= MOST_MASS)).all())
+
+
+def log_ratio(length_1: Ints, length_2: Ints) -> Floats:
+    """The log of the ratio of lengths; an empty text counts as one character.
+
+    >>> log_ratio(np.array([1, 0]), np.array([1, 1])).tolist()
+    [0.0, 0.0]
+    """
+    return np.asarray(np.log(np.maximum(length_1, 1)) - np.log(np.maximum(length_2, 1)), dtype=np.float64)
 
 
 def first_chosen(forward: Codes, swapped: Codes) -> Ints:

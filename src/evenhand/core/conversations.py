@@ -98,7 +98,7 @@ def _messages(pair: Pair, field: str, value: Any) -> list[Part]:
 
 
 def _part(message: Any) -> Part | None:
-    """One message, in the words of OpenAI or ShareGPT; None for what is none, or holds more than text."""
+    """One message as OpenAI or ShareGPT write it; None if it is not one, or holds more than text."""
     if not isinstance(message, Mapping):
         return None
     heading = HEADINGS.get(str(message.get("role", message.get("from"))).lower())

@@ -1,7 +1,7 @@
 """The engine contract: one method, from a prompt to an answer.
 
-Whoever implements `answer` can judge; whoever implements `write` too can make the outputs that are judged; and
-whoever implements `state` gives the vector behind a prompt, on which a head can be trained.
+An engine that implements `answer` can judge; one that also implements `write` can make the outputs that are
+judged; and one that implements `state` gives the vector behind a prompt, on which a head can be trained.
 Everything that an engine knows about the answer (its tokens, and what else could have stood in their places) goes
 into the Answer and into the store, so that it can be read again.
 """
@@ -91,8 +91,8 @@ class Answer:
     """What a judge said, word for word.
 
     `finish` is "length" where a limit cut it off. `samples` are several answers to the same prompt, where an
-    engine that tells no probabilities was asked more than once; `text` is then the first of them. `notes` say
-    what was done to the prompt on its way, such as "control_tokens_broken".
+    engine without probabilities was asked more than once; `text` is then the first of them. `notes` say what was
+    done to the prompt on its way, such as "control_tokens_broken".
     """
 
     text: str
@@ -161,7 +161,7 @@ class Engine(ABC):
         """Look up there what other judges have said of a pair."""
 
     def note_answered(self) -> None:  # noqa: B027 - most engines cannot refuse
-        """It has answered in an earlier run: what it refuses now may be one prompt, and not all of them."""
+        """It answered in an earlier run, so what it refuses now may be one prompt only."""
 
     async def close(self) -> None:  # noqa: B027 - most engines have nothing to close
         """Give back what the engine holds; it may be asked again afterwards."""
@@ -195,7 +195,7 @@ class StateReader(Protocol):
 
 
 class Writing(Engine):
-    """A writer under one sampling, as an engine: what asks engines with patience asks this one too.
+    """A writer with its sampling settings as an engine, so that retries and limits work for it, too.
 
     >>> import asyncio
     >>> from evenhand.engines.scripted import ScriptedEngine

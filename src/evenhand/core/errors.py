@@ -4,8 +4,8 @@ EvenhandError               .hint: what to do about it
 ├── InputError              what the user gave cannot be used (exit code 2)
 │   ├── PairError           a file of pairs: file, line, fault
 │   ├── TemplateError       a template: file, line, what was found, what was expected
-│   └── SpecError           a name that nothing answers to: a judge, a protocol, a model
-├── ModelError              a model cannot be had: network, hash, disk, no GGUF
+│   └── SpecError           an unknown name: of a judge, a protocol, a model
+├── ModelError              a model cannot be fetched or loaded: network, hash, disk, no GGUF
 ├── EngineError             the judge could not answer; .retryable says whether asking again may help
 │   └── TooLongError        the conversation does not fit the model's context: .tokens, .limit
 └── StoreError              the database cannot be used
@@ -68,11 +68,11 @@ class TemplateError(InputError):
 
 
 class SpecError(InputError):
-    """A name that nothing answers to."""
+    """An unknown name."""
 
 
 class ModelError(EvenhandError):
-    """A model cannot be had or cannot be loaded."""
+    """A model cannot be fetched or loaded."""
 
 
 class EngineError(EvenhandError):

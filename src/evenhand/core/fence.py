@@ -7,9 +7,9 @@ r"""Fences: texts of a pair are set off so that nothing in them can pass for a l
     boundary_word   the word of one conversation
     Fence           what stands in the places: the texts, and the fence's own lines
 
-The word depends on the texts that are shown and on the template alone, so that a run that is taken up again asks
-the same. A text that is to hold the word would have to know the word that is made from it; and if it does hold it,
-another word is made.
+The word depends on nothing but the shown texts and the template, so a run that is resumed sends the same prompts.
+A text that is to hold the word would have to know the word that is made from it; and if it does hold it, another
+word is made.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One pair, judged: Pair x Protocol x Engine -> Judgment.
 
-A conversation is one pair in one order: the questions of the protocol, one after the other. What was answered
-before, in this run or another, comes out of the ledger instead of the engine.
+A conversation is one pair in one order: the questions of the protocol, one after the other. Answers from before,
+in this run or another, are read from the ledger and not asked again.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Judgment:
         return self.outcomes[dimension]
 
     def turned(self) -> Judgment:
-        """The same judgment of the pair with its sides exchanged: what was shown first is shown first still.
+        """The same judgment for the pair with its sides exchanged; the response that was shown first stays first.
 
         >>> from evenhand.core.verdict import Verdict
         >>> judged = Conversation({"overall": Verdict("overall", "B")})
@@ -195,7 +195,7 @@ async def hold_conversation(
                 raise
             ledger.fail(conversation, number, error)
             read = invalid(question.dimensions, error.reason, str(error))
-            why_unasked = error.reason  # a failure speaks for all that it kept from being asked
+            why_unasked = error.reason  # a failure counts for all questions that it kept from being asked
         else:
             read = read_answer(answer, question.dimensions, setup.protocol.shown_texts(pair), question.form)
             notes.update(answer.notes)
@@ -203,7 +203,7 @@ async def hold_conversation(
                 await ledger.record(conversation, number, answer, read)
         verdicts |= {verdict.dimension: verdict for verdict in read}
         if any(verdict.label is None for verdict in read):
-            break  # what comes next would stand on a verdict that is not there
+            break  # the next question would need a verdict that is missing
         said.append(", ".join(verdict.word for verdict in read))
     unasked = [name for name in setup.protocol.dimensions if name not in verdicts]
     verdicts |= {verdict.dimension: verdict for verdict in invalid(unasked, why_unasked)}

@@ -7,7 +7,7 @@
                 without probabilities, the plain mean of shares is taken instead, as `verdict.pool` does.
     majority    each juror has one vote, or its weight; the shares of the votes stand for probabilities.
 
-A juror that has no verdict on a pair is never left out in silence: where fewer than the quorum speak, there is no
+A juror without a verdict on a pair is never left out silently: if fewer than the quorum have one, there is no
 pooled verdict, and the reason is `incomplete`.
 """
 
@@ -204,7 +204,7 @@ def spoke(outcomes: Sequence[Outcome | None]) -> int:
 
 
 def word_of(names: Sequence[str], outcomes: Sequence[Outcome | None]) -> str:
-    """What is kept beside a pooled verdict: how many spoke, and why the others did not.
+    """What is stored with a pooled verdict: how many jurors have a verdict, and why the others have none.
 
     >>> word_of(["a", "b"], [None, None])
     '{"spoke": 0, "of": 2, "silent": {"a": "not_asked", "b": "not_asked"}}'

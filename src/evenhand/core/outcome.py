@@ -1,14 +1,14 @@
 """The row that is kept of an outcome: one for each pair, judge and dimension, the same in SQLite and in Parquet.
 
-An outcome is made once, by `evenhand.core.verdict.pool`; whoever counts reads rows back as columns (`columns.py`).
-What was decided stands in one number, `said`, so that a row is quick to read:
+An outcome is made once, by `evenhand.core.verdict.pool`; code that counts reads rows back as columns
+(`columns.py`). What was decided stands in one number, `said`, so that a row is quick to read:
 
     bits 0-1    side              0 none, 1 side 1, 2 side 2, 3 tie
     bits 2-3    forward           what the forward order chose, in the same code
     bits 4-5    swapped           what the swapped order chose
     bit  6      asked forward     the pair was shown in this order
     bit  7      asked swapped
-    bits 8-9    masses            how many orders told a label mass
+    bits 8-9    masses            how many orders have a label mass
     bit  10     inconsistent      one order chose side 1, the other side 2
     bit  11     pointwise         asked of one response at a time, so that no place can be favoured
 """
@@ -39,7 +39,7 @@ class OutcomeRow(NamedTuple):
     p_1: float | None
     p_2: float | None
     p_tie: float | None
-    mass: float  # summed over the orders that told one
+    mass: float  # summed over the orders that have one
     reason: str | None  # why there is no verdict
 
 

@@ -4,7 +4,7 @@
     protocol.prompt(pair, order, 0)       the conversation up to the first question
     protocol.prompt(pair, order, 1, [..]) up to the second, the first answer standing in it
 
-The template language is told in docs/templates.md.
+docs/templates.md describes the template language.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     "Response B misses the unit.\\nVerdict: A"   ->   "Response 2 misses the unit."      (forward)
                                                      "Response 1 misses the unit."      (swapped)
 
-A reason is never kept by itself. It is cut out of the stored answer by the form that the verdict was read with, so
-that what is left holds no verdict in that form.
+Reasons are not stored. Each is cut out of the stored answer, by the form with which the verdict was read, so that
+what is left contains no verdict in that form.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class ReasonReader:
 
     @classmethod
     def of(cls, judge: JudgeText) -> ReasonReader:
-        """The reader for a judge of a store; a template that is not understood today is as good as none."""
+        """The reader for a judge of a store; a template that today's reader does not understand counts as none."""
         return cls() if judge.identity.get("engine") == "imported" else cls(questions_of(judge.template))
 
     def reason(self, verdict: Verdict, order: Order) -> str:

@@ -65,7 +65,7 @@ def place_of(pair: Pair, seed: int) -> tuple[int, int]:
 
 
 def mixed(number: int, seed: int) -> int:
-    """A number that a seed has made another of, as if drawn at random.
+    """A number mixed with a seed, as good as drawn at random.
 
     The finaliser of SplitMix64: Steele, Lea & Flood (2014), "Fast splittable pseudorandom number generators".
 

@@ -1,4 +1,4 @@
-r"""Characters that steer whoever shows a text: control characters, and marks that turn its direction.
+r"""Characters that control how a text is shown: control characters, and marks that turn its direction.
 
     STEERING   all of them, for what a text may not hold as it is
     PICTURES   control characters as pictures of themselves

@@ -165,7 +165,7 @@ def _headings() -> _Pattern:
 
 @cache
 def _questions() -> _Pattern:
-    """The questions with which those templates close, and any that asks what is best in the same way."""
+    """The closing questions of those templates, and any other that asks for the best in the same way."""
     known = shipped_questions()
     alike = r"(?:which is )?best\b[^\n?]{0,80}[:,][ \t]*a,[ \t]*b,?[ \t]*or tie\b"
     words = "/".join(["or tie", *known])
@@ -232,7 +232,7 @@ def _in_text(field: str, text: str, patterns: Sequence[_Pattern]) -> Iterator[Su
     line, counted = 1, 0  # line breaks are counted once: there may be a place every few characters
     for start, end, kind in sorted(_places(text, allowed)):
         said = text[start:end].lstrip()
-        begin = end - len(said)  # never in the midst of a line end of two characters, as `start` may be
+        begin = end - len(said)  # never inside a line end of two characters, where `start` may be
         line, counted = line + _line_ends(text, counted, begin), begin
         yield Suspicion(field, kind, begin, line, said.rstrip()[:_LONGEST])
 

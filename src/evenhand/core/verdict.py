@@ -99,7 +99,7 @@ class Outcome:
         return SIDE_OF[order][verdict.label] if verdict and verdict.label else None
 
     def p_in(self, order: Order) -> Mapping[Side, float] | None:
-        """The probabilities of one order, by side; None where the engine did not tell any."""
+        """The probabilities of one order, by side; None where the engine gave none."""
         verdict = self.orders.get(order)
         if not verdict or not verdict.p:
             return None
@@ -282,7 +282,7 @@ def parts_of(dimensions: Iterable[str], *, both_orders: bool = True) -> list[str
 def found_on(dimensions: Collection[str]) -> tuple[str, ...]:
     """All that there are outcomes on where these dimensions are asked: they, and what several parts say together.
 
-    Who answers overall first does not repeat the parts there, so overall is the word on the whole.
+    A judge that answers overall first does not repeat the parts there, so overall stands for the whole.
 
     >>> found_on(["precision", "format", "overall"]), found_on(["overall"])
     (('precision', 'format', 'overall', 'combined'), ('overall',))
@@ -316,7 +316,7 @@ def headline_first(dimensions: Mapping[str, _Found]) -> list[tuple[str, _Found]]
 
 
 def known_label(labels: Mapping[str, Side], dimension: str) -> Side | None:
-    """What people said on a dimension; the parts together are held against their overall word.
+    """What people said on a dimension; the parts together are compared with their overall label.
 
     >>> known_label({"overall": "1"}, "combined"), known_label({"overall": "1"}, "format")
     ('1', None)

@@ -392,7 +392,7 @@ def _looks_whole(model: Model, path: Path) -> bool:
 
 
 def _is_right(model: Model, path: Path) -> bool:
-    # whoever pulls wants to be sure
+    # a pull checks the content in any case
     return _looks_whole(model, path) and model.sha256 in ("", fingerprint(path, again=True))
 
 
@@ -518,7 +518,7 @@ def _report_to_nobody(done: int, total: int, what: str) -> None:
 
 @contextlib.contextmanager
 def _locked(partial: Path, on_wait: Callable[[], None]) -> Iterator[bool]:
-    """Hold a model's partial folder alone; gives whether somebody else had it before.
+    """Lock a model's partial folder; gives whether another process had it before.
 
     The lock is the system's, on an open file: it falls when its process dies, however it dies.
     """

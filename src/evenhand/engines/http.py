@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MAX_BODY = 64 * 2**20
 # A server that asks for more patience than this is asked again earlier; the run's own retries have an end.
 MAX_RETRY_AFTER = 600.0
-# A pause from which on somebody who watches would think that nothing goes on any more.
+# Seconds of pause after which a user would think that the run hangs.
 _LONG_PAUSE = 15.0
 # Every escape in JSON, one after the other, so that none begins inside another; the group is half of a pair.
 _ESCAPES = re.compile(
@@ -220,7 +220,7 @@ class JsonClient:
         )
 
     def _report_pause(self, seconds: float) -> None:
-        """Say that a long pause begins, once for all requests that are told of it."""
+        """Say that a long pause begins, once for all requests that have to wait."""
         now = time.monotonic()
         if seconds >= _LONG_PAUSE and now >= self._paused_until:
             self._paused_until = now + seconds

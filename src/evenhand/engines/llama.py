@@ -131,7 +131,7 @@ class LlamaEngine(Engine):
         await asyncio.to_thread(self._let_go)
 
     def _let_go(self) -> None:
-        self._server = None  # the last reference: llama.cpp stops its threads, and waits for them
+        self._server = None  # the last reference: llama.cpp stops its threads and waits for them
 
     def _control(self) -> dict[str, int]:
         """The tokens that steer the model: those declared so, and others that its chat template writes.

@@ -175,7 +175,7 @@ class LlamaClient:
         body = {"content": "\n".join(KNOWN), "parse_special": True, "with_pieces": True}
         reply = await self._post("/tokenize", body)
         with sound(self._http.who):
-            # An older server tells the numbers alone.
+            # An older server gives the numbers alone.
             pieces = [token for token in reply["tokens"] if isinstance(token, dict)]
             ids = token_ids([token["id"] for token in pieces])
             named = zip(pieces, ids, strict=True)

@@ -69,8 +69,8 @@ class LlamaServerEngine(Engine):
     async def state(self, prompt: Prompt, blocks: int | None = None) -> State:
         """The state at the end of a prompt, from a server started with `--embeddings --pooling last`.
 
-        The server gives the state after the last block of its file. Whoever wants an earlier one serves a file that
-        ends there; that it does is for them to know.
+        The server gives the state after the last block of its file. To read an earlier one, serve a file that ends
+        there; this program cannot check that it does.
         """
         client = await self._start()
         return await client.state(prompt, context=self._context)

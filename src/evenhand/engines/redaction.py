@@ -48,7 +48,7 @@ class Redaction:
     def data(self, data: Any, depth: int = 0) -> Any:
         """Parsed JSON without the secrets, names of fields included; nothing that is nested deeply.
 
-        It is changed where it lies: a reply may be large, and is not wanted twice.
+        It is changed in place: a reply may be large, and should not be in memory twice.
 
         >>> Redaction(["sk-1"]).data({"error": {"message": ["no sk-1"]}})
         {'error': {'message': ['no ***']}}
@@ -91,7 +91,7 @@ def _without_beginnings(text: str, secret: str) -> str:
 def secrets_of(url: str | None) -> list[str]:
     """What must not be shown of an address.
 
-    Nothing is asked of the address: one that is none is shown in a message, with a password in it. A name without a
+    The address need not be valid: an invalid one ends up in a message, with the password in it. A name without a
     password is a key.
 
     >>> secrets_of("http://me:p%40ss@proxy:3128")

@@ -209,7 +209,7 @@ class _Line(ResponseHandler):
         self._give_up(aiohttp.SocketTimeoutError("too late"))
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Nobody waits any more: aiohttp tells of a fault behind the head, and not whoever reads the body."""
+        """Wake whoever reads the body: aiohttp itself reports a fault behind the head to nobody."""
         self._connector.busy.discard(self)
         closed_by_server = self.transport is not None
         if closed_by_server and (self.asked or time.monotonic() - self._since < _END_SECONDS):
@@ -267,7 +267,7 @@ class _Line(ResponseHandler):
             self._stray()
 
     def _ended(self) -> bool:
-        """Whether an answer ends where the last bytes do, as far as that can be told."""
+        """Whether an answer ends where the last bytes do, as far as that is known."""
         if self._whole is not None:
             return self._came == self._whole
         return not self._chunked or self._last == b"\r\n\r\n"
@@ -279,7 +279,7 @@ class _Line(ResponseHandler):
         super().set_exception(exc, *cause)
 
     def _give_up(self, fault: Exception) -> None:
-        """Tell whoever waits; the connection is closed when they let go of it."""
+        """Fail the request that waits; the connection is closed when it is released."""
         self.set_exception(fault)
         if self._payload is not None:
             self._payload.set_exception(fault)

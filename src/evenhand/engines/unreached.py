@@ -1,4 +1,4 @@
-"""What can go wrong between a request and its answer, whoever carries them."""
+"""What can go wrong between a request and its answer, with any client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which programs a run was made with. They decide no verdict's key; they are told where verdicts came from."""
+"""Which program versions a run was made with. They are no part of a verdict's key, and shown with its origin."""
 
 from __future__ import annotations
 

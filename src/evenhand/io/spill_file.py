@@ -65,7 +65,7 @@ class SpillFile:
             self._spill()
 
     def parts(self) -> Iterator[Part]:
-        """All rows in parts that share no key, in no certain order within a part; each call reads them anew."""
+        """All rows in parts that share no key, in any order within a part; each call reads them again."""
         if self._file is None:
             yield self._held
             return
@@ -79,7 +79,7 @@ class SpillFile:
             yield self._read(first, first + step)
 
     def all(self) -> Part:
-        """All rows at once, for whoever has the memory."""
+        """All rows at once, where there is memory for them."""
         import numpy as np
 
         parts = list(self.parts())
@@ -155,7 +155,7 @@ class PartFile:
         self._written.append(where)
 
     def parts(self) -> Iterator[Part]:
-        """All parts in their order; each call reads them anew."""
+        """All parts in their order; each call reads them again."""
         yield from self._parts
         for where in self._written:
             yield {name: self._read(*column) for name, column in where.items()}

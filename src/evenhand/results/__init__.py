@@ -1,1 +1,1 @@
-"""The only code that counts: outcomes, read in blocks, turned into frozen dataclasses that every view renders."""
+"""The only code that counts: it reads outcomes in blocks and makes frozen dataclasses, which all views render."""

@@ -1,4 +1,4 @@
-"""The answer in one sentence: which side is better and how sure that is, or why nobody should believe it yet."""
+"""The answer in one sentence: which side is better and how sure that is, or why it should not be trusted yet."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from evenhand.results.wording import about, count, listed, percent
 Kind = Literal["better", "unclear", "distrust", "nothing", "several"]
 # A judge whose verdicts follow the place in more pairs than this says little about the content.
 MOST_BY_PLACE = 0.5
-# A judge that puts less than this on the labels is answering something else.
-LEAST_MASS = 0.5
 MOST_INVALID = 0.5
 MOST_TOO_LONG = 0.5  # pairs of a length that the judge was never measured on
 _MOST_NAMED = 3  # models of a ranking
@@ -64,7 +62,7 @@ def answer_of(summary: Summary) -> AnswerSentence:
 
 
 def distrust(summary: Summary, dimension: str = "") -> str:
-    """Why the verdicts of a summary say little, whatever they are taken for; empty where they may be believed.
+    """Why the verdicts of a summary say little; empty where they can be trusted.
 
     They are those on the headline dimension, unless another is named.
     """
@@ -83,8 +81,8 @@ def _nothing(found: DimensionSummary) -> str:
 
 
 def _warning(found: DimensionSummary) -> str:
-    """Why these verdicts say little; empty where they may be taken as they are."""
-    if found.label_mass is not None and found.label_mass < LEAST_MASS:
+    """Why these verdicts say little; empty where nothing speaks against them."""
+    if found.low_mass:
         return f"only {percent(found.label_mass, 0)} of the judge's probability falls on a label"
     for share, place in ((found.first_in_both, "first"), (found.second_in_both, "second")):
         if share is not None and share > MOST_BY_PLACE:
@@ -176,7 +174,7 @@ def pairs_wanted(found: DimensionSummary) -> int | None:
     """About how many more pairs an interval of five points to each side takes, rounded to two digits.
 
     Its width falls with the root of their number, if the pairs to come are like those at hand. Few instructions do
-    not tell what these are like: then the variance is taken to be the largest that there is, a quarter, as without
+    not show what these are like: then the variance is taken to be the largest that there is, a quarter, as without
     ties, which asks for z² / 4 / 0.05², about 380 instructions.
     """
     if found.ci is None or not found.n:
@@ -195,7 +193,7 @@ def pairs_wanted(found: DimensionSummary) -> int | None:
 
 
 def ranking_answer(ranking: RankingSummary, summary: Summary | None = None) -> AnswerSentence:
-    """Who is first and whether that is certain; with the judge's summary, why nobody should believe it."""
+    """Which model is first and whether that is certain; with the judge's summary, why it should not be trusted."""
     said = _leaders(ranking)
     warning = distrust(summary) if summary is not None else ""
     if not warning:
@@ -206,7 +204,7 @@ def ranking_answer(ranking: RankingSummary, summary: Summary | None = None) -> A
 
 
 def _leaders(ranking: RankingSummary) -> AnswerSentence:
-    """Who is first of the models that are linked; others are beside them, and nobody leads them."""
+    """Which of the linked models is first; the others cannot be compared with them."""
     if ranking.all_tied:
         tied = "the only game is" if ranking.n == 1 else f"all {ranking.n:,} games are"
         said = f"cannot tell which of {count(len(ranking.models), 'model')} is best: {tied} tied"

@@ -163,8 +163,8 @@ class AttackRun(AttackSummary):
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What a judge said of one case: the side, and what the attacked side gets of it."""
+class _CaseVerdict:
+    """A judge's verdict on one case: the side, and the attacked side's share of it."""
 
     side: Side | None
     share: float
@@ -190,7 +190,7 @@ class AttackTally:
         self.dimension, self.attacks, self.kept = dimension, tuple(attacks), kept
         self._cases: dict[tuple[str, str], AttackCase] = {}
         self._by_pair: dict[tuple[str, str], list[AttackCase]] = {}
-        self._told: dict[tuple[str, str], _Told] = {}
+        self._verdicts: dict[tuple[str, str], _CaseVerdict] = {}
 
     def watch(self, cases: Iterable[AttackCase]) -> Iterator[Pair]:
         """The pairs to judge, all of them noted first: a run may stop before it comes to some."""
@@ -207,10 +207,12 @@ class AttackTally:
         return False
 
     def add(self, pair: Pair, side: Side | None, p: Mapping[Side, float] | None, usage: Usage = NOTHING) -> None:
-        """Take the verdict on a pair that went by: an id may be an attacked pair's and an original's."""
+        """Take the verdict on a watched pair, known by id and key: two pairs of different attacks may share an
+        id.
+        """
         for case in self._by_pair[pair.id, pair.key]:
             share = p[case.loser] + p["tie"] / 2 if p else 0.0
-            self._told[_name(case)] = _Told(side if p else None, share, usage)
+            self._verdicts[_name(case)] = _CaseVerdict(side if p else None, share, usage)
 
     def summary(self, run: RunSummary, *, seed: int) -> AttackRun:
         """How the judge of a run stands, if it passed over no pair."""
@@ -240,23 +242,23 @@ class AttackTally:
         )
 
     def _originals(self) -> list[AttackCase]:
-        return [case for name, case in self._cases.items() if case.attack is None and name in self._told]
+        return [case for name, case in self._cases.items() if case.attack is None and name in self._verdicts]
 
     def _right(self) -> Estimate:
         """As a card counts it, with the same interval."""
         cases = self._originals()
-        said = [_CODES.get(self._told[_name(case)].side, agreement.MISSING) for case in cases]
+        said = [_CODES.get(self._verdicts[_name(case)].side, agreement.MISSING) for case in cases]
         truth = [1 - _CODES[case.loser] for case in cases]
         clusters = np.array([cluster_number(case.pair.instruction) for case in cases], dtype=np.uint64)
         return agreement.decided(agreement.score_sides(said, truth), truth, clusters)
 
     def _of(self, attack: Attack) -> list[AttackCase]:
-        return [case for name, case in self._cases.items() if name[1] == attack.name and name in self._told]
+        return [case for name, case in self._cases.items() if name[1] == attack.name and name in self._verdicts]
 
     def _compare(self, cases: Iterable[AttackCase]) -> list[_Compared]:
         found = []
         for case in cases:
-            before, after = self._told.get((case.of, "")), self._told[_name(case)]
+            before, after = self._verdicts.get((case.of, "")), self._verdicts[_name(case)]
             if before is not None and before.side is not None and after.side is not None:
                 sides = _towards(before.side, case), _towards(after.side, case)
                 found.append(_Compared(cluster_number(case.pair.instruction), before.share, after.share, *sides))
@@ -287,7 +289,7 @@ class AttackTally:
         )
 
     def _tokens(self, cases: Sequence[AttackCase]) -> Usage:
-        return Usage.total([self._told[_name(case)].usage for case in cases]) if cases else NOTHING
+        return Usage.total([self._verdicts[_name(case)].usage for case in cases]) if cases else NOTHING
 
     def _some(self, stood: Callable[[_Compared], bool], fell: Callable[[_Compared], bool]) -> Rate:
         """Of pairs that stood against the attacks: how many fell to one of them; the control is none."""
@@ -338,7 +340,7 @@ def _shown(to: Sequence[str], asked: int) -> str:
 
 
 def _mostly_towards(effect: AttackEffect) -> bool:
-    """Whether most instructions are shown to move to the attacked side, be it by little."""
+    """Whether most instructions are shown to move to the attacked side, even if only by little."""
     return effect.towards > effect.away and stands_out(effect.p_sign_holm)
 
 

@@ -24,16 +24,10 @@ def calibrated(blocks: Iterable[Block], calibrations: Mapping[str, Calibration])
         for name in outcomes.keys() & calibrations.keys():
             found, rows = outcomes[name], np.flatnonzero(outcomes[name].valid)
             p, side = found.p.copy(), found.side.copy()
-            p[rows] = calibrations[name].apply(found.log_odds[rows], log_length_ratio(block)[rows])
+            p[rows] = calibrations[name].apply(found.log_odds[rows], block.log_length[rows])
             side[rows] = likeliest(p[rows])
             outcomes[name] = replace(found, p=p, side=side)
         yield replace(block, outcomes=outcomes)
-
-
-def log_length_ratio(block: Block) -> Floats:
-    """The log of the lengths' ratio; an empty text counts as one character."""
-    one, two = np.maximum(block.length_1, 1), np.maximum(block.length_2, 1)
-    return np.asarray(np.log(one) - np.log(two), dtype=np.float64)
 
 
 def likeliest(p: Floats) -> Codes:

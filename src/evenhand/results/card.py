@@ -23,7 +23,7 @@ from evenhand.results.noise import NoiseSummary
 
 @dataclass(frozen=True, slots=True)
 class CardReading:
-    """What one way of reading the orders gives against people."""
+    """How one way of reading the orders compares with people."""
 
     decided: Estimate  # right side, on pairs that people decided; a tie scores one half
     three_way: Estimate  # same verdict, ties included
@@ -226,7 +226,7 @@ class ContenderRow:
 
 @dataclass(frozen=True, slots=True)
 class JudgeComparison:
-    """Judges or protocols on the same pairs; the first is what the others are held against."""
+    """Judges or protocols on the same pairs; the others are compared with the first."""
 
     dimension: str  # what people were asked
     pairs: int

@@ -5,8 +5,9 @@
         2  misses the point          phrases: misses the point, misses, point
         2  it is also too long       phrases: too long, long
 
-Phrases are told apart by their stems and without articles; they are shown as somebody wrote them. The words that
-are left out are English; a reason in another language is cut in the same way, and has some phrases that say little.
+Phrases are the same if their stems are, without articles; they are shown as they were first written. The words
+that are left out are English; a reason in another language is cut in the same way, and has some phrases that say
+little.
 """
 
 from __future__ import annotations

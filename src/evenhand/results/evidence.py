@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.core.columns import CODE_OF, Block, Outcomes
+from evenhand.core.columns import CODE_OF, Block, Outcomes, log_ratio
 from evenhand.core.pair import Pair
 from evenhand.core.stats.agreement import CATEGORIES, MAX_PEOPLE, MISSING, TIE, Codes
 from evenhand.core.stats.agreement import Raters as AmongPeople
@@ -92,9 +92,8 @@ class Evidence:
 
     @property
     def log_length(self) -> Array:
-        """The log of the lengths' ratio; an empty text counts as one character."""
-        one, two = np.maximum(self.length_1, 1), np.maximum(self.length_2, 1)
-        return np.asarray(np.log(one) - np.log(two), dtype=np.float64)
+        """The log of the ratio of the lengths."""
+        return log_ratio(self.length_1, self.length_2)
 
 
 def gather(

@@ -41,7 +41,7 @@ class OtherJudge:
     learned: bool = False  # a head that may have been trained on these labels
 
     def sentence(self, decided: int) -> str:
-        """Its figure beside that of a head that was held against so many decided pairs.
+        """Its figure beside that of a head that was tested on so many decided pairs.
 
         >>> OtherJudge("m / chained", "combined", Estimate(0.7, None, None, 40, 20)).sentence(60)
         'm / chained, combined: 70% on 40 of them'
@@ -98,7 +98,7 @@ def votes_on(pairs: Sequence[LabelledPair], dimension: str) -> list[list[int]]:
 
 
 def other_judges(store: Store, pairs: Sequence[LabelledPair], dimension: str) -> list[OtherJudge]:
-    """The judges of the database on these pairs; held against overall, each by its headline."""
+    """The judges of the database on these pairs; each one's headline is compared with the overall label."""
     found = [_other_judge(store, row, pairs, dimension) for row in store.judges()]
     return [each for each in found if each is not None]
 
@@ -131,7 +131,7 @@ def asked_on(row: JudgeRow, dimension: str) -> str:
 
 
 def has_learned(row: JudgeRow) -> bool:
-    """Whether a judge is a head that somebody trained, perhaps on these very labels: its figures may flatter it."""
+    """Whether a judge is a head that a user trained, perhaps on these very labels: its figures may be too good."""
     return row.identity.get("engine") == "head" and row.model != f"{PREFIX}{SHIPPED_HEAD}"
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from evenhand.core.columns import CODE_OF, MISSING, Block, Outcomes, outcomes_of
 from evenhand.core.outcome import OutcomeRow
 from evenhand.core.pair import Side
+from evenhand.core.stats.trust import is_low
 from evenhand.core.verdict import SIDES
 
 SIDE_OF_CODE = {code: cast("Side | None", side) for side, code in CODE_OF.items()}
@@ -25,10 +26,15 @@ class PairOutcome:
     p: Mapping[Side, float] | None
     forward: Side | None
     swapped: Side | None
-    mass: float | None  # the mean over the orders that told one
+    mass: float | None  # the mean over the orders that have one
     inconsistent: bool
     pointwise: bool
     reason: str | None  # why there is no verdict
+
+    @property
+    def low_mass(self) -> bool:
+        """Whether the judge would rather have said something else than it was asked for."""
+        return is_low(self.mass)
 
 
 def pair_outcome(dimension: str, found: Outcomes, row: int) -> PairOutcome:

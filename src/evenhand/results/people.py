@@ -233,7 +233,7 @@ class Imported:
 
     labels: int = 0
     passed: int = 0  # labels in which a person gave no verdict
-    replaced: int = 0  # labels of somebody who had spoken of the same pair and dimension before
+    replaced: int = 0  # labels that replaced one by the same person on the same pair and dimension
     unknown: int = 0
     ambiguous: int = 0
     designs: Counter[str] = field(default_factory=Counter)  # labels by how their pairs came to be labelled
@@ -351,7 +351,7 @@ def _placed(row: Mapping[str, Any], annotator: str) -> Iterator[NamedVote]:
 
 
 def _role(row: Mapping[str, Any]) -> Role:
-    """Whether the row is somebody's vote, or decides: `label_role`, as `evenhand labels export` writes it."""
+    """Whether the row is a vote or a decision: `label_role`, as `evenhand labels export` writes it."""
     return _one_of(ROLES, str(row.get("label_role") or "annotator"), "label_role")
 
 

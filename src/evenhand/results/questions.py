@@ -34,7 +34,7 @@ def correct_comparisons(rows: Iterable[Comparison]) -> list[Comparison]:
 
 
 def caution(asked: Iterable[tuple[str, float | None]]) -> str:
-    """One line for whoever looks at several questions at once; empty for one.
+    """One line on how many questions are asked at once, and which stand out; empty for one.
 
     >>> caution([("overall", 0.01), ("format", 0.3)])
     '2 questions at once: corrected for their number (Holm), these stand out: overall.'

@@ -1,4 +1,4 @@
-"""Models ranked: who met whom, what came out, and what that says of each of them."""
+"""Models ranked: who met whom, what came out, and what that says about each."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Matches:
 
     @property
     def models(self) -> list[str]:
-        """Everyone who met somebody."""
+        """Every model with a comparison."""
         return list(self._names)
 
     def add_block(self, block: Block) -> None:

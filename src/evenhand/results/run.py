@@ -1,4 +1,4 @@
-"""What a judge comes to, with who it is and what it took: the result of `judge` and of `results`."""
+"""The result of `judge` and of `results`: a judge's outcomes, counted, with its identity and its cost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from evenhand.store import JudgeRow, Records
 
 @dataclass(frozen=True, slots=True)
 class JudgeSummary:
-    """One judge: who it is, what its outcomes come to, what they took."""
+    """One judge: who it is, its outcomes counted, and what they cost."""
 
     judge: str
     protocol: str

@@ -37,7 +37,7 @@ _TO_LEARN = Drawn("suggested")
 
 @dataclass(frozen=True, slots=True)
 class WorthParts:
-    """What a score is made of; None where it cannot be told."""
+    """The parts of a score; None where one is not known."""
 
     uncertainty: float | None
     flip: float | None

@@ -1,4 +1,4 @@
-"""What the outcomes of a judge come to, dimension by dimension: counts, win rates, position bias, label mass.
+"""The outcomes of a judge, counted dimension by dimension: counts, win rates, position bias, label mass.
 
 `Counter` takes blocks of outcomes and holds some thousand rows in memory; `summary()` is what every view shows.
 """
@@ -20,6 +20,7 @@ from evenhand.core.pair import COMBINED
 from evenhand.core.stats.clusters import UNIT, Groups, Weighting, evened, fixed_point, gather
 from evenhand.core.stats.length import LengthControlled, LengthRows, arrange, length_controlled_over
 from evenhand.core.stats.multiple import p_of
+from evenhand.core.stats.trust import is_low
 from evenhand.core.stats.winrate import Rate, mean_rate, mean_rates_over
 from evenhand.io.spill_file import Part, PartFile, SpillFile
 from evenhand.results.counting import (
@@ -41,7 +42,7 @@ Span = tuple[float, float]
 ROLES = {"1": ("candidate", "baseline"), "2": ("baseline", "candidate")}  # of the sides, by the candidate's
 SignedValues = Callable[[Part], NDArray[np.float64]]
 Rates = Callable[[float], Rate]  # by level
-GroupParts = Callable[[], Iterator[Groups]]  # clusters in parts; each call goes through them anew
+GroupParts = Callable[[], Iterator[Groups]]  # clusters in parts; each call reads them again
 _SIGNED = np.array([1.0, -1.0, 0.0])  # what a side is worth to side 1: won, lost, tie
 _TOGETHER = 4096  # judgments that wait to be counted
 _IN_MEMORY = 131_072  # rows of one dimension that statistics may have in memory, at about 60 bytes each
@@ -133,6 +134,11 @@ class DimensionSummary:
         if not self.n:
             return None
         return {"1": self.wins_1 / self.n, "2": self.wins_2 / self.n, "tie": self.ties / self.n}
+
+    @property
+    def low_mass(self) -> bool:
+        """Whether the judge would rather say something else than it was asked for."""
+        return is_low(self.label_mass)
 
     @property
     def shared(self) -> bool:
@@ -317,7 +323,7 @@ class DimensionRows:
             yield part if valid.all() else {name: column[valid] for name, column in part.items()}
 
     def all(self) -> Part:
-        """All rows with a verdict at once, for whoever has the memory."""
+        """All rows with a verdict at once, where there is memory for them."""
         parts = list(self.parts())
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 

@@ -125,7 +125,7 @@ class EscalationPool:
 
 
 class _PeoplesVotes:
-    """What people say of pairs; read anew for each run."""
+    """What people say of pairs; read again for each run."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

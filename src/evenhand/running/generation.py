@@ -30,7 +30,7 @@ from evenhand.running.prices import Price
 from evenhand.store import Store
 from evenhand.store.outputs import Written
 
-# Fields that belong to somebody's answer and would be mistaken for this one's.
+# Fields of an earlier answer, which would be mistaken for this one's.
 _ANSWERS = (
     *("output", "output_1", "output_2", "generator", "model", "model_id", "choices", "messages", "conversations"),
     *("completion", "response", "label", "labels"),

@@ -199,7 +199,7 @@ class Pace:
         await self._emptied()
 
     async def _emptied(self) -> None:
-        """Wait for what has been asked already: its answers are paid for, and whoever stops now would lose them."""
+        """Wait for what has been asked already: its answers are paid for, and stopping now would lose them."""
         while self._in_flight > self._held_back:  # noqa: ASYNC110 (once in a run, and then for moments)
             await asyncio.sleep(0.01)
 
@@ -226,7 +226,7 @@ class Pace:
     # -- how many at once --------------------------------------------------------------------------
 
     async def _wait_for_place(self) -> None:
-        """Wait in line; whoever is woken has a place, which nobody can take in the meantime."""
+        """Wait in line; who is woken has a place already, which no other prompt can take."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:

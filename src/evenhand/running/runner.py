@@ -169,7 +169,7 @@ class Run:
         self._stopping = True
 
     def take_ready(self, most: int) -> list[Judgment]:
-        """Judgments that are there already, without waiting; for whoever is iterating over the run."""
+        """Judgments that are ready now, without waiting; for code that iterates over the run."""
         taken = self._outbox.take(most)
         self.totals.pairs += len(taken)
         return taken
@@ -328,8 +328,8 @@ class _BatchWriter:
     """Keeps answers in groups: those that follow each other closely are one transaction.
 
     A fast server's answers come many at a time, and a transaction costs more than all that it holds; a slow
-    server's come one by one, and none waits for another. Whoever brings an answer waits until it is durable and
-    asks nothing before that, so that a kill costs no more than what was under way.
+    server's come one by one, and none waits for another. The caller waits until its answer is durable and asks
+    nothing before that, so that a kill costs no more than what was under way.
     """
 
     def __init__(self, store: Store, totals: Totals) -> None:
@@ -363,7 +363,7 @@ class _BatchWriter:
         self._store.fail(conversation, question, error)
 
     def write(self) -> None:
-        """Write what is there; what goes wrong is told to those who wait."""
+        """Write what is there; a failure is raised where somebody waits for it."""
         entries, durable = self._entries, self._durable
         if not entries:
             return
@@ -392,7 +392,7 @@ class _Outbox:
         self._room.set()
 
     def put(self, *judgments: Judgment) -> None:
-        """Hand out; whoever waits for room before beginning another pair keeps the number bounded."""
+        """Hand out a judgment; the number is bounded by those who wait for `room` before they begin a pair."""
         self._ready.extend(judgments)
         if judgments:
             self._filled.set()
@@ -412,7 +412,7 @@ class _Outbox:
         self._filled.set()
 
     async def room(self) -> None:
-        """Wait until judgments have been taken; whoever is woken first may have filled the room again."""
+        """Wait until judgments have been taken; another waiter may have filled the room again by then."""
         while not self._room.is_set():
             await self._room.wait()
 

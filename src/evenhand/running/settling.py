@@ -42,8 +42,8 @@ class _Waiting:
 class Settling:
     """Hands judgments out once they are sure.
 
-    `put` takes those that are; `take_back` is told the jobs whose answers are not, and whether they were held back
-    so far, so that the pair can be asked again.
+    `put` takes those that are sure; `take_back` gets the jobs whose answers are not, and whether they were held
+    back so far, so that the pair can be asked again.
     """
 
     def __init__(self, put: Callable[[Judgment], None], take_back: Callable[[Job, bool], None]) -> None:

@@ -29,7 +29,7 @@ _LONGEST_NAME = 80
 
 @dataclass(frozen=True, slots=True)
 class Annotator:
-    """Somebody who labels: dimensions, the protocol whose rubric they see, and how far they are."""
+    """A person who labels: on which dimensions, by which protocol's rubric, and how far they are."""
 
     name: str
     seed: int

@@ -1,6 +1,7 @@
 """Pairs that were attacked, as `evenhand attack` has put them into a database, and those that they were made of.
 
-They say how a judge stands against attacks, and nothing of the models: what counts pairs leaves them out.
+They show how a judge stands against attacks and say nothing about the models, so code that counts pairs leaves
+them out.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import sqlite3
 from evenhand.core.pair import Pair
 from evenhand.store.rows import AMONG, PAIR_COLUMNS, stored_pair
 
-# All of an attack's marks, as `is_attacked` has it: a file of somebody else's may have some of them by chance. The
-# last is an id, which may be too long for a field to filter by.
+# All of an attack's marks, as in `is_attacked`: a user's file may have some of them by chance. The last is an id,
+# which may be too long for a field to filter by.
 ATTACKED = (
     "SELECT a.pair FROM facets a WHERE a.field = 'attacked'"
     " AND EXISTS (SELECT 1 FROM facets b WHERE b.pair = a.pair AND b.field = 'attack')"

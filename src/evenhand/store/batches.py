@@ -1,4 +1,5 @@
-"""Batches at a service, written down before they are sent: after a crash it can be found out what became of them.
+"""Batches at a service, stored before they are sent, so that after a crash it can be found out what became of
+them.
 
     planned      its questions are fixed; nothing was sent, or nothing that counts
     submitting   it is being sent: whether the service has it is known only when it has answered, or by asking it
@@ -98,7 +99,7 @@ class BatchBook(Book):
             )
 
     def leave(self, judge: int) -> None:
-        """Leave the batches of a judge to whoever comes next."""
+        """Let other processes take the batches of a judge."""
         with self._writing():
             self._db.execute("DELETE FROM batch_leases WHERE judge = ? AND worker = ?", (judge, self._worker))
 
@@ -143,7 +144,7 @@ class BatchBook(Book):
         self._set(row.id, state="submitting", remote="", rejected=rejected)
 
     def settle(self, number: int, conversations: Iterable[int], *, answered: int = 0, failed: int = 0) -> None:
-        """These questions have come back: whoever comes next may ask what follows them."""
+        """These questions have come back: any process may now ask the ones that follow them."""
         with self._writing():
             self._db.executemany(
                 "DELETE FROM batch_items WHERE conversation = ? AND batch = ?",

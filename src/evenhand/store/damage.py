@@ -1,4 +1,4 @@
-"""Is a database damaged? Looked at only when something has gone wrong that should not."""
+"""Checks whether a database is damaged; run only after an error that should not happen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from evenhand.store.outcomes import PACKED, pack_outcomes
 from evenhand.store.rows import AMONG
 from evenhand.store.schema import MIGRATIONS
 
-# What SQLite may hold in a column of each type; a file that was changed may hold anything anywhere.
+# What SQLite may hold in a column of each type; a damaged file may hold anything anywhere.
 _TYPES = {"INTEGER": ("integer",), "REAL": ("real", "integer"), "TEXT": ("text",), "BLOB": ("blob",)}
 _LARGEST = 1e15  # no duration comes near it
 # Seconds since 1970 of which a date can be made, the year 5000 the last.
@@ -104,10 +104,10 @@ def _faults(db: sqlite3.Connection) -> Iterator[str]:
         target = "pair" if other == "pair_columns" else "id"
         if _any(db, f"FROM {table} WHERE {name} NOT IN (SELECT {target} FROM {other})"):
             yield f"a row of the table {table} rests on one of {other} that is not there"
-    yield from _altered(db)
-    yield from _unasked(db)
-    yield from _unworded(db)
-    yield from _apart(db)
+    yield from _changed_texts(db)
+    yield from _unknown_dimensions(db)
+    yield from _bad_words(db)
+    yield from _unequal_copies(db)
 
 
 @cache
@@ -201,14 +201,14 @@ def _is_weighed(value: Any) -> bool:
     return False
 
 
-def _altered(db: sqlite3.Connection) -> Iterator[str]:
+def _changed_texts(db: sqlite3.Connection) -> Iterator[str]:
     """A pair's key is a hash of its texts: a changed letter shows."""
     for number, key, *texts in db.execute("SELECT id, key, instruction, output_1, output_2 FROM pairs"):
         if digest(*texts) != key:
             yield f"the texts of pair {number} are not what they were"
 
 
-def _unasked(db: sqlite3.Connection) -> Iterator[str]:
+def _unknown_dimensions(db: sqlite3.Connection) -> Iterator[str]:
     """A verdict is on one of the dimensions that its judge is asked about."""
     for pair, dimension in db.execute(
         "SELECT d.pair, v.dimension FROM judges j CROSS JOIN queue d ON d.judge = j.id"
@@ -218,7 +218,7 @@ def _unasked(db: sqlite3.Connection) -> Iterator[str]:
         yield f"there is a verdict on pair {pair} for {dimension!r}, which its judge was not asked about"
 
 
-def _unworded(db: sqlite3.Connection) -> Iterator[str]:
+def _bad_words(db: sqlite3.Connection) -> Iterator[str]:
     """What a judge made of others keeps of a pair says who spoke, or who decided."""
     rows = db.execute(
         "SELECT d.pair, json_extract(j.identity, '$.engine'), a.text FROM judges j CROSS JOIN queue d"
@@ -245,7 +245,7 @@ def _is_decided(value: Any) -> bool:
     return False
 
 
-def _apart(db: sqlite3.Connection) -> Iterator[str]:
+def _unequal_copies(db: sqlite3.Connection) -> Iterator[str]:
     """The numbers of a pair's outcomes are kept twice, and must be the same."""
     for judge, dimensions in db.execute("SELECT id, dimensions FROM judges").fetchall():
         names = found_on(tuple(json.loads(dimensions)))

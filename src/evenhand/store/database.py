@@ -85,7 +85,7 @@ def is_old(path: Path) -> bool:
         with clearly(str(path)), closing(open_to_read(str(path))) as db:
             (version,) = db.execute("PRAGMA user_version").fetchone()
             return bool(0 < version < len(MIGRATIONS) or (version == len(MIGRATIONS) and is_dirty(db)))
-    except EvenhandError:  # whoever opens it says what is wrong
+    except EvenhandError:  # what is wrong is said when it is opened
         return False
 
 
@@ -130,7 +130,7 @@ class Store(Queries):
             self.close()
 
     def explain(self, fault: object) -> None:
-        """Tell a damaged file from a fault of the program, when something has gone wrong that should not."""
+        """After an error that should not happen: say so if a damaged file is the reason."""
         if not isinstance(fault, Exception) or isinstance(fault, EvenhandError | OSError):
             return
         if said := damage_in(self._db):
@@ -599,7 +599,7 @@ class Store(Queries):
             self._db.execute("VACUUM")
 
     def flush_each(self) -> None:
-        """From now on wait for the disk at each commit: what a person said shall outlast a power cut, too."""
+        """From now on wait for the disk at each commit: what a person said must survive a power cut, too."""
         self._db.execute("PRAGMA synchronous = FULL")
 
     def _conversations(

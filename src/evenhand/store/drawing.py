@@ -1,9 +1,8 @@
 """Which pairs are put on an annotator's list, and how each came to stand there.
 
-Pairs are drawn at random, or taken from a list of suggested ones. What is drawn at random is drawn from *all* pairs
-that chance has not taken yet, also from those that were suggested to somebody: only so does it speak for all of
-them. Where chance takes a pair that this annotator has already as a suggested one, the pair counts as drawn from
-then on.
+Pairs are drawn at random, or taken from a list of suggested ones. Random draws are from *all* pairs that were not
+drawn before, including those that were suggested to somebody: otherwise they would not represent all pairs. Where
+chance takes a pair that this annotator has already as a suggested one, the pair counts as drawn from then on.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ ONE_IN = 5
 
 @dataclass(frozen=True, slots=True)
 class NewTask:
-    """A pair for somebody's list: whether others have it too, and how it was chosen."""
+    """A pair for an annotator's list: whether others have it too, and how it was chosen."""
 
     pair: str
     shared: bool

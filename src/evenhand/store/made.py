@@ -1,4 +1,4 @@
-"""Verdicts that are made out of those of other judges: read in bulk, kept in bulk, made anew where they changed."""
+"""Verdicts made out of those of other judges: read and stored in bulk, and made again where those changed."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ class MadeBook(Book):
         return len(given)
 
     def _changed(self, judge: int, made: Sequence[MadeVerdicts]) -> list[MadeVerdicts]:
-        """Those that are not there just so."""
+        """Those that are new or different."""
         numbers = self.numbers([one.pair for one in made])
         rows = self._db.execute(
             'SELECT d.pair, d."order", d.conversation, a.text FROM queue d JOIN answers a'

@@ -1,9 +1,9 @@
 """The table of outcomes: what each dimension of each pair came to, written with the verdicts that it rests on.
 
 A pair has outcomes as soon as its conversations have come to an end, with all questions answered or an answer that
-could not be read, or one of them has failed. `refresh` makes them anew from the verdicts, inside the transaction of
-whoever wrote those; made from nothing or step by step, the table is the same. What lists and statistics want of a
-pair besides (its cluster, lengths and models, what people said) stands in small tables, so that no text is read.
+could not be read, or one of them has failed. `refresh` makes them again from the verdicts, inside the transaction
+that wrote those; made at once or step by step, the table is the same. What lists and statistics want of a pair
+besides (its cluster, lengths and models, what people said) stands in small tables, so that no text is read.
 
 The numbers of all outcomes of a pair stand once more in one value of `packed`, which is what blocks are made of:
 one value is read about as fast as one row. It is written and deleted with the rows, here and in `JudgeBook` alone.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # numpy takes a third of a second, which a run of a slow judg
 
 _NOTHING_KNOWN = -1.0  # in the column `uncertainty`; a NULL would not compare
 _LONGEST_VALUE = 120  # a metadata value that is longer is a text, not something to filter by
-_AT_ONCE = 500  # pairs that are made anew in one transaction
+_AT_ONCE = 500  # pairs that are refreshed in one transaction
 _SIGNED = 1 << 63
 _NAN = math.nan
 PACKED = OutcomeRow._fields[1:6]  # what `packed` has of each dimension, in doubles: said, p_1, p_2, p_tie, mass
@@ -144,7 +144,7 @@ class OutcomeTable:
         self.mark_splits(pairs)
 
     def refresh_if_any(self, judge: int, pairs: Sequence[int]) -> None:
-        """Make the outcomes of those pairs anew that have some."""
+        """Refresh the outcomes of those pairs that have some."""
         dimension = self._dimensions_of(judge)[0]
         rows = self._db.execute(
             f"SELECT judge, pair FROM outcomes WHERE judge = ? AND dimension = ? AND pair IN {AMONG}",
@@ -153,7 +153,7 @@ class OutcomeTable:
         self.refresh(rows.fetchall())
 
     def refresh(self, jobs: Iterable[tuple[int, int]]) -> None:
-        """Make the outcomes of pairs anew: (judge, pair)."""
+        """Make the outcomes of pairs again: (judge, pair)."""
         by_judge: dict[int, list[int]] = {}
         for judge, pair in jobs:
             by_judge.setdefault(judge, []).append(pair)
@@ -251,7 +251,7 @@ class OutcomeTable:
         """Pack the numbers of those pairs whose outcomes are kept already, and tell which these are.
 
         They have columns of their own, which come with the outcomes, and a row on every dimension or on none. One
-        that was packed before is dirty for another reason, and is made anew.
+        that was packed before is dirty for another reason, and is refreshed.
         """
         rows = self._db.execute(
             f"SELECT pair FROM pair_columns WHERE pair IN {AMONG}"
@@ -301,7 +301,7 @@ class OutcomeTable:
                 yield found
 
     def _check_number(self, judge: int, dimension: str) -> None:
-        """Whether as many pairs are packed as have outcomes: one that is lost from a file would be in no figure."""
+        """Check that as many pairs are packed as have outcomes: a damaged file may have lost one."""
         packed, kept = self._db.execute(
             "SELECT (SELECT count(*) FROM packed WHERE judge = ?),"
             " (SELECT count(*) FROM outcomes WHERE judge = ? AND dimension = ?)",
@@ -312,7 +312,7 @@ class OutcomeTable:
 
     @contextmanager
     def _one_moment(self) -> Iterator[None]:
-        """Read everything as it is now: a run that goes on would else be in one column, and not in the next."""
+        """Read everything as it is now: otherwise a run in progress could be in one column and not in the next."""
         if self._db.in_transaction:
             yield
             return

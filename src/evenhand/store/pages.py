@@ -129,7 +129,7 @@ class PageBook(Book):
 
     def __init__(self, shared: SharedTables) -> None:
         super().__init__(shared)
-        self.words: WordIndex | None = None  # which pairs may hold a text, where somebody keeps an index
+        self.words: WordIndex | None = None  # which pairs may hold a text, where there is an index
         self._asked: WordIndex | None = None  # the one that is attached
         self._sought: tuple[str, int] | None = None  # what the table `sought` holds, and up to which pair
 
@@ -270,7 +270,7 @@ class PageBook(Book):
         return known
 
     def teach(self, words: WordIndex) -> int:
-        """Take pairs that an index does not know yet into it; how many."""
+        """Add the pairs that an index does not have yet; how many."""
         with clearly(self.path):
             return words.add(
                 self._db.execute(
@@ -324,7 +324,7 @@ class PageBook(Book):
         return one or "1", two or "2"
 
     def version(self) -> int:
-        """Another number whenever somebody else has written to the file since this connection asked last."""
+        """A number that changes whenever another connection has written to the file."""
         (number,) = self._db.execute("PRAGMA data_version").fetchone()
         return int(number)
 

@@ -1,4 +1,4 @@
-"""The queue: which pairs a judge is to hear, who is at work on them, and which are done.
+"""The queue: which pairs are to be judged, which process works on them, and which are done.
 
 Pairs come in batches, and a batch takes a fixed number of statements however many pairs are in it: most of the time
 of a statement is its way through Python.
@@ -58,7 +58,7 @@ class _Entry:
     """A conversation as the queue knows it."""
 
     id: int
-    to_come: int  # asks that have no answer yet
+    to_come: int  # questions that have no answer yet
     begun: bool = False
     worker: str | bytes | None = None  # no text, and no number below, in a file that was changed
     since: float | str = 0.0
@@ -66,7 +66,7 @@ class _Entry:
 
 
 class Queue:
-    """The queue of one database; whoever calls `enter` has a transaction open."""
+    """The queue of one database; `enter` is called inside a transaction."""
 
     def __init__(self, db: sqlite3.Connection, worker: str, outcomes: OutcomeTable) -> None:
         self._db, self._worker, self._outcomes = db, worker, outcomes
@@ -103,8 +103,8 @@ class Queue:
         for number, (pair, by_order) in zip(numbers, wanted, strict=True):
             entries = {known[key].id: known[key] for key in by_order.values()}
             left = [entry for entry in entries.values() if entry.to_come]
-            # All of a pair or nothing of it: holding one order while waiting for the other could wait for ever on
-            # somebody who does the same.
+            # All of a pair or nothing of it: two processes that each hold one order and wait for the other would
+            # wait forever.
             in_batch = any(entry.in_batch for entry in left)
             held = in_batch or any(entry.id in busy or entry.id in claimed or alive(entry) for entry in left)
             if not left:
@@ -350,7 +350,8 @@ def is_alive(worker: str, since: float, own: str) -> bool:
 
 
 def name_worker() -> str:
-    """A name for whoever has a database open: machine, process, when that began, and when the database was opened.
+    """A name for a process with the database open: machine, process, when it began, and when it opened the
+    database.
 
     Numbers of processes come again, in a container that is started again at once.
     """

@@ -1,4 +1,4 @@
-"""Whatever keeps verdicts: a database, or a folder of shards. Statistics and reports ask for what both can do."""
+"""What a database and a folder of shards have in common: statistics and reports use only this."""
 
 from __future__ import annotations
 

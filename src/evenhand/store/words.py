@@ -1,7 +1,8 @@
-"""Which pairs may hold a text: an index over every three letters, in a file of its own that ends with its maker.
+"""Which pairs may hold a text: an index over every three letters, in a file of its own that is deleted with its
+process.
 
-It names candidates; who asks looks at their texts. The database is only read for it: a run which writes is not
-slowed, and a database that nobody serves carries no index.
+It names candidates, whose texts the caller then checks. The database is only read for it, so a run that writes is
+not slowed, and a database that is not served has no index.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class WordIndex:
             self.path = str(Path(self._folder.name) / "words.db")
             self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode = WAL")  # searches go on while it grows
-            self._db.execute("PRAGMA synchronous = OFF")  # it is made anew each time
+            self._db.execute("PRAGMA synchronous = OFF")  # it is built again each time
             self._db.execute(_TABLE)
         except (OSError, sqlite3.Error):  # no room, an SQLite without it: then every search reads all texts
             self.close()
@@ -54,7 +55,7 @@ class WordIndex:
 
     @property
     def open(self) -> bool:
-        """Whether it can be asked and added to."""
+        """Whether it can be searched and added to."""
         return self._db is not None
 
     def add(self, pairs: Iterable[Texts]) -> int:
@@ -77,7 +78,7 @@ class WordIndex:
         return taken
 
     def pattern(self, text: str) -> str | None:
-        """What the index is asked for a text; None for one that it cannot tell of."""
+        """The query for a text; None for one that the index cannot find."""
         if self._db is None or len(text) < _LETTERS or "\0" in text:
             return None
         grams = dict.fromkeys(text[i : i + _LETTERS] for i in range(len(text) - _LETTERS + 1))

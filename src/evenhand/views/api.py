@@ -170,7 +170,7 @@ class Judge:
     ) -> BatchRun:
         """Judge pairs through the service's batches, at half the price, and wait for it: up to a day.
 
-        `pairs` are a list, or a function that gives them anew each time. What comes back has the judgments. With
+        `pairs` are a list, or a function that gives them again each time. What comes back has the judgments. With
         `detach` nothing is waited for; the same call goes on from there, and so it does after an interrupt.
         """
         from evenhand.engines.batches.opening import open_batches
@@ -198,10 +198,10 @@ class Judge:
     ) -> Judgments:
         """Begin a run; what comes back is iterated over, and `close` stops it early without losing anything.
 
-        With a `line`, such as a Decider that watches the pairs, little is asked that may turn out not to be needed.
-        Without `words`, a judgment that was kept comes with its verdicts alone and without what the judge said,
-        which is most of what there is to read. `on_wait` is told for which other process the run has to wait. A
-        `pace` that was asked with before goes on with its limits and its budget.
+        With a `line`, such as a Decider that watches the pairs, little is asked that may turn out not to be
+        needed. Without `words`, a judgment that was kept comes with its verdicts alone and without what the judge
+        said, which is most of what there is to read. `on_wait` is called with the name of another process that the
+        run has to wait for. A `pace` that was asked with before goes on with its limits and its budget.
         """
         run = Run(
             self.setup, pairs, self.store, **self._terms(), line=line, words=words, on_wait=on_wait, pace=pace
@@ -285,7 +285,7 @@ class Judgments(JudgmentStream):
         if not self._here and self._loop.running:
             if self._asked is None or self._asked.cancelled():
                 self._asked = self._loop.submit(self._take())
-            wait([self._asked])  # an interrupt here leaves the question standing, for whoever takes next
+            wait([self._asked])  # after an interrupt here the next call takes what was asked for
             answered, self._asked = self._asked, None
             self._here.extend(answered.result())
         return self._here.popleft() if self._here else None

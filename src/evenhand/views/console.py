@@ -46,17 +46,15 @@ if TYPE_CHECKING:  # with numpy, which takes a third of a second
 
 # Blue and orange keep apart for every kind of colour blindness; grey is a tie, red is what went wrong.
 COLOURS = {"1": "dodger_blue1", "2": "dark_orange", "tie": "grey62", "invalid": "red"}
-# A judge that puts less than this on the labels is answering something else.
-LOW_MASS = 0.5
 _QUIET_SECONDS = 10.0
 _LONGEST_SIDE = 10  # characters of a model's name above a column of numbers
-_UPKEEP_SECONDS = 1.0  # that work which nobody asked for may take without a word
+_UPKEEP_SECONDS = 1.0  # how long background work may take without a message
 # How often a live bar is brought up to date.
 _BAR_SECONDS = 0.05
 
 
 class _Calm(Console):
-    """A console whose terminal nothing can steer but rich itself: names and messages come from others."""
+    """A console in which only rich itself can steer the terminal: names and messages are untrusted."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         begins = True  # whether a line begins here
@@ -82,12 +80,12 @@ class _Calm(Console):
         super().print(*objects, soft_wrap=soft_wrap, **more)
 
 
-# What services that run tests obey in a log: "::error::" where a line begins (GitHub); the others in any place.
+# What CI services obey in a log: "::error::" where a line begins (GitHub); the others in any place.
 _ORDER = re.compile(r"^\s*:(?=:)|##(?=(?:vso|teamcity)?\[)", re.MULTILINE)
 
 
 def no_order(text: str, begins: bool = True) -> str:
-    """Text in which a service that runs tests finds no order to itself; `begins` says that a line does here.
+    """Text without commands to a CI service; `begins` says that a line begins here.
 
     >>> print(no_order("::error::a, ::b"), no_order("::c", begins=False), no_order("##vso[d]"))
     :\\:error::a, ::b ::c ##\\vso[d]
@@ -178,7 +176,7 @@ def plain_table(title: str | None = None, *names: str, numbers: Iterable[str] = 
 
 
 def safe(text: str, style: str = "") -> Text:
-    """What others have written, on one line: it is no markup, and can steer nothing."""
+    """Untrusted text on one line: it cannot be markup and cannot steer the terminal."""
     return Text(one_line(text), style=style)
 
 
@@ -198,7 +196,6 @@ def note(text: str) -> None:
 
 
 def _cells(found: DimensionSummary) -> list[str | Text]:
-    mass = found.label_mass
     return [
         percent(found.win_rate_1),
         span(found.ci),
@@ -207,7 +204,7 @@ def _cells(found: DimensionSummary) -> list[str | Text]:
         f"{found.wins_2:,}",
         Text(f"{found.inconsistent:,}", style="yellow" if found.inconsistent else ""),
         Text(f"{found.invalid:,}", style=COLOURS["invalid"] if found.invalid else ""),
-        Text(percent(mass, 0), style=COLOURS["invalid"] if mass is not None and mass < LOW_MASS else ""),
+        Text(percent(found.label_mass, 0), style=COLOURS["invalid"] if found.low_mass else ""),
         signed(found.position_bias),
     ]
 
@@ -229,11 +226,10 @@ def notes(summary: Summary, *, intervals: bool = True) -> Iterator[str | Text]:
         yield Text.assemble(("invalid", "red"), more)
     if summary.unfinished:
         yield f"not asked yet, or only in part, and in no number here: {count(summary.unfinished, 'pair')}."
-    masses = [found.label_mass for found in summary.dimensions.values() if found.label_mass is not None]
-    if masses and min(masses) < LOW_MASS:
+    if low := [found.label_mass or 0.0 for found in summary.dimensions.values() if found.low_mass]:
         yield Text.assemble(
             ("label mass", "red"),
-            f" {percent(min(masses))}: this judge would rather say something else"
+            f" {percent(min(low))}: this judge would rather say something else"
             " than what it was asked for. It is not a judge; do not trust its verdicts.",
         )
     yield from map(one_line, summary.notes())
@@ -264,7 +260,7 @@ def example_lines(examples: Mapping[str, str]) -> Iterator[str]:
         yield one_line(f"{reason}, {example_text(text)}")
 
 
-def tell_attacked(pairs: int) -> None:
+def print_attacked(pairs: int) -> None:
     """Say how many attacked pairs are in no number, if any are."""
     if pairs:
         err.print(f"{attacked_text(pairs)}.", style="dim")

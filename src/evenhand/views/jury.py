@@ -337,13 +337,13 @@ class JuryJudgments(JudgmentStream):
         """Wait for the next judgment; None at the end of the run. An interrupt leaves everything where it is."""
         while not self._ready:
             if self._asking is not None:
-                self._listen(self._asking)
+                self._take_from_juror(self._asking)
             elif not self._go_on():
                 return None
         self.totals.pairs += 1
         return self._ready.popleft()
 
-    def _listen(self, asking: Judgments) -> None:
+    def _take_from_juror(self, asking: Judgments) -> None:
         """One more judgment of the juror whose turn it is; what it costs is counted as it comes."""
         try:
             taken = asking.take()

@@ -6,7 +6,8 @@
     def test_the_new_prompt_is_not_worse(gate):
         gate(candidate="new.jsonl", baseline="old.jsonl", margin=0.05)
 
-docs/pytest.md tells the rest. What is heavy is imported when the first test asks, not when pytest starts.
+docs/pytest.md has the rest. Heavy modules are imported when the first test asks for a judge, not when pytest
+starts.
 """
 
 from __future__ import annotations
@@ -251,20 +252,20 @@ def _cases(
 
     if candidate is not None and baseline is not None and pairs is None:
         joined = join_outputs(candidate, baseline, candidate_side="2")
-        _tell(joined.notes, joined.unmatched)
+        _warn(joined.notes, joined.unmatched)
         return lambda: joined
     if pairs is None or candidate is not None or baseline is not None:
         raise InputError("gate needs pairs, or a candidate and a baseline")
     if isinstance(pairs, str | Path):
         notes = Counter[str]()
         check_pairs(pairs, notes=notes)
-        _tell(notes)
+        _warn(notes)
         return lambda: read_pairs(pairs)
     every = list(pairs)
     return lambda: every
 
 
-def _tell(notes: Mapping[str, int], unmatched: Iterable[Unmatched] = ()) -> None:
+def _warn(notes: Mapping[str, int], unmatched: Iterable[Unmatched] = ()) -> None:
     """Warn, at the line of the test, of what the command line would name on stderr."""
     from evenhand.results.wording import count, unmatched_text
     from evenhand.views.console import visible

@@ -20,8 +20,8 @@ from evenhand.core.stats.clusters import places
 TINY = 1e-9
 # Bins of the confidence in the favoured side, which lies between one half and one.
 BINS = 5
-# What a model of up to three numbers can be told from; fewer labels, and it would fit noise. Ten instructions
-# put two into each fold: docs/calibration.md has what that costs.
+# The fewest labels to fit a model of up to three numbers to; with fewer it would fit noise. Ten instructions put
+# two into each fold: docs/calibration.md has what that costs.
 MIN_LABELS = 50
 MIN_CLUSTERS = 10
 MIN_DECIDED = 30
@@ -234,9 +234,9 @@ class Calibration:
     experiments", JASA 65, 317-328. There is no leaning to a side in it, so exchanging the sides of a pair exchanges
     its probabilities. `before` and `after` are scores on pairs that the model had not seen.
 
-    The slope is never below 0: a judge whose odds go against people's choice here is one whose odds say nothing,
-    as far as anybody knows, and no oracle to be read upside down. Where there is no signal, slope and length are
-    0, and each pair has the same probabilities: ties as often as labels have them, and the rest by halves.
+    The slope is never below 0: a judge whose odds go against people's choice here is taken for one whose odds say
+    nothing; it is not read upside down. Where there is no signal, slope and length are 0, and each pair has the
+    same probabilities: ties as often as labels have them, and the rest by halves.
 
     >>> Calibration(slope=2.0, tie=-1.0, length=0.0, n=100, clusters=60).apply([0.0], [0.0]).round(3)
     array([[0.422, 0.422, 0.155]])
@@ -289,7 +289,7 @@ class Calibration:
 
 
 class TooFewLabels(ValueError):
-    """There are not labels enough to fit a model that could be trusted."""
+    """There are too few labels to fit a model that could be trusted."""
 
 
 def fit(

@@ -1,17 +1,17 @@
 """Estimates with intervals of any statistic of sums, where rows that belong together are one cluster.
 
-A win rate has a narrower interval of its own, in `clusters.py`; this one serves whatever is a function of sums over
-rows: kappas, correlations, differences, biases. What such a statistic would be without one cluster is had by taking
-that cluster's sums away. The spread of those values is the delete-one-cluster jackknife's variance: Efron & Stein
+A win rate has a narrower interval of its own, in `clusters.py`; this one serves whatever is a function of sums
+over rows: kappas, correlations, differences, biases. Taking a cluster's sums away gives what the statistic would
+be without that cluster. The spread of those values is the delete-one-cluster jackknife's variance: Efron & Stein
 (1981), "The jackknife estimate of variance", Annals of Statistics 9, 586-596; for clusters MacKinnon, Nielsen &
 Webb (2023), "Cluster-robust inference: a guide to empirical practice", Journal of Econometrics 232, 272-299.
 
-A statistic at the end of its range has no spread and is not certain for that. So the interval is taken around the
-data with a few made-up clusters of mean size, some as good and as many as bad as can be: for shares this is
-Agresti & Coull (1998), "Approximate is better than 'exact'", The American Statistician 52, 119-126, and for
-differences of paired shares Bonett & Price (2012), "Adjusted Wald confidence interval for a difference of binomial
-proportions based on paired data", Journal of Educational and Behavioral Statistics 37, 479-488. The value itself
-stays the data's own.
+A statistic at the end of its range has no spread, but that does not make it certain. So the interval is taken
+around the data with a few made-up clusters of mean size, some as good and as many as bad as can be: for shares
+this is Agresti & Coull (1998), "Approximate is better than 'exact'", The American Statistician 52, 119-126, and
+for differences of paired shares Bonett & Price (2012), "Adjusted Wald confidence interval for a difference of
+binomial proportions based on paired data", Journal of Educational and Behavioral Statistics 37, 479-488. The value
+itself stays the data's own.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def estimate(
 ) -> Estimate:
     """A statistic of sums with its interval; None for both ends where there is one cluster.
 
-    `statistic` takes sums along the last axis: (..., columns) -> (...). `freedom` are the degrees of freedom of the
-    spread, one less than there are clusters where nothing else is told.
+    `statistic` takes sums along the last axis: (..., columns) -> (...). `freedom` are the degrees of freedom of
+    the spread, one less than there are clusters unless something else is given.
 
     >>> share = lambda sums: sums[..., 0] / sums[..., 1]
     >>> found = estimate(np.array([[1.0, 1.0]] * 8 + [[0.0, 1.0]] * 2), share, n=10, bounds=(0, 1))

@@ -1,8 +1,8 @@
 """Values that belong together: sums by cluster, and the interval of a share that stands on them.
 
-Two pairs with the same instruction tell less than two with different ones. A cluster counts as one draw; how much
-its pairs repeat each other is measured and not assumed. Sums are made in whole numbers, so that neither the order
-of the rows nor the side that is called 1 can change a digit.
+Two pairs with the same instruction say less than two with different ones. A cluster counts as one draw; how much
+its pairs repeat each other is measured and not assumed. Sums are made in whole numbers, so that no digit depends
+on the order of the rows or on which side is called 1.
 """
 
 from __future__ import annotations
@@ -91,12 +91,12 @@ class _Spread:
     covariance: list[list[float]]
 
 
-# Clusters in parts, each with columns of sums and the sizes; gone through twice.
+# Clusters in parts, each with columns of sums and the sizes; read twice.
 _Parts = Callable[[], Iterable[tuple[Sequence[Ints], Ints]]]
 
 
 def fixed_point(values: ArrayLike) -> Ints:
-    """Values in units of 2^-32, as whole numbers; ValueError where one is none."""
+    """Values in units of 2^-32, as whole numbers; ValueError if one is not a finite number."""
     numbers = np.asarray(values, dtype=np.float64)
     if not np.isfinite(numbers).all():
         raise ValueError("a value is no number: what is invalid is left out, or counted elsewhere")
@@ -347,7 +347,7 @@ def share_interval(m: Moments, level: float = 0.95) -> tuple[float, float]:
 
 
 def effective_trials(m: Moments, level: float = 0.95) -> float | None:
-    """The number of independent yes-or-no trials that would tell as much; None where values do not vary.
+    """The number of independent yes-or-no trials that would say as much; None where values do not vary.
 
     >>> round(effective_trials(Moments(0.5, 0.0625, 1.0, shape_of(np.ones(4, dtype=int)))), 6)
     4.0

@@ -80,7 +80,7 @@ def fit(wins: Floats, ties: Floats) -> DavidsonFit:
     """
     strengths = np.zeros(len(wins))
     tied, total = np.triu(ties).sum(), wins.sum() + np.triu(ties).sum()
-    # Of equal models a share of ties x is had by v / (2 + v) = x.
+    # For equal models, a share x of ties means v / (2 + v) = x.
     log_tie = float(np.log(2 * tied / (total - tied))) if tied > 0 else None
     now = loglik(wins, ties, strengths, log_tie)
     move, steps = np.array([np.inf]), 0

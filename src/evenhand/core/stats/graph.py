@@ -1,4 +1,4 @@
-"""Who was compared with whom: the parts of a set of comparisons within which strengths can be told at all."""
+"""Who was compared with whom: the parts of a set of comparisons within which strengths can be estimated at all."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def finite_parts(wins: Floats, ties: Floats) -> Ints:
 
 
 def _escapes(beat: Bools, tied: Bools) -> bool:
-    """Whether strengths and the tie parameter can grow together for ever without the likelihood falling.
+    """Whether strengths and the tie parameter can grow together without end and the likelihood not fall.
 
     A direction (strengths x, log tie parameter e) in which no observed outcome loses needs x_i - x_j >= 2e for
     every i that beat j and |x_i - x_j| <= 2e for every tie. Set 2e = 1: such x exist unless the constraints, as

@@ -5,12 +5,12 @@ pairs. The jackknife leaves out one cluster after the other and looks how the st
 
     V = (G - 1) / G  *  sum over clusters g of (s without g - s)(s without g - s)'
 
-and needs no assumption about what happens inside a cluster. Each move is had by one Newton step from the full fit,
-with the information H that is left: (H - H_g)^-1 score_g. This is the cluster-robust variance CR3 of Bell and
-McCaffrey (2002), "Bias reduction in standard errors for linear regression with multi-stage samples", Survey
-Methodology 28, 169-181; the one step is the linearised jackknife of MacKinnon, Nielsen and Webb (2023), "Fast and
-reliable jackknife and bootstrap methods for cluster-robust inference", J. Applied Econometrics 38, 671-694. Unlike
-the plain sandwich, in which scores are taken as they are, it does not come out too small where clusters are few.
+and needs no assumption about what happens inside a cluster. Each move is one Newton step from the full fit, with
+the information H that is left: (H - H_g)^-1 score_g. This is the cluster-robust variance CR3 of Bell and McCaffrey
+(2002), "Bias reduction in standard errors for linear regression with multi-stage samples", Survey Methodology 28,
+169-181; the one step is the linearised jackknife of MacKinnon, Nielsen and Webb (2023), "Fast and reliable
+jackknife and bootstrap methods for cluster-robust inference", J. Applied Econometrics 38, 671-694. Unlike the
+plain sandwich, in which scores are taken as they are, it does not come out too small where clusters are few.
 
     (H - H_g)^-1 score_g  =  H^-1 (1 - H_g H^-1)^-1 score_g
 
@@ -157,7 +157,7 @@ def _spread(
 
 
 def _large_scores(terms: _Terms, home: Ints, count: int, inverse: Floats, size: int) -> Floats:
-    """x = score + H_g H^-1 x, repeated for all clusters at once; those that have not come to rest are solved."""
+    """x = score + H_g H^-1 x, repeated for all clusters at once; those that do not converge are solved."""
     has_tie = len(inverse) > size
     width = len(inverse)
     score = _spread(terms, home, terms.score, terms.score_tie if has_tie else None, count, width, size)

@@ -15,7 +15,7 @@ from evenhand.core.stats.clusters import Floats, Ints, Weighting, ordered_sum, p
 from evenhand.core.stats.weighted_means import target_weights
 
 METHOD = "fractional logit on tanh(length difference), bias-reduced, cluster-robust with the fit"
-# With fewer clusters the error of the fit is itself too uncertain to be told (docs/statistics.md).
+# With fewer clusters the error of the fit is itself too uncertain to be shown (docs/statistics.md).
 FEWEST = 40
 # With a smaller share of pairs, or fewer, on the other side of equal length, the sides do not overlap in length.
 _OVERLAP = 0.05
@@ -52,12 +52,12 @@ def length_controlled(
     """The win rate of side 1 at equal length, and what length adds; `differences` are length 1 less length 2.
 
     After Dubois, Galambosi, Liang & Hashimoto (2024), "Length-Controlled AlpacaEval": a logistic regression of the
-    verdicts on tanh(difference / its spread), of which the value at difference 0 is told. What is different here:
+    verdicts on tanh(difference / its spread), whose value at difference 0 is the result. What is different here:
     the fit is to the user's own pairs, with no term for the instructions, which would come from other data; the
     spread is the root mean square, so that the sides may be exchanged; and the error is that of the whole fit, by
     the delta method from the estimating equations of both coefficients and the spread (Liang & Zeger 1986,
     "Longitudinal data analysis using generalized linear models"; Papke & Wooldridge 1996 for values between 0 and
-    1). The original tells the spread of its fitted values and takes the fit for known.
+    1). The original gives the spread of its fitted values, as if the fit were known.
 
     >>> rng = np.random.default_rng(0)
     >>> longer = rng.normal(100, 80, 400)
@@ -175,7 +175,7 @@ def _added_up(cells: NDArray[Any]) -> NDArray[Any]:
 
 
 def obstacle(y: Floats, d: Floats, clusters: int) -> str:
-    """Why the effect of length cannot be told from values and differences in length; empty where it can."""
+    """Why the effect of length cannot be estimated from these values and differences; empty where it can."""
     if clusters < FEWEST:
         return f"fewer than {FEWEST} instructions"
     if np.all(y == y[0]):
@@ -232,8 +232,8 @@ def _newton(cells: _Cells, x: Floats, repeats: float) -> Floats:
 
     Verdicts are drawn to one half by their leverage, which keeps the fit finite where length decides every
     verdict, and unbiased where there are few. `repeats` is how many pairs there are for each cluster of equal
-    weight: a pair that is there twice shall not count for more. A step that would make the fit worse is halved
-    until it does not, so that it comes to rest at the best fit whatever the data.
+    weight: a pair that is there twice must not count for more. A step that would make the fit worse is halved
+    until it does not, so that it ends at the best fit for any data.
     """
     b: Floats = np.zeros(2)
     best = _penalised(cells, x, b, repeats)

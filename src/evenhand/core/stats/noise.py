@@ -1,7 +1,7 @@
 """Noise beside bias: how often a judge changes its answer with nothing changed, and how much of it is the order.
 
 A judge that is asked twice, in another order, may change its answer because of the order, or because it would have
-changed it anyway. Asked twice in each order, the two can be told apart. For one pair let f and s be the
+changed it anyway. If it is asked twice in each order, the two can be separated. For one pair let f and s be the
 probabilities of its answers in the forward and in the swapped order. Two answers differ
 
     with nothing changed       1 - (f·f + s·s) / 2
@@ -83,7 +83,9 @@ def _noise(noise: Array, changes: Array, clusters: Array, level: float) -> Noise
 
 
 def _apart(one: Codes, two: Codes, sides_only: bool, *, same: bool) -> tuple[Array, Array]:
-    """By pair: how many twos of answers differ, and of how many; `same`: no answer is held against itself."""
+    """By pair: how many pairings of answers differ, and of how many; with `same`, none pairs an answer with
+    itself.
+    """
     first, second = one[:, :, None], two[:, None, :]
     there = (first != MISSING) & (second != MISSING)
     if same:

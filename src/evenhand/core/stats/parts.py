@@ -1,4 +1,4 @@
-"""Comparisons taken apart into parts within which strengths can be told, each part fitted by itself."""
+"""Comparisons split into parts within which strengths can be estimated, each part fitted by itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evenhand.core.stats.jackknife import covariance
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Models whose strengths can be told from each other.
+    """Models whose strengths can be estimated relative to each other.
 
     `members` are their places. Strengths are against the mean of those that do not hang on a single cluster, or of
     all if all do: the errors of the others cannot be seen, and would otherwise be in everybody's zero. `firm`

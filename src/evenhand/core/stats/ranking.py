@@ -150,8 +150,8 @@ def rank(
     The scale "arena" is Chatbot Arena's: Bradley and Terry's model without a tie parameter, a tie being half a win
     of both, on Elo's scale (Chiang et al. 2024, "Chatbot Arena", arXiv:2403.04132, and its published notebooks).
     With the weighting "instructions" each cluster weighs the same in strengths and their errors, however many
-    comparisons it has. Records and win matrix count comparisons, and what is told of separated models rests on
-    their number: there a cluster weighs no more than one game of a model anyway.
+    comparisons it has. Records and win matrix count comparisons, and results for separated models rest on their
+    number: there a cluster weighs no more than one game of a model anyway.
     """
     if not data.counts.any():
         raise ValueError("there are no valid comparisons")
@@ -372,7 +372,7 @@ def _warnings(data: Comparisons, parts: Parts, order: Ints) -> Iterator[str]:
 
 
 def _listed(names: Iterable[str], most: int = 8) -> str:
-    """Names in a sentence; of many, the first.
+    """Names in a sentence; only the first few of many.
 
     >>> _listed(["a", "b", "c"], 2)
     'a, b and 1 more'

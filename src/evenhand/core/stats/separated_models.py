@@ -1,8 +1,8 @@
 """Models that never lost, or never won, against the rest: what can still be said of them, and how surely.
 
-Where one set of models won every decided comparison with another, the likelihood rises for ever as the two drift
-apart: there is no finite estimate, and none of the usual errors (Albert and Anderson 1984, "On the existence of
-maximum likelihood estimates in logistic regression models", Biometrika 71, 1-10). Three things remain.
+Where one set of models won every decided comparison with another, the likelihood rises without end as the two
+drift apart: there is no finite estimate, and none of the usual errors (Albert and Anderson 1984, "On the existence
+of maximum likelihood estimates in logistic regression models", Biometrika 71, 1-10). Three things remain.
 
 *A test.* That two models are equally strong is the model in which they are one. With l for the largest
 log-likelihood, all other strengths free both times, so that their noise is in it,
@@ -37,13 +37,13 @@ from evenhand.core.stats.comparisons import Bools, ComparisonRows, Comparisons, 
 from evenhand.core.stats.graph import linked_parts
 from evenhand.core.stats.parts import Parts
 
-_RIDGE = 1e-4  # keeps strengths finite that would run away; they come to rest about 9 from the others
+_RIDGE = 1e-4  # keeps strengths finite that would grow without end; they stop about 9 from the others
 _STILL = 1e-10
 _MOST_STEPS = 80
 _LONGEST = 2.0  # a step of a strength
 _FLOOR = 1e-11  # information that is never zero, so that it has an inverse
 _ROOM = 2_000_000  # numbers held at once for a batch of fits
-_WORK = 5e9  # twos times models cubed: about ten seconds
+_WORK = 5e9  # pairs of models times models cubed: about ten seconds
 _EXACT = 1e-3  # of the end of an interval
 
 
@@ -151,10 +151,10 @@ def _suprema(wins: Floats, strengths: Floats) -> Floats:
 
 
 def equal_p(wins: Floats, one: Ints, two: Ints, most: float = _WORK) -> Floats:
-    """p-values that two models are equally strong, for each of many twos, by wins of decided comparisons.
+    """p-values of two models being equally strong, for many pairs of models, by wins of decided comparisons.
 
-    Where that would take too long, only the twos that may have the smallest are worked out, and the others have a
-    1.
+    Where that would take too long, only the pairs of models that may have the smallest are worked out, and the
+    others have a 1.
 
     >>> wins = np.array([[0.0, 5.0], [0.0, 0.0]])
     >>> equal_p(wins, np.array([0]), np.array([1])).round(4).tolist()
@@ -192,7 +192,7 @@ def _at_most(wins: Floats, strengths: Floats, one: Ints, two: Ints) -> Floats:
 
 
 def _as_one(wins: Floats, one: Ints, two: Ints, start: Floats) -> Floats:
-    """The largest log-likelihood with two models as one, for each of many twos."""
+    """The largest log-likelihood with two models as one, for many pairs of models."""
     every = np.arange(len(one))
     merged = np.repeat(wins[None], len(one), axis=0)
     between = merged[every, one, two] + merged[every, two, one]

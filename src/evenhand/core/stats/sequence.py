@@ -1,4 +1,4 @@
-"""A confidence sequence: an interval for a mean that holds at every moment, however often one looks.
+"""A confidence sequence: an interval for a mean that holds at every moment, however often you look.
 
 An interval for a fixed n is wrong when the data decide where to stop. This one may be looked at after every
 observation. It is a game against each mean m that could be true: a gambler bets on observations above m, at odds

@@ -1,14 +1,14 @@
-"""Whether a judge deserves trust: a word, the reasons for it, and the margin that it rests on.
+"""Whether a judge deserves trust: the word, the reasons for it, and the margin behind it.
 
-To be trusted in place of a person, a judge must be *shown* to be good enough; not to have been caught is not
-enough, or few labels would buy trust. "Good enough" is a margin that is stated beforehand: the judge's score is
-above a person's less the margin with the confidence asked for. This is a test of non-inferiority: Blackwelder
-(1982), "Proving the null hypothesis in clinical trials", Controlled Clinical Trials 3, 345-353; Piaggio et al.
-(2012), "Reporting of noninferiority and equivalence randomized trials", JAMA 308, 2594-2604. Besides, it must beat
-the baselines that need no judge (a coin, always the same side, the longer output) and agree with people beyond
-chance (Cohen's kappa above 0). A *yes* needs all of these at once, so that the chance of a false one is at most
-that of the weakest (an intersection-union test: Berger 1982, "Multiparameter hypothesis testing and acceptance
-sampling", Technometrics 24, 295-300).
+To be trusted in place of a person, a judge must be *shown* to be good enough; that nothing speaks against it is
+not enough, or having few labels would be a way to trust. "Good enough" is a margin that is stated beforehand: the
+judge's score is above a person's less the margin with the confidence asked for. This is a test of non-inferiority:
+Blackwelder (1982), "Proving the null hypothesis in clinical trials", Controlled Clinical Trials 3, 345-353;
+Piaggio et al. (2012), "Reporting of noninferiority and equivalence randomized trials", JAMA 308, 2594-2604.
+Besides, it must beat the baselines that need no judge (a coin, always the same side, the longer output) and agree
+with people beyond chance (Cohen's kappa above 0). A *yes* needs all of these at once, so that the chance of a
+false one is at most that of the weakest (an intersection-union test: Berger 1982, "Multiparameter hypothesis
+testing and acceptance sampling", Technometrics 24, 295-300).
 
 Where people do not agree with each other, nobody can agree with them, and no word is given.
 """
@@ -30,9 +30,17 @@ MARGIN = 0.1  # by how much a trusted judge may score below one person, or below
 # Fewer decided pairs than this say nothing about a judge; fewer pairs with two votes, nothing about people.
 MIN_DECIDED = 30
 MIN_SHARED = agreement.MIN_SHARED
-# A judge that puts less than this on the labels is answering something else.
 LOW_MASS = 0.5
 HIGH_INVALID = 0.1
+
+
+def is_low(mass: float | None) -> bool:
+    """Whether a judge puts so little of its probability on the labels that it is answering something else.
+
+    >>> is_low(0.4), is_low(0.5), is_low(None)
+    (True, False, False)
+    """
+    return mass is not None and mass < LOW_MASS
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +149,8 @@ def _people(
 def weigh(found: Measures, *, margin: float = MARGIN, target: float | None = None) -> Trust:
     """The word that a judge's measures deserve.
 
-    With a `target` (a share of decided pairs on the right side), the judge is held against it in place of a person.
+    With a `target` (a share of decided pairs on the right side), the judge is compared with it instead of with a
+    person.
 
     >>> sides = [0, 1] * 60
     >>> weigh(measure(sides, sides, sides, [0] * 120, range(120), [[2, 0, 0], [0, 2, 0]] * 60)).word
@@ -166,7 +175,7 @@ _Stop = tuple[Word, tuple[str, ...]] | None
 
 
 def _is_a_judge(found: Measures) -> _Stop:
-    if found.mass is None or found.mass >= LOW_MASS:
+    if not is_low(found.mass):
         return None
     return "no", (f"Not a judge: only {_percent(found.mass)} of its probability falls on A, B or tie.",)
 

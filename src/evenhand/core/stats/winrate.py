@@ -96,8 +96,7 @@ def mean_rates_over(
 ) -> Callable[[float], Rate]:
     """The same at any level, of clusters that come in parts, of which there is at least one with a value.
 
-    Values are gathered as what was won and lost, 2 * value - 1, with the same weighting as is told here. They are
-    gone through once.
+    Values are gathered as what was won and lost, 2 * value - 1, with the weighting given here. They are read once.
 
     >>> at = mean_rates_over(lambda: [gather([1, -1, 1])])
     >>> at(0.99).low < at(0.95).low < at(0.95).value

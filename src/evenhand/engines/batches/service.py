@@ -48,7 +48,7 @@ class BatchReply(NamedTuple):
 
 
 def ended_by(reason: str, message: str = "") -> EngineError:
-    """Why a request was not computed: the day was over, or somebody cancelled it."""
+    """Why a request was not computed: its day was over, or it was cancelled."""
     how = "ended" if reason == EXPIRED else "was cancelled"
     return EngineError(
         message or f"the batch {how} before this request was computed", reason=reason, retryable=reason == EXPIRED

@@ -19,7 +19,7 @@ from evenhand.core.errors import EngineError, SpecError
 from evenhand.core.protocol import COMPARED, Prompt, Protocol
 from evenhand.engines.heads import PREFIX
 from evenhand.engines.heads.head import LENGTH, Array, Head, StackedJudge, check_width, log_length_ratio
-from evenhand.engines.heads.reading import Eyes
+from evenhand.engines.heads.reading import ResponseReader
 from evenhand.engines.heads.vectors import MemoryVectors, Vectors
 
 _FIELDS = ("Instruction", "Response A", "Response B")
@@ -64,7 +64,7 @@ class HeadEngine(Engine):
         self._others = _others(head)
         self._said: OtherVerdicts | None = None
         self.concurrency = engine.concurrency
-        self._eyes = Eyes(engine, MemoryVectors(), blocks=head.blocks, reading=head.reading)
+        self._reader = ResponseReader(engine, MemoryVectors(), blocks=head.blocks, reading=head.reading)
 
     @property
     def identity(self) -> Mapping[str, str]:
@@ -92,8 +92,8 @@ class HeadEngine(Engine):
             )
         instruction, shown_a, shown_b = _texts(prompt)
         others = self._other_judges((instruction, shown_a, shown_b))
-        first, state_a = await self._eyes.read(instruction, shown_a)
-        second, state_b = await self._eyes.read(instruction, shown_b)
+        first, state_a = await self._reader.read(instruction, shown_a)
+        second, state_b = await self._reader.read(instruction, shown_b)
         check_width(self.head, [len(first), len(second)])
         features = {LENGTH: log_length_ratio(shown_a, shown_b), **others}
         p = [
@@ -112,7 +112,7 @@ class HeadEngine(Engine):
 
     def keep_states(self, book: Callable[[str], Vectors]) -> None:
         """Keep what was read in a database, so that the next run need not read it again."""
-        self._eyes.vectors = book(self._eyes.reader_name)
+        self._reader.vectors = book(self._reader.reader_name)
 
     def use_other_verdicts(self, said: OtherVerdicts) -> None:
         """Look up there what the judges have said that the head weighs."""

@@ -165,7 +165,7 @@ def davidson_rows(gaps: Array, slope: float, tie: float) -> Array:
 
 
 def accuracy(gaps: Array, labels: Labels) -> Estimate:
-    """On decided pairs; a gap of exactly nothing is half right."""
+    """On decided pairs; a gap of exactly 0 is half right."""
     decided = labels.truth != 0.5
     right = 0.5 * (1 + np.sign(gaps[decided]) * np.sign(labels.truth[decided] - 0.5))
     return mean(right, labels.clusters[decided])

@@ -48,7 +48,7 @@ class StateReading:
         return digest(self.system, self.question)
 
 
-class Eyes:
+class ResponseReader:
     """Reads responses: each content once, whatever pairs it stands in."""
 
     def __init__(

@@ -19,7 +19,7 @@ from evenhand.core.stats.clustered import Estimate
 from evenhand.engines.heads.fitting import Array, Labels
 from evenhand.engines.heads.head import LENGTH, Head, HeldOutFigure, StackedJudge, TrainedOn, log_length_ratio
 from evenhand.engines.heads.learning import CannotLearnError, Learned, accuracy, learn, refuse
-from evenhand.engines.heads.reading import Eyes, StateReading
+from evenhand.engines.heads.reading import ResponseReader, StateReading
 from evenhand.engines.heads.vectors import content_key
 
 _TRUTH = {"1": 1.0, "2": 0.0, "tie": 0.5}
@@ -67,17 +67,17 @@ class TrainingTable:
 
     @classmethod
     async def read(
-        cls, pairs: Sequence[Pair], eyes: Eyes, on_read: Callable[[int, int], None] | None = None
+        cls, pairs: Sequence[Pair], reader: ResponseReader, on_read: Callable[[int, int], None] | None = None
     ) -> TrainingTable:
         """Read what is not known yet, as many at once as the reader takes."""
         texts = {content_key(p.instruction, t): (p.instruction, t) for p in pairs for t in (p.output_1, p.output_2)}
-        vectors = eyes.vectors.get(list(texts))
+        vectors = reader.vectors.get(list(texts))
         new = [key for key in texts if key not in vectors]
-        room, done = asyncio.Semaphore(getattr(eyes.reader, "concurrency", 1)), itertools.count(1)
+        room, done = asyncio.Semaphore(getattr(reader.reader, "concurrency", 1)), itertools.count(1)
 
         async def read(key: str) -> None:
             async with room:
-                vectors[key], _ = await eyes.read(*texts[key])
+                vectors[key], _ = await reader.read(*texts[key])
             if on_read:
                 on_read(next(done), len(new))
 

@@ -1,4 +1,4 @@
-"""Rows of Parquet and Arrow files, a batch at a time; what they say of their columns is checked before any row."""
+"""Rows of Parquet and Arrow files, a batch at a time; the types of their columns are checked before any row."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _sound(batch: Any) -> Any:
 
 
 def listed(batch: Any) -> list[dict[str, Any] | RowFault]:
-    """A batch as rows; where a text is not UTF-8, or a value none that Python has, only its own row is at fault."""
+    """A batch as rows; where a text is not UTF-8, or Python has no type for a value, only that row is at fault."""
     try:
         rows: list[dict[str, Any] | RowFault] = batch.to_pylist()
     except (ValueError, OverflowError):
@@ -131,7 +131,7 @@ def _row(batch: Any, place: int) -> dict[str, Any] | RowFault:
 
 
 def _spelled(scalar: Any) -> str | None:
-    """A value that Python has not, such as a date in the year 20000, as Arrow spells it; None where it cannot."""
+    """A value that Python has no type for, such as a date in the year 20000, as Arrow writes it; else None."""
     arrow = pyarrow()
     try:
         return str(scalar.cast(arrow.string()))

@@ -175,7 +175,7 @@ def _broken(file: Path) -> InputError:
 
 
 def _stream(path: Path) -> Table:
-    """What comes through a pipe can be read once alone, so it is put into a file."""
+    """What comes through a pipe can be read only once, so it is put into a file."""
     if str(path) in _SPILLED:
         return _sniffed(_SPILLED[str(path)], str(path))
     with path.open("rb") as stream:

@@ -20,7 +20,7 @@ _PACKED = 1 << 12
 
 @contextmanager
 def open_bytes(table: Table) -> Iterator[BinaryIO]:
-    """The bytes of a file, unpacked on the way; a broken packing raises PairError when it is come upon."""
+    """The bytes of a file, unpacked on the way; broken packing raises PairError where it is found."""
     opened: Any
     with table.path.open("rb") as file:
         if table.packing == ".gz":

@@ -9,7 +9,7 @@ MOST_SMALL = 2**24
 
 
 def read_small(path: Path) -> bytes:
-    """All of a file; what has more than anybody writes by hand, or no end as a device, is an OSError.
+    """All of a file; OSError if it is larger than anybody writes by hand, or without end, as a device is.
 
     >>> len(read_small(Path(__file__))) < MOST_SMALL
     True

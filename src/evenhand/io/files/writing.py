@@ -172,8 +172,8 @@ def _kind(file: Path) -> tuple[str, str]:
 def written_whole(place: Path) -> Iterator[BinaryIO]:
     """A file to write into, which takes its place when it is whole; a pipe or a device is written into as it is.
 
-    Nobody can know the name that it has until then, so that nothing can lie in wait there, and two who write the
-    same file do not write into each other's. A link stays: what it leads to is written.
+    Until then it has a random name, so that nothing can be put in its place, and two processes that write the same
+    file do not mix. A link stays: what it leads to is written.
     """
     file = place.resolve() if place.is_symlink() else place
     if file.exists() and not file.is_file():

@@ -1,7 +1,7 @@
 """Formats of pairs, each a function: its name, the fields that tell it apart, and how a row is put into our words.
 
 Sides follow the file: its first response is output_1. What a file says of the winner becomes `label`, or `human`
-where it names who said it. docs/formats.md says which were held against real files, and which are from memory.
+where it names who said it. docs/formats.md says which were tested on real files, and which are from memory.
 """
 
 from __future__ import annotations
@@ -310,7 +310,7 @@ def pair_texts(asked: Any, one: Any, two: Any) -> Row:
 
 
 def _said(label: Any, who: str) -> Row:
-    """A verdict as the pair's label, and in the name of whoever gave it."""
+    """A verdict as the pair's label, and under the name of the person or model that gave it."""
     return {"label": label, **({"human": {who: label}} if who else {})}
 
 
@@ -327,7 +327,7 @@ def _winner(value: Any) -> Any:
 
 
 def _models(row: Row) -> Row:
-    """The models of a row; one that is told only after a vote is a dict or empty in some files."""
+    """The models of a row; in some files a model that is only revealed after the vote is a dict or empty."""
     found = {"model_1": row.get("model_a"), "model_2": row.get("model_b")}
     return {side: model for side, model in found.items() if isinstance(model, str) and model}
 
@@ -373,7 +373,7 @@ def _preference(value: Any) -> str | None:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a field holds a number or nothing; a pair of somebody's own may have words there."""
+    """Whether a field holds a number or nothing; a file of another kind may have words there."""
     try:
         return value in (None, "") or math.isfinite(float(value)) or math.isnan(float(value))
     except (TypeError, ValueError):

@@ -40,7 +40,7 @@ def read_asked(row: Row) -> Asked:
 
 
 def _talk(row: Row) -> Asked | None:
-    """A conversation: the user's turns, answered anew; one that ends with a question is answered as it stands."""
+    """A conversation: the user's turns, to be answered again; one that ends with a question is taken as it is."""
     body = row.get("body")
     holder = body if isinstance(body, Mapping) and "messages" in body else row
     field = next((name for name in _TALKS if is_messages(holder.get(name))), None)

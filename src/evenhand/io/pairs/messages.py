@@ -1,7 +1,7 @@
 """Conversations as other tools write them, and how they stand in a pair.
 
 A message is {"role", "content"} or ShareGPT's {"from", "value"}. Content is text, an object that holds text, or a
-list of parts. What no judge of texts can see, such as an image, is a fault and never left out in silence.
+list of parts. What a judge of texts cannot see, such as an image, is a fault and never left out silently.
 
     one question                    its text, as it stands
     a system message before it      [System] ... [User] ...

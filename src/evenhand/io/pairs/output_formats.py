@@ -34,7 +34,7 @@ from evenhand.io.pairs.recognition import Context, Format, reads
 _outputs = partial(reads, "outputs")
 _MODEL_FIELDS = ("generator", "model", "model_id")
 _NAMES = (*_MODEL_FIELDS, "id")
-# What FastChat writes where a model that it ran itself broke down.
+# What FastChat writes where a model that it ran itself failed.
 _BROKE_DOWN = "ERROR"
 _SYSTEM = ("system", "system_prompt")
 _LONGEST_NAME = 24  # of a prompt, whose label may be all of it

@@ -21,7 +21,7 @@ _LOOKED_AT = 100  # rows in which fields are looked for
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class FilePreview:
     """What a file was recognised as: its first rows in evenhand's words, and the fields that are left over."""
 
     file: str
@@ -32,12 +32,12 @@ class Sight:
     notes: tuple[str, ...]
 
 
-def look_at(path: str | Path, reading: JoinOptions | None = None) -> list[Sight]:
+def look_at(path: str | Path, reading: JoinOptions | None = None) -> list[FilePreview]:
     """What each of the files is; a file that is not recognised raises PairError with what was found and expected.
 
     >>> sample = Path(__file__).parents[1] / "sample.jsonl"
-    >>> [sight] = look_at(sample)
-    >>> sight.format, sight.kind, len(sight.rows)
+    >>> [preview] = look_at(sample)
+    >>> preview.format, preview.kind, len(preview.rows)
     ('pairs', 'pairs', 3)
     """
     reading = reading or JoinOptions()
@@ -45,7 +45,7 @@ def look_at(path: str | Path, reading: JoinOptions | None = None) -> list[Sight]
     return [_look(table, reading, questions) for table in find_tables(path, "pairs or outputs")]
 
 
-def _look(table: Table, reading: JoinOptions, questions: Questions) -> Sight:
+def _look(table: Table, reading: JoinOptions, questions: Questions) -> FilePreview:
     door = Recogniser(_kind(table, reading), reading.columns, questions)
     found: list[Recognised] = []
     for _, where, each in islice(door.rows([table]), _LOOKED_AT):
@@ -59,7 +59,7 @@ def _look(table: Table, reading: JoinOptions, questions: Questions) -> Sight:
         raise PairError(table.name, None, "no rows in this file", hint="expected pairs, or outputs of a model")
     left = dict.fromkeys(name for each in found for name in each.left_over if name not in _known(door.kind))
     notes = tuple(door.context.notes)
-    return Sight(
+    return FilePreview(
         table.name, found[0].format.name, door.kind, tuple(each.row for each in found[:_ROWS]), tuple(left), notes
     )
 

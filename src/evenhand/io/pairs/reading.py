@@ -126,8 +126,8 @@ def _placed(
         except (ValueError, InputError) as fault:
             yield table, where, blame(table, where, fault)
             continue
-        # Data sets of others hold a pair twice, as a rule with the vote of somebody else; in a plain file of pairs
-        # that is a fault.
+        # Data sets of others hold a pair twice, usually with another person's vote; in a plain file of pairs that
+        # is a fault.
         if not found.format.verbatim and not seen.add(short_hash(pair.id + pair.key)):
             door.context.note(_REPEATED)
             continue

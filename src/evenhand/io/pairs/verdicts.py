@@ -2,8 +2,8 @@
 
     read_verdicts(["gpt-4_pair.jsonl"])  ->  ForeignVerdict, ForeignVerdict, ...
 
-Where a file has no texts, a pair is known by its id or by its question and models; whoever keeps it looks for the
-texts, or takes `stand_in`.
+Where a file has no texts, a pair is known by its id or by its question and models; the import looks for the texts
+in the database, or takes `stand_in`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Author(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ForeignVerdict:
-    """What somebody said of one pair; `pair` has stand-in texts where `has_texts` is false."""
+    """A verdict on one pair; `pair` has stand-in texts where `has_texts` is false."""
 
     author: Author
     pair: Pair

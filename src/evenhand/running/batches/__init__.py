@@ -1,4 +1,4 @@
-"""A run in batches: half the price, for whoever can wait.
+"""A run in batches: half the price, if you can wait.
 
 draft.py      questions on their way into a batch, in a file
 sender.py     a draft -> a batch at the service, once; what became of one that a crash cut short

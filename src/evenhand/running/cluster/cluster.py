@@ -26,7 +26,7 @@ _QUIET = {
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # what the nodes say of lost workers would stand in standard output
     "RAY_SCHEDULER_EVENTS": "0",
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
-    "RAY_worker_niceness": "0",  # by itself Ray gives workers way to all other programs of the machine
+    "RAY_worker_niceness": "0",  # by itself Ray lets all other programs of the machine go before its workers
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 
@@ -97,7 +97,7 @@ def connect(address: str = "") -> Cluster:
             ray.init(address=where, log_to_driver=False, logging_level=logging.CRITICAL, **own)
     except (ConnectionError, RuntimeError, ValueError) as fault:
         raise _no_cluster(where, fault) from None
-    _hush(ray)
+    _quieten(ray)
     alive = [node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]]
     return Cluster(ray, where, tuple(cpus for cpus in alive if cpus))
 
@@ -141,7 +141,7 @@ def probe(where: str) -> None:
 
 @contextmanager
 def _muted() -> Iterator[None]:
-    """Ray's core says on standard error, past Python, that it has been told to be quiet."""
+    """Ray's core writes to standard error, past Python, that it was told to be quiet."""
     sys.stderr.flush()
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
@@ -153,7 +153,7 @@ def _muted() -> Iterator[None]:
         os.close(nowhere)
 
 
-def _hush(ray: Any) -> None:
+def _quieten(ray: Any) -> None:
     """Ray's own words go to its log files; what matters is said by the command."""
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False

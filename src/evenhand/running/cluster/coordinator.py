@@ -71,14 +71,14 @@ class ClusterStanding:
     stopped: str = ""  # a budget that is used up
     fault: Fault | None = None
     taken: int = 0  # requests of the budget, those of judges before this one among them
-    spent: float = 0.0  # money, likewise
+    spent: float = 0.0  # money, those of earlier judges included
 
 
 class Coordinator:
     """Limits are kept for all workers together.
 
-    A rate is kept as the local runner keeps it: whoever asks is told how long to wait. What a lost worker had taken
-    counts as used, so that a budget is never overdrawn.
+    A rate is kept as the local runner keeps it: a worker that asks is told how long to wait. What a lost worker
+    had taken counts as used, so that a budget is never overdrawn.
 
     >>> coordinator = Coordinator(Limits(max_requests=1))
     >>> coordinator.take(100, 0.0), coordinator.take(100, 0.0)
@@ -138,7 +138,7 @@ class Coordinator:
         return self._stopping
 
     def _begun(self, task: str) -> None:
-        """Ray begins a task anew for ever; pairs that kill whoever judges them must not keep it from its end."""
+        """Ray restarts a task without end; pairs that kill every worker must not keep the run from ending."""
         self._attempts[task] = self._attempts.get(task, 0) + 1
         if self._attempts[task] > ATTEMPTS:
             self.fail(

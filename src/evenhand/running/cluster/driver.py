@@ -17,7 +17,7 @@ from evenhand.core.protocol import Protocol
 from evenhand.running.cluster.cluster import Cluster
 from evenhand.running.cluster.coordinator import ClusterStanding, Coordinator
 from evenhand.running.cluster.slices import Checked, Slice, Work, check
-from evenhand.running.cluster.worker import Bench, Recipe
+from evenhand.running.cluster.worker import Recipe, Worker
 from evenhand.running.pace import Limits
 from evenhand.store.shards import Place, ShardRow
 from evenhand.store.shards.reading import Finished
@@ -114,7 +114,7 @@ class ScaleOut:
         self._ray, self._workers, self._cores = ray, workers, cores
         share = None if limits.concurrency is None else limits.concurrency // workers
         self._recipe = replace(recipe, limits=Limits(concurrency=share, retries=limits.retries))
-        # Lost, it would forget what has been spent; it lies on this node, and is not begun anew.
+        # If it were lost, what was spent would be forgotten; so it is on this node and is not restarted.
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
         )
@@ -129,7 +129,7 @@ class ScaleOut:
         ray = self._ray
         finished, begun = ray.put(done), ray.put(begun_in(self._recipe.place))
         data = ray.data.from_items(list(work.tasks), override_num_blocks=len(work.tasks)).map_batches(
-            Bench,
+            Worker,
             batch_size=1,
             batch_format="pyarrow",
             compute=ray.data.ActorPoolStrategy(size=self._workers, max_tasks_in_flight_per_actor=2),
@@ -194,7 +194,7 @@ async def _call(coordinator: Any, name: str, *arguments: Any) -> Any:
 
 
 def _begun_anew() -> bool:
-    """Whether this worker stands in the place of one that was lost."""
+    """Whether this worker replaces one that was lost."""
     import ray
 
     return bool(ray.get_runtime_context().was_current_actor_reconstructed)

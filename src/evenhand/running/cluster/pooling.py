@@ -1,6 +1,6 @@
 """What is made of several judges' folders: a jury's verdicts or those of levels, in the folder above theirs.
 
-Made verdicts cost nothing, so they are made anew after each run, and in place of those that another rule had made.
+Made verdicts cost nothing, so they are made again after each run and replace those that another rule made.
 """
 
 from __future__ import annotations

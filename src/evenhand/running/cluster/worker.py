@@ -58,7 +58,7 @@ class Recipe:
     skip_bad: bool = False
 
 
-class Bench:
+class Worker:
     """A worker. Ray Data makes one of these in each actor and calls it with a task at a time.
 
     What goes wrong for all (a wrong key, a missing model) is reported to the coordinator, and the run ends in good
@@ -110,7 +110,7 @@ class Bench:
 
     @property
     def setup(self) -> Setup:
-        """The judge, opened when the first task comes: what fails then can be told."""
+        """The judge, opened when the first task comes, so that a failure can be reported."""
         if self._setup is None:
             recipe = self.recipe
             engine = recipe.open()
@@ -129,8 +129,8 @@ class Bench:
 class _Task:
     """One attempt at one task."""
 
-    def __init__(self, bench: Bench, name: str) -> None:
-        self.bench, self.recipe, self.name = bench, bench.recipe, name
+    def __init__(self, worker: Worker, name: str) -> None:
+        self.worker, self.recipe, self.name = worker, worker.recipe, name
         self.attempt = uuid.uuid4().hex[:6]
         self.progress = ClusterProgress()
         self._parts = 0
@@ -138,8 +138,10 @@ class _Task:
 
     async def reported(self) -> bool:
         """Tell how far this is; whether to stop."""
-        bench, attempt = self.bench, f"{self.name}-{self.attempt}"
-        self._stopping = await bench._call("report", bench._name, self.name, attempt, self.progress, bench._again())
+        worker, attempt = self.worker, f"{self.name}-{self.attempt}"
+        self._stopping = await worker._call(
+            "report", worker._name, self.name, attempt, self.progress, worker._again()
+        )
         return self._stopping
 
     async def judge(self, pairs: Iterable[Pair]) -> None:
@@ -149,9 +151,9 @@ class _Task:
 
     def _not_done(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
         """The pairs that are not in the folder yet."""
-        written = self._written() if self.bench._again() else Finished([])
+        written = self._written() if self.worker._again() else Finished([])
         for pair in pairs:
-            if pair in self.bench._finished or pair in written:
+            if pair in self.worker._finished or pair in written:
                 self._count(pairs=1)
             else:
                 yield pair
@@ -168,9 +170,9 @@ class _Task:
         self.progress = ClusterProgress(was.pairs + pairs, was.invalid + invalid, was.asked + asked, was.usage)
 
     async def _judge_group(self, group: list[Pair]) -> None:
-        recipe, setup = self.recipe, self.bench.setup
-        with Notebook(setup, self.bench._begun) as book:
-            run = Run(setup, group, book, orders=recipe.orders, seed=recipe.seed, pace=self.bench._pace)
+        recipe, setup = self.recipe, self.worker.setup
+        with Notebook(setup, self.worker._begun) as book:
+            run = Run(setup, group, book, orders=recipe.orders, seed=recipe.seed, pace=self.worker._pace)
             reporting = asyncio.create_task(self._report(run))
             rows: list[ShardRow] = []
             since, before = time.monotonic(), self.progress

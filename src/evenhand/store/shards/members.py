@@ -37,7 +37,7 @@ def member_place(folder: Place, setup: Setup) -> Place:
 
 
 def refuse_asked(folder: Place) -> None:
-    """Refuse a folder that holds verdicts of a judge that was asked itself: they cannot be made anew."""
+    """Refuse a folder with verdicts of a judge that was asked: those cannot be made again."""
     if folder.has(JUDGE) and not is_made(orjson.loads(folder.read(JUDGE))["identity"]):
         raise InputError(
             f"{folder.name} holds verdicts of one judge, not of several",

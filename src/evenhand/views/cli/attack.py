@@ -208,7 +208,7 @@ def _untried(what: AttackOptions, cases: Sequence[AttackCase], attacks: Sequence
 
 def _run(settings: AnySettings, tally: AttackTally, cases: list[AttackCase], db: Path) -> AttackRun:
     with settings.judge(db) as judge:
-        probe = _foretell_all(settings, judge, [case.pair for case in cases])
+        probe = _estimate_all(settings, judge, [case.pair for case in cases])
         run = run_with_progress(judge, tally.watch(cases), len(cases), enough=tally)
         found = tally.summary(run, seed=settings.seed)
         tokens = found.tokens + probe.usage
@@ -236,20 +236,20 @@ class _Probe:
         return _Probe(self.usage + other.usage, self.asked + other.asked, self.seconds + other.seconds)
 
 
-def _foretell_all(settings: AnySettings, judge: AnyJudge, pairs: Sequence[Pair]) -> _Probe:
+def _estimate_all(settings: AnySettings, judge: AnyJudge, pairs: Sequence[Pair]) -> _Probe:
     """Say what a run will take; of a jury, judge by judge."""
     if isinstance(settings, JudgeSettings):
         assert isinstance(judge, Judge)
-        return _foretell(settings, judge, pairs)
+        return _estimate(settings, judge, pairs)
     assert not isinstance(judge, Judge)
     probe = _Probe()
     for one, juror in zip(settings.each, judge.judges, strict=True):
         console.aside(f"{one.spec}:")
-        probe += _foretell(one, juror, pairs)
+        probe += _estimate(one, juror, pairs)
     return probe
 
 
-def _foretell(settings: JudgeSettings, judge: Judge, pairs: Sequence[Pair]) -> _Probe:
+def _estimate(settings: JudgeSettings, judge: Judge, pairs: Sequence[Pair]) -> _Probe:
     """Say what a run will take before it begins; a model that runs here judges two pairs to find out."""
     planned = plan(judge.setup, pairs, judge.store, orders=settings.orders, seed=settings.seed)
     probe, seconds = _Probe(), None

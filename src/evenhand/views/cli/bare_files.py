@@ -76,7 +76,7 @@ def _meant(named: list[str], columns: Mapping[str, str]) -> list[str]:
 
 
 def kind_of(word: str, columns: Mapping[str, str]) -> Kind:
-    """What a file holds by its first row, "outputs" or "pairs"; what cannot be told, judge finds the words for."""
+    """What a file holds by its first row, "outputs" or "pairs"; where that is unclear, `judge` says why."""
     for table in find_tables(_path(word), "pairs"):
         for _, row in read_rows(table):
             if isinstance(row, ValueError):

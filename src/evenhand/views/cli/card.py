@@ -68,7 +68,7 @@ class JudgedEvidence:
 
 @dataclass(frozen=True)
 class CardOptions:
-    """Which judges, and what they are held against."""
+    """Which judges, and what they are compared with."""
 
     judges: Annotated[
         list[str] | None,

@@ -132,13 +132,13 @@ def _notes(found: Card) -> Iterator[str]:
 
 
 def bar_text(found: Card) -> str:
-    """What the word of trust was held against."""
+    """What the judge was compared with to decide whether to trust it."""
     bar = "one person" if found.target is None else f"the target of {100 * found.target:.0f}%"
     return f"Trust is held against {bar}, less a margin of {100 * found.margin:g} points."
 
 
 def comparison_note(c: JudgeComparison) -> str:
-    """One line for several judges held against the first; empty for one."""
+    """One line for several judges compared with the first; empty for one."""
     return console.one_line(caution((_called(row, c), row.ahead_p_holm) for row in c.rows))
 
 

@@ -164,7 +164,7 @@ def stored_rows(store: Records, options: ExportOptions) -> Made:
     judge = only(judges)
     dimension = dimension_of(judge, options.dimension)
     judged, hard = as_they_were(store.judgments(judge)), options.hard
-    console.tell_attacked(store.count_attacked(judge))
+    console.print_attacked(store.count_attacked(judge))
     chat = "messages" if options.chat else "text"
     makers: dict[str, Callable[[], Made]] = {
         "dpo": lambda: (

@@ -296,7 +296,7 @@ def count_stored(
     candidate = candidate_of(store.matches(row), store.path)
     blocks = list(on_trial(store.blocks(row), candidate))
     attacked = store.count_attacked(row)
-    console.tell_attacked(attacked)
+    console.print_attacked(attacked)
     imported = is_imported(row.identity)
     made = is_made(row.identity)  # of judges that may have been imported
     replay(blocks, decider, seed=rule.seed, most=rule.max_pairs, one_order=imported or made)

@@ -1,4 +1,4 @@
-"""How far a run is, by its answers: a pair of a local model can take a minute, and somebody is watching."""
+"""How far a run is, by its answers: a pair can take a local model a minute, and users watch."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from evenhand.core.stats.clustered import Estimate
 from evenhand.engines import catalog
 from evenhand.engines.heads import SHIPPED_HEAD
 from evenhand.engines.heads.head import find_head
-from evenhand.engines.heads.reading import Eyes, StateReading
+from evenhand.engines.heads.reading import ResponseReader, StateReading
 from evenhand.engines.heads.training import (
     StackedVerdicts,
     Trained,
@@ -220,11 +220,11 @@ async def _train(
 ) -> Trained:
     if not isinstance(engine, StateReader):
         raise SpecError(f"{engine.identity['model']} gives no states, and a head needs them", hint=_GIVES_STATES)
-    eyes = Eyes(engine, MemoryVectors(), blocks=blocks, reading=StateReading())
-    eyes.vectors, close = where.open(eyes.reader_name)
+    reader = ResponseReader(engine, MemoryVectors(), blocks=blocks, reading=StateReading())
+    reader.vectors, close = where.open(reader.reader_name)
     try:
         pairs = [pair for source in labels.sources for pair in source.pairs]
-        table = await TrainingTable.read(pairs, eyes, _report)
+        table = await TrainingTable.read(pairs, reader, _report)
     finally:
         close()
         await engine.close()

@@ -9,7 +9,7 @@ from rich.table import Table
 from evenhand.core.pair import excerpt, read_label
 from evenhand.io.files import Row
 from evenhand.io.pairs import JoinOptions
-from evenhand.io.pairs.preview import Sight, look_at
+from evenhand.io.pairs.preview import FilePreview, look_at
 from evenhand.results.plain import to_json
 from evenhand.views import console
 from evenhand.views.cli.app import app
@@ -34,30 +34,30 @@ def look(
 ) -> None:
     """Say what a file was recognised as, show three rows as they would be judged, and name what is left over."""
     reading = JoinOptions(questions, turn, skip_bad=skip_bad, columns=columns_from(columns))
-    sights = [sight for file in files for sight in look_at(file, reading)]
+    previews = [preview for file in files for preview in look_at(file, reading)]
     if as_json:
-        print(to_json({"files": sights}))
+        print(to_json({"files": previews}))
         return
-    for sight in sights:
-        _show(sight)
+    for preview in previews:
+        _show(preview)
 
 
-def _show(sight: Sight) -> None:
-    what = "pairs" if sight.kind == "pairs" else "outputs of a model"
-    name = "" if sight.format == sight.kind else f", recognised as {sight.format}"
-    console.out.print(f"{console.visible(sight.file)}: {what}{name}", markup=False)
-    console.out.print(_table(sight))
-    for note in sight.notes:
+def _show(preview: FilePreview) -> None:
+    what = "pairs" if preview.kind == "pairs" else "outputs of a model"
+    name = "" if preview.format == preview.kind else f", recognised as {preview.format}"
+    console.out.print(f"{console.visible(preview.file)}: {what}{name}", markup=False)
+    console.out.print(_table(preview))
+    for note in preview.notes:
         console.out.print(note, style="yellow", markup=False)
-    left = ", ".join(console.visible(name) for name in sight.left_over)
+    left = ", ".join(console.visible(name) for name in preview.left_over)
     said = f"left over, kept as metadata: {left}" if left else "no field is left over"
     console.out.print(said, style="dim", markup=False)
 
 
-def _table(sight: Sight) -> Table:
-    names = [name for name in _SHOWN[sight.kind] if any(row.get(name) not in (None, "") for row in sight.rows)]
+def _table(preview: FilePreview) -> Table:
+    names = [name for name in _SHOWN[preview.kind] if any(row.get(name) not in (None, "") for row in preview.rows)]
     table = console.plain_table("", *names)
-    for row in sight.rows:
+    for row in preview.rows:
         table.add_row(*(console.safe(excerpt(_cell(row, name))) for name in names))
     return table
 

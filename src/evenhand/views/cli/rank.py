@@ -142,7 +142,7 @@ def _rankings(db: Path, judges: JudgeFilter, options: RankOptions) -> Iterator[J
         rows = _with_dimension(judges.find(store.judges(), db), options.dimension)
         attacked = {row.id: store.count_attacked(row) for row in rows}
         for pairs in sorted(set(attacked.values())):
-            console.tell_attacked(pairs)
+            console.print_attacked(pairs)
         for row in rows:
             on = options.dimension or headline(row.dimensions)
             matches, counter = Matches(on, options.reading, counting), Counter(found_on(row.dimensions))
@@ -156,10 +156,10 @@ def _rankings(db: Path, judges: JudgeFilter, options: RankOptions) -> Iterator[J
                 continue
             answer = ranking_answer(found, counter.summary())
             yield JudgeRanking(row.model, row.protocol, row.fingerprint, found, answer, attacked[row.id])
-    _tell_unranked(faults, len(rows))
+    _print_unranked(faults, len(rows))
 
 
-def _tell_unranked(faults: Mapping[str, InputError], judges: int) -> None:
+def _print_unranked(faults: Mapping[str, InputError], judges: int) -> None:
     """Which judges cannot be ranked by; an error where none can."""
     if faults and len(faults) == judges:
         raise next(iter(faults.values()))

@@ -90,7 +90,7 @@ class ClusterJob:
 
 @dataclass(frozen=True)
 class PairSource:
-    """The pairs of a command, read once and found good; for each judge they are cut into tasks anew."""
+    """The pairs of a command, read once and found good; for each judge they are cut into tasks again."""
 
     cut: Callable[[int, int], Work]  # for so many workers, each with so many prompts at once
     read: Callable[[], Iterator[Pair]]

@@ -88,7 +88,7 @@ def verdict_rows(judge: JudgeRow, judgments: Iterable[Judgment]) -> Iterator[Row
 
 
 def _said(reader: ReasonReader, verdict: Verdict | None, order: Order) -> Row:
-    """What there is of a verdict besides it, in the judge's own words; "combined" has none."""
+    """What the judge wrote beside a verdict; "combined" has none."""
     if verdict is None or not verdict.raw:
         return dict.fromkeys(_SAID)
     return {"reason": reader.reason(verdict, order) or None, "strength": reader.strength(verdict)}

@@ -45,7 +45,7 @@ _OF_THE_PAGE = {"json": False}
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
-    """What a report shall hold."""
+    """What a report should contain."""
 
     dimension: str = ""  # that decides: the pairs of each kind, the ranking; "" is the headline of each judge
     examples: int = 5  # pairs of each kind
@@ -235,7 +235,7 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
 def _without_repeats(
     found: Examples, summary: Summary, blocks: Iterable[Block], options: ReportOptions
 ) -> Examples:
-    """The examples among pairs that count; where some do not, which is rare, they are looked for anew."""
+    """The examples among pairs that count; where some do not, which is rare, they are searched again."""
     counted = summary.dimensions.get(found.dimension)
     repeated = counted.rows.repeated() if counted is not None and counted.rows is not None else []
     if not repeated:
@@ -253,7 +253,7 @@ def _prices(store: Records, row: JudgeRow) -> list[Price | None]:
 
 
 class _Taker(Protocol):
-    """Somebody who takes blocks."""
+    """Anything that takes blocks."""
 
     def add_block(self, block: Block) -> None: ...
 

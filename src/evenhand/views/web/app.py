@@ -173,7 +173,7 @@ def _on_error(site: Site, request: Request, error: Exception) -> Response:
 
 
 def _on_leaving(request: Request, error: Exception) -> Response:
-    """Whoever asked is gone before the form was here whole: no fault of ours, and nobody reads this."""
+    """The client left before its form had arrived: not an error of ours, and nobody reads the answer."""
     return Response(status_code=400)
 
 

@@ -1,8 +1,8 @@
 """Connections that cannot be held open for nothing: deadlines, and a bound on their number.
 
-A request must be here whole some seconds after its first byte, and somebody must read the answer to its end. With
-more connections than the bound, those go first that wait for their client, then those that were answered most
-often: who sends a request at once gets an answer, however many others send half of one, or one after another.
+A request must have arrived some seconds after its first byte, and its answer must be read to the end. With more
+connections than the bound, those go first that wait for their client, then those that were answered most often:
+who sends a request at once gets an answer, however many others send half of one, or one after another.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class BoundedConnection(H11Protocol):
         self._answered = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request; where there are too many, somebody has to go."""
+        """Begin to wait for a request; where there are too many connections, one is closed."""
         super().connection_made(transport)
         self._since = self.loop.time()
         self._watch()

@@ -31,7 +31,7 @@ def mark_differences(one: str, two: str) -> tuple[Markup, Markup] | None:
 def _words(text: str) -> list[str]:
     shown = visible(text[: MOST_WORDS * 40])
     words = re.findall(r"\w+|\s+|[^\w\s]", shown)
-    # A text of few but endless words is not cut in silence: it counts as too long.
+    # A text of few but very long words is not cut silently: it counts as too long.
     return words if len(text) <= MOST_WORDS * 40 else words + [""] * (MOST_WORDS + 1)
 
 

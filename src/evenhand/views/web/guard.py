@@ -128,7 +128,7 @@ class Door:
         return hmac.compare_digest(link.encode(), self.link.encode())
 
     def enter(self, link: str, password: str = "") -> str | None:
-        """A session for whoever holds the link; the link is dead then, and the next one is announced."""
+        """A session for the holder of the link, which then stops working; the next one is announced."""
         with self._lock:
             if not self.fits(link):
                 return None
@@ -151,7 +151,7 @@ class Door:
             raise Refusal(403, "That is not the password.", "try again")
 
     def knows(self, session: str) -> bool:
-        """Whether this is the session of somebody who came in by a link."""
+        """Whether this session was opened with a link."""
         return any(hmac.compare_digest(session.encode(), known.encode()) for known in self._sessions)
 
     def leave(self, session: str) -> None:

@@ -1,8 +1,8 @@
 """Responses as the Markdown that they mostly are, made safe three times over.
 
-The parser takes HTML for text; links go to http, https or mailto or nowhere; pictures become words, for a page that
-fetches a picture tells somebody that it was read. What comes out is then filtered by nh3 down to a few tags, and
-the pages' Content-Security-Policy allows neither foreign scripts nor styles nor pictures.
+The parser takes HTML for text; links go to http, https or mailto or nowhere; pictures become words, because
+fetching a picture would tell its server that the page was read. What comes out is then filtered by nh3 down to a
+few tags, and the pages' Content-Security-Policy allows neither foreign scripts nor styles nor pictures.
 """
 
 from __future__ import annotations

@@ -111,14 +111,14 @@ def invite(site: Site, request: Request, form: Form) -> Response:
 def _with_link(
     site: Site, request: Request, store: Store, form: Form, session: str, name: str, secret: str
 ) -> Response:
-    """The page with somebody's link; or their chair, where the owner takes it in this browser."""
+    """The page with an annotator's link; or their labelling page, where the owner labels in this browser."""
     if field_of(form, "here"):
         return cookie(RedirectResponse("/annotate", 303), site.annotator_cookie, secret, days=KEEP_DAYS)
     return _people_page(site, request, store, session, link=f"{site.base}/a/{secret}", name=name)
 
 
 def _guidelines(form: Form) -> Rubric:
-    """The owner's own words for whoever labels, where there are any."""
+    """The owner's own guidelines, where there are any."""
     given = field_of(form, "guidelines").replace("\r\n", "\n").strip()
     if len(given) > _LONGEST_GUIDELINES:
         raise InputError("the guidelines are too long", hint=f"at most {_LONGEST_GUIDELINES:,} characters")
@@ -138,7 +138,7 @@ def adjudicate(site: Site, request: Request, form: Form) -> Response:
 
 
 def _common_rubric(store: Store) -> Rubric:
-    """What the annotators go by, for whoever decides between them: the first words that there are for anything."""
+    """The annotators' guidelines, for the adjudicator: the first rubric that there is for any of them."""
     every = [json.loads(who.rubric) for who in store.annotation.annotators() if not who.decides]
     questions = {name: line for rubric in reversed(every) for name, line in rubric.get("questions", {}).items()}
     words = {part: next((x[part] for x in every if x.get(part)), "") for part in ("guidelines", "text")}
@@ -146,7 +146,7 @@ def _common_rubric(store: Store) -> Rubric:
 
 
 def renew(site: Site, request: Request, form: Form) -> Response:
-    """A new link for an annotator, or their chair in this browser; the old link leads nowhere from now on."""
+    """A new link for an annotator, or their labelling page in this browser; the old link stops working."""
     session = site.owner(request, form)
     with site.store() as store:
         who = _annotator(store, field_of(form, "name"))

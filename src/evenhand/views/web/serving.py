@@ -33,7 +33,7 @@ class ServerAddress:
 def serve(
     db: Path, address: ServerAddress, *, password: str = "", ready: Callable[[str, bool], None] | None = None
 ) -> None:
-    """Serve a database until Ctrl-C; `ready` is told the owner's link, and again whenever there is a new one."""
+    """Serve a database until Ctrl-C; `ready` gets the owner's link, and every new one."""
     if not address.is_local and len(password) < _SHORTEST_PASSWORD:
         raise InputError(
             f"{address.host} can be reached by other machines, and there is no password of"
@@ -63,7 +63,7 @@ def open_site(
     door = Door(password, (lambda link: ready(f"{base}/enter/{link}", False)) if ready is not None else None)
     names = address.names if address.is_local else (*address.names, host)
     site = Site(db, port, door, base, own_hosts(port, names))
-    with site.store():  # opened once now, so that a fault is told before anybody looks
+    with site.store():  # opened once now, so that an error is shown before the page is
         return site
 
 
@@ -74,7 +74,7 @@ def listen(address: ServerAddress) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((address.host, address.port))
-        listening.listen(BACKLOG)  # whoever opens the link before the server is up waits for it
+        listening.listen(BACKLOG)  # a link that is opened before the server is up waits for it
     except (OSError, OverflowError) as fault:
         listening.close()
         raise InputError(

@@ -95,7 +95,7 @@ class Site:
 
     @property
     def annotator_cookie(self) -> str:
-        """The cookie of whoever labels in this browser."""
+        """The cookie of the annotator in this browser."""
         return f"evenhand_annotator_{self.port}"
 
     @property
@@ -121,7 +121,7 @@ class Site:
                 self._stores.put(store)
 
     def _open(self) -> Store:
-        """A connection; on a read-only mount one can look, and whoever changes something is told."""
+        """A connection; on a read-only mount pages can be read, and changes are refused with the reason."""
         return Store(self.db, read_only=self.db.exists() and not is_writable(self.db))
 
     @contextmanager
@@ -177,8 +177,8 @@ class Site:
     ) -> CachedFigure[T]:
         """Something that looks at all there is: counted once for each state of the file, in a thread of its own.
 
-        Whoever asks waits a moment for it. After that they have what was counted before, while a run goes on
-        writing; or nothing yet, and the page says so.
+        The page waits a moment for it. After that it has the earlier count, while a run goes on writing, or none
+        yet, and says so.
         """
         state = self.version()
         with self._lock:
@@ -186,7 +186,7 @@ class Site:
             if count.made.done() and count.state != state:  # never two counts of one thing at once
                 last = count.made.result() if count.made.exception() is None else count.last
                 count = self._figures[name] = _Count(state, last, Future())
-                # A daemon: whoever presses Ctrl-C does not wait for a figure that nobody will see.
+                # A daemon: Ctrl-C does not wait for a figure that nobody will see.
                 threading.Thread(target=self._make, args=(make, count.made), name="figure", daemon=True).start()
         try:
             found = count.made.result(timeout=self.patience if patience is None else patience)
@@ -198,7 +198,7 @@ class Site:
         try:
             with self._one_figure, self.store() as store:
                 made.set_result(make(store))
-        except BaseException as fault:  # whoever waits is told
+        except BaseException as fault:  # raised again in the thread that waits
             made.set_exception(fault)
 
     # -- who asks --------------------------------------------------------------------------------
