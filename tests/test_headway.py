@@ -17,7 +17,7 @@ from evenhand.core.pair import Pair
 from evenhand.core.protocol import Prompt
 from evenhand.engines.scripted import ScriptedEngine
 from evenhand.running.runner import Totals
-from evenhand.views import console
+from evenhand.views import console, progress
 from evenhand.views.api import Judge
 from evenhand.views.cli.groups import JudgeSettings
 from evenhand.views.cli.headway import Headway
@@ -74,7 +74,7 @@ def test_the_text_counts_in_thousands_and_knows_one_from_many() -> None:
 def test_a_log_hears_of_answers_before_the_first_pair_is_done(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(console, "_QUIET_SECONDS", 0.1)
+    monkeypatch.setattr(progress, "_QUIET_SECONDS", 0.1)
     with Judge(ScriptedEngine(slowly), "chained") as judge:  # eight answers for a pair
         run_with_progress(judge, PAIRS[:2], 2)
     lines = [line for line in capsys.readouterr().err.splitlines() if "answer" in line]
@@ -145,7 +145,7 @@ def test_the_first_pair_which_waits_for_the_model_does_not_make_it_seem_slow(
 def test_a_bar_that_ends_early_shows_the_pairs_that_were_done(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     monkeypatch.setattr(console, "err", Console(file=screen, force_terminal=True, width=80))
-    with console.watching(200) as watch:
+    with progress.watching(200) as watch:
         for pairs in range(1, 4):  # quicker than anybody reads
             watch.moved(pairs, Usage(), 0)
     assert re.findall(r"\d+/200 pairs", screen.getvalue())[-1] == "3/200 pairs"

@@ -20,7 +20,7 @@ from command import evenhand
 from evenhand.store import Store
 from evenhand.store import outcomes as outcomes_module
 from evenhand.store.outcomes import OutcomeTable
-from evenhand.views import console
+from evenhand.views import progress
 
 FIXTURES = Path(__file__).parent / "fixtures"
 DERIVED = ("outcomes", "packed", "pair_columns", "known", "facets")
@@ -153,7 +153,7 @@ def test_a_kill_midway_costs_nothing(tmp_path: Path, version: int, pairs: int) -
 
 def test_a_long_update_is_told_in_the_terminal(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outcomes_module, "_AT_ONCE", 3)
-    monkeypatch.setattr(console, "_UPKEEP_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_UPKEEP_SECONDS", 0.0)
     assert f"bringing {old} up to date: 12 of 12 pairs" in evenhand("results", "--db", old).stderr.replace("\n", "")
     assert "bringing" not in evenhand("results", "--db", old).stderr, "once is enough"
 

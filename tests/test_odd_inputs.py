@@ -24,7 +24,7 @@ from evenhand.io.files import small
 from evenhand.io.pairs import check_pairs, read_pairs
 from evenhand.running.cluster.slices import local_work, pairs_of
 from evenhand.store import Store
-from evenhand.views import console
+from evenhand.views import console, progress
 from evenhand.views.console import note
 
 ROW = json.dumps({"instruction": "q", "output_1": "x", "output_2": "y"}) + "\n"
@@ -158,7 +158,7 @@ def test_look_says_of_a_label_what_judge_would_say(tmp_path: Path, label: str) -
 def test_a_servers_notice_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     note("\x1b]0;owned\x07 [red]hi[/]")
     console.out.print(console.plain_table("\x1b[2Jtitle"))
-    with console.watching(1) as watch:
+    with progress.watching(1) as watch:
         watch.print("\x1b[31m[bold]red \ud800")
     said = "".join(capsys.readouterr())
     assert "\x1b" not in said
@@ -170,7 +170,7 @@ def test_the_bar_of_a_run_that_was_stopped_ends_on_what_is_done(monkeypatch: pyt
     """Many pairs come between two drawings; the last ones of a stopped run were not on the bar."""
     shown = Console(file=io.StringIO(), force_terminal=True, width=100)
     monkeypatch.setattr(console, "err", shown)
-    with console.watching(100) as watch:
+    with progress.watching(100) as watch:
         for done in range(1, 8):
             watch.moved(done, Usage(), 0)
     assert isinstance(shown.file, io.StringIO)

@@ -13,7 +13,8 @@ import pytest
 from evenhand.core.markup import CHATML, render
 from evenhand.core.pair import DIMENSIONS, Pair
 from evenhand.core.pieces import Piece, Slot
-from evenhand.core.protocol import BUILT_IN, ORDERS, Protocol, TemplateTurn, built_in_names
+from evenhand.core.protocol import BUILT_IN, ORDERS, Protocol, built_in_names
+from evenhand.core.template import TemplateTurn
 
 NAMES = [name for name in built_in_names() if name != "weighed"]  # which holds another one, word for word
 ASKS: dict[str, list[tuple[str, ...]]] = {

@@ -19,7 +19,8 @@ from evenhand.core.answer_forms import AnswerForm, FormMatch, form_of
 from evenhand.core.errors import TemplateError
 from evenhand.core.judge import Judgment
 from evenhand.core.pair import COMBINED, Side
-from evenhand.core.protocol import Order, Protocol, Question
+from evenhand.core.protocol import Order, Protocol
+from evenhand.core.template import Question
 from evenhand.core.verdict import SAMPLE_BREAK, SIDE_OF, Label, Verdict, text_before_labels
 
 # The forms of judges that were asked elsewhere: how is not known, so that the first that fits counts.

@@ -13,6 +13,7 @@ from evenhand.views import console
 from evenhand.views.cli.app import app
 from evenhand.views.cli.option_groups import argument, option
 from evenhand.views.cli.options import JsonOption
+from evenhand.views.progress import Download
 
 models_app = typer.Typer(help="The models that can judge on this machine.", invoke_without_command=True)
 app.add_typer(models_app, name="models")
@@ -44,7 +45,7 @@ def models_pull(
     force: Annotated[bool, option("--force", "Fetch it again even if it is there.")] = False,
 ) -> None:
     """Fetch a model into the cache folder; a fetch that was stopped goes on where it stopped."""
-    with console.Download() as progress:
+    with Download() as progress:
         model = catalog.pull(name, force=force, on_progress=progress)
     console.out.print(f"{model.name} is at {model.path}")
 

@@ -11,6 +11,7 @@ from evenhand.core.errors import EvenhandError, InputError
 from evenhand.store import Records, Store
 from evenhand.store.database import is_old
 from evenhand.views import console
+from evenhand.views.progress import Upkeep
 
 DEFAULT_DB = Path("evenhand.db")
 
@@ -30,7 +31,7 @@ def bring_up_to_date(db: Path | None) -> Path | None:
     It is what becomes of --db before a command sees it; whatever else may be wrong with the file, the command says.
     """
     if db is not None and db.is_file() and is_old(db):
-        with suppress(EvenhandError), console.Upkeep(f"bringing {db} up to date") as upkeep:
+        with suppress(EvenhandError), Upkeep(f"bringing {db} up to date") as upkeep:
             Store(db, read_only=True, on_progress=upkeep).close()
     return db
 

@@ -31,6 +31,7 @@ from evenhand.views.api import Judgments, default_protocol
 from evenhand.views.cli.headway import Headway
 from evenhand.views.cli.services import full_name
 from evenhand.views.jury import AnyJudge, JuryJudgments
+from evenhand.views.progress import Download, Watch, watching
 
 # What is on the command line is in the shell's history, and a field of the request is kept in the database.
 _SECRETS = ("key", "api_key", "apikey", "api-key", "token", "access_token", "authorization", "password", "secret")
@@ -45,7 +46,7 @@ def open_judge(spec: str, hardware: Hardware | None = None, endpoint: EndpointSe
         model = catalog.CATALOG[name]
         console.err.print(f"{name} is not here yet: fetching {model.bytes / 1e6:,.0f} MB from {model.source}")
     try:
-        with console.Download() as progress:
+        with Download() as progress:
             return open_engine(
                 spec,
                 hardware,
@@ -140,7 +141,7 @@ def run_with_progress(
     began, stopped = time.monotonic(), ""
     examples = dict[str, str]()
     with (
-        console.watching(total, lines=lines) as watch,
+        watching(total, lines=lines) as watch,
         judge.run(pairs, line=line, words=False, on_wait=watch.print) as judgments,
     ):
         headway = Headway(total, judge.answers_of_pair, judgments.totals)
@@ -214,7 +215,7 @@ def stored_examples(store: Store, judge: int, reasons: Iterable[str]) -> dict[st
 def _take_all(
     judgments: Judgments | JuryJudgments,
     counter: Counter,
-    watch: console.Watch,
+    watch: Watch,
     headway: Headway,
     examples: dict[str, str],
     enough: Callable[[Judgment], bool] | None = None,

@@ -54,6 +54,7 @@ from evenhand.views.cli.judging import check_slots, protocols_of
 from evenhand.views.cli.option_groups import ADVANCED, OUTPUT, flat_options, option
 from evenhand.views.cli.options import JsonOption, LimitOption, OnOption, SeedOption
 from evenhand.views.cli.running import show_run
+from evenhand.views.progress import Watch, watching
 
 ray_app = typer.Typer(
     name="ray",
@@ -136,7 +137,8 @@ def judge_on_ray(
         ),
     ] = "",
     workers: Annotated[
-        int | None, option("--workers", "So many judges at once. Default: one for each node.", ADVANCED, min=1)
+        int | None,
+        option("--workers", "How many judges at once. Default: one for each node.", ADVANCED, min=1),
     ] = None,
     limit: LimitOption = None,
     on: OnOption = "",
@@ -283,7 +285,7 @@ class ClusterJudge:
         if all_done(done, work.count, source.read()):
             return self._nothing_to_do(job, work, source, name, used)
         run = ScaleOut(cluster, self._recipe(job, cores), settings.limits, workers=workers, cores=cores, used=used)
-        with console.watching(work.count) as watch:
+        with watching(work.count) as watch:
             watch.print(_heading(name, work, workers, cluster.address))
             run.start(work, done)
             try:
@@ -377,7 +379,7 @@ def _at_once(setup: Setup, limits: Limits, workers: int) -> int:
     return max(1, min(share, setup.engine.concurrency))
 
 
-def _watch(run: ScaleOut, watch: console.Watch, total: int) -> None:
+def _watch(run: ScaleOut, watch: Watch, total: int) -> None:
     """Until it is done; Ctrl-C stops after what is under way, a second one at once."""
     try:
         _look_on(run, watch)
@@ -397,7 +399,7 @@ def _watch(run: ScaleOut, watch: console.Watch, total: int) -> None:
         watch.print(f"{standing.stopped}; {standing.progress.pairs:,} of {console.count(total, 'pair')} done")
 
 
-def _look_on(run: ScaleOut, watch: console.Watch) -> None:
+def _look_on(run: ScaleOut, watch: Watch) -> None:
     ended, lost, began = False, run.seen.lost, time.monotonic()
     while not ended:
         ended = run.wait(_POLL_SECONDS)

@@ -13,7 +13,8 @@ from evenhand.core.judge import Judgment
 from evenhand.core.markup import Turn, break_up_spans
 from evenhand.core.pair import Pair, Side
 from evenhand.core.pieces import Recall
-from evenhand.core.protocol import ORDERS, Order, Protocol, Question
+from evenhand.core.protocol import ORDERS, Order, Protocol
+from evenhand.core.template import Question
 from evenhand.core.verdict import SIDE_OF, Label, Outcome
 from evenhand.io.files import Row
 
