@@ -669,7 +669,7 @@ def test_a_budget_of_money_is_kept(
         (["--batch"], "head:general cannot be asked in batches"),
         (["--judge", "groq:m", "--batch"], "groq cannot be asked in batches"),
         (["--judge", "http://127.0.0.1:9/v1#m", "--batch"], "http://127.0.0.1:9/v1 cannot be asked in batches"),
-        (["--judge", "openai:m", "--batch", "--samples", "3"], "--samples cannot be had in batches"),
+        (["--judge", "openai:m", "--batch", "--samples", "3"], "batches do not support --samples"),
         (["--judge", "openai:m", "--batch", "--set", "mode=completions"], "batches are chats"),
         (["--judge", "openai:m", "--batch", "--until-decided"], "--until-decided has no meaning with --batch"),
         (["--judge", "openai:m", "--batch", "--concurrency", "3"], "--concurrency has no meaning with --batch"),

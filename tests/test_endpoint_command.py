@@ -313,7 +313,7 @@ def test_an_answer_of_ten_megabytes_is_kept_whole_and_read(serve: Serve, db: Pat
     [
         (fails(401, f"Incorrect API key provided: {KEY}"), "does not accept the key", "MY_KEY"),
         (fails(404, "The model `m` does not exist", code="model_not_found"), "does not have this model", "name"),
-        (fails(402, "Insufficient credits"), "wants to be paid", "account"),
+        (fails(402, "Insufficient credits"), "asks for payment", "account"),
     ],
 )
 def test_what_no_retry_can_mend_stops_the_command_with_one_sentence(

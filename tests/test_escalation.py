@@ -335,9 +335,9 @@ def test_without_labels_it_says_what_it_needs_and_asks_nobody(tmp_path: Path, pa
     done = evenhand("judge", file_of(tmp_path, 50, 0), *words(panel, tmp_path / "x.db"), code=2)
     assert "--escalate needs labels of people on overall, and no pair is labelled" in done.stderr
     assert "evenhand serve --pairs" in done.stderr
-    assert "it takes 30 at the least" in done.stderr
+    assert "it takes at least 30" in done.stderr
     few = evenhand("judge", file_of(tmp_path, 50, 29), *words(panel, tmp_path / "x.db"), code=2)
-    assert "with your 29 labels, 85% cannot be promised whatever the judges say: it takes 30" in few.stderr
+    assert "with your 29 labels, 85% cannot be promised whatever the judges say: it takes at least 30" in few.stderr
     assert not panel.asked
 
 

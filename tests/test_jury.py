@@ -140,8 +140,8 @@ def test_a_juror_that_was_asked_in_one_order_speaks_for_both() -> None:
     [
         ({"jurors": 1}, "two judges or more"),
         ({"jurors": 3, "weights": (1.0, 2.0)}, "2 weights for 3"),
-        ({"jurors": 2, "weights": (1.0, 0.0)}, "no number above 0"),
-        ({"jurors": 2, "weights": (1.0, math.nan)}, "no number above 0"),
+        ({"jurors": 2, "weights": (1.0, 0.0)}, "must be a number above 0"),
+        ({"jurors": 2, "weights": (1.0, math.nan)}, "must be a number above 0"),
         ({"jurors": 2, "quorum": 3}, "quorum of 3 of 2"),
     ],
 )

@@ -45,5 +45,5 @@ def test_a_row_may_have_a_date_and_a_share_of_its_own(tmp_path: Path) -> None:
 def test_a_table_that_is_none_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "prices.json"
     file.write_text('{"models": {"a": {"input": "much"}}}')
-    with pytest.raises(InputError, match="is no table of prices"):
+    with pytest.raises(InputError, match="is not a table of prices"):
         find_price("a", file)

@@ -600,7 +600,7 @@ def test_a_bad_template_is_refused_at_its_line(text: str, line: int, found: str,
 def test_bytes_that_are_not_utf8_are_refused_at_their_line(tmp_path: Path) -> None:
     file = tmp_path / "latin.txt"
     file.write_bytes(chatml("user", f"one\ncaf\xe9\n{PAIR}").encode("latin-1"))
-    with pytest.raises(TemplateError, match=r"latin\.txt:3: found bytes that are no UTF-8, expected text"):
+    with pytest.raises(TemplateError, match=r"latin\.txt:3: found bytes that are not UTF-8, expected text"):
         Protocol.load(file)
 
 

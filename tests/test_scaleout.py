@@ -539,7 +539,7 @@ def pairs_file(tmp_path: Path) -> Path:
         (["--out", "d", "--dry-run"], "No such option: --dry-run"),
         (["--out", "d", "--db", "x.db"], "No such option: --db"),
         (["--out", "d", "--protocol", "none"], "none"),
-        (["--address", "nonsense", "--out", "{tmp}/d"], "--address nonsense is no address"),
+        (["--address", "nonsense", "--out", "{tmp}/d"], "--address nonsense is not an address"),
         (["--address", "ray://head:10001", "--out", "{tmp}/d"], "Ray Client"),
         (["--address", "127.0.0.1:1", "--out", "{tmp}/d"], "no answer from 127.0.0.1:1"),
         (["--out", "/proc/none"], "/proc/none cannot be used"),

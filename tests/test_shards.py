@@ -252,10 +252,10 @@ def test_shards_without_a_judge(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("{", "is no JSON"),
+        ("{", "does not hold JSON"),
         ("[1]", "does not say"),
         ('{"model": "m"}', "does not say fingerprint"),
-        ("7", "is no JSON"),
+        ("7", "does not hold JSON"),
     ],
     ids=["broken", "list", "fields", "number"],
 )
@@ -285,7 +285,7 @@ def test_a_truncated_shard(folder: Path, left: int) -> None:
     file = folder / "part-1.parquet"
     file.write_bytes(file.read_bytes()[:left])
     said = refusal(folder)
-    assert "part-1.parquet is no Parquet, or broken off" in said
+    assert "part-1.parquet is not Parquet, or broken off" in said
     assert "delete it and run the same" in said
 
 
@@ -324,7 +324,10 @@ def test_an_outcome_that_is_more_than_certain_is_refused(folder: Path) -> None:
     place = table.schema.get_field_index("outcomes")
     altered = table.set_column(place, "outcomes", pa.array(outcomes, table.schema.field(place).type))
     write_shard(folder, "0", altered, fingerprint=SETUP.fingerprint)
-    with open_shards(folder) as shards, pytest.raises(InputError, match="probabilities of an outcome are none"):
+    with (
+        open_shards(folder) as shards,
+        pytest.raises(InputError, match="an outcome are not valid"),
+    ):
         list(shards.blocks(shards.judges()[0]))
 
 

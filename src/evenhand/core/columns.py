@@ -1,4 +1,4 @@
-"""Outcomes as columns: arrays of some thousand pairs, each pair with an outcome on every dimension.
+"""Outcomes as columns: arrays of a few thousand pairs, each pair with an outcome on every dimension.
 
 A database and a folder of shards both give their outcomes as blocks, and all code that counts takes blocks. The
 two orders were pooled before that, once.

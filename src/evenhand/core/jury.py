@@ -76,7 +76,9 @@ class PoolRule:
                 f"{len(self.weights)} weights for {self.jurors} judges", hint="give one for each judge"
             )
         if any(not (math.isfinite(weight) and weight > 0) for weight in self.weights):
-            raise InputError("a weight is no number above 0", hint="leave a judge out instead of weighing it 0")
+            raise InputError(
+                "every weight must be a number above 0", hint="leave a judge out instead of weighing it 0"
+            )
         if not 0 <= self.quorum <= self.jurors:
             raise InputError(f"a quorum of {self.quorum} of {self.jurors} judges", hint=f"1 to {self.jurors}")
 

@@ -582,7 +582,7 @@ def _fetch(model: Model, folder: Path, sources: Sequence[ModelSource], report: P
         except ModelError as error:
             faults.append(error)
     reasons = "; ".join(fault.message for fault in faults) or "no source has it"
-    raise ModelError(f"{model.name} cannot be had: {reasons}", hint=faults[0].hint if faults else _ELSEWHERE)
+    raise ModelError(f"{model.name} cannot be fetched: {reasons}", hint=faults[0].hint if faults else _ELSEWHERE)
 
 
 def _verified(model: Model, brought: Path, report: Progress) -> tuple[Path, str]:

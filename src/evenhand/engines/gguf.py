@@ -29,7 +29,7 @@ _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
 _VERSIONS = (2, 3)
 _MOST_DIMENSIONS = 4  # ggml's own limit
 _DEEPEST = 8  # arrays in arrays: no known file has any
-_LONGEST = 2**26  # bytes of a text; chat templates have some thousand
+_LONGEST = 2**26  # bytes of a text; chat templates have a few thousand
 _AGAIN = "fetch the file again, or give another GGUF file"
 
 # Bytes of a block, by the number of elements in it and the ggml type. A type that is missing here is no

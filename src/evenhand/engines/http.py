@@ -95,10 +95,10 @@ class _Fault:
 _TOO_LONG = _Fault("too_long", "the conversation does not fit the model's context: {said}")
 # What the server says about a key is not repeated: some repeat the key.
 _WRONG_KEY = _Fault("wrong_key", "{who} does not accept the key", "{key}", fatal=True)
-_NO_CREDIT = _Fault("no_credit", "{who} wants to be paid first: {said}", "check the account", fatal=True)
+_NO_CREDIT = _Fault("no_credit", "{who} asks for payment first: {said}", "check the account", fatal=True)
 _NO_MODEL = _Fault("no_such_model", "{who} does not have this model: {said}", "check the model's name", fatal=True)
 _NO_ROUTE = _Fault("no_such_route", "{who} does not know this address: {said}", "check the URL", fatal=True)
-_MOVED = _Fault("no_such_route", "{who} is somewhere else now ({status})", "check the URL", fatal=True)
+_MOVED = _Fault("no_such_route", "{who} has moved ({status})", "check the URL", fatal=True)
 _FILTERED = _Fault("content_filter", "{who} will not judge this text: {said}")
 _TIMEOUT = _Fault("timeout", "{who} took too long ({status}): {said}", retryable=True, overloaded=True)
 _LIMITED = _Fault("rate_limited", "{who} asks for fewer requests: {said}", retryable=True, overloaded=True)
@@ -107,9 +107,7 @@ _BROKEN = _Fault("server_error", "{who} failed ({status}): {said}", retryable=Tr
 _STRANGE = _Fault("bad_response", "{who} answered with something else: {said}", retryable=True)
 _REFUSED = _Fault("bad_request", "{who} refused the request ({status}): {said}")
 _BARRED = _Fault("bad_request", "{who} refused this request ({status}), and has answered others before")
-_ODD = _Fault(
-    "bad_response", "{who} answered with the status {status}, which is none for an answer", retryable=True
-)
+_ODD = _Fault("bad_response", "{who} answered with the status {status}, which no answer has", retryable=True)
 
 # After so many refusals without an answer between them, it is not the prompts that are refused.
 _MOST_REFUSALS = 5
@@ -282,7 +280,7 @@ class JsonClient:
 
     def _parse(self, status: int, content: bytes) -> Any:
         if holds_too_much(content):
-            raise EngineError(f"{self.who} answered with millions of small things", reason="bad_response")
+            raise EngineError(f"{self.who} answered with millions of values", reason="bad_response")
         try:
             data = load(content)
             hide = status != 200 or self._redaction.stands_in(content)
@@ -293,7 +291,7 @@ class JsonClient:
                 return text  # a proxy's page; its status says enough
             shown = short(text)
             raise EngineError(
-                f"{self.who} answered with something that is no JSON: {shown}",
+                f"{self.who} answered with something that is not JSON: {shown}",
                 reason="bad_response",
                 retryable=True,
             ) from None

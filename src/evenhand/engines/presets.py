@@ -139,7 +139,7 @@ def _checked(url: str) -> str:
         parts = urlsplit(url)
         _ = parts.port  # which is read now
     except ValueError:
-        raise SpecError("the URL is no address", hint="write http://host:port/v1#MODEL") from None
+        raise SpecError("the URL is not valid", hint="write http://host:port/v1#MODEL") from None
     if parts.username or parts.password or parts.query:
         # Whatever is in a URL ends up in the shell's history, in the database and in messages.
         raise SpecError(

@@ -216,12 +216,12 @@ def refuse_few(labelled: LabelledPairs, target: float, levels: int) -> None:
         why = labelled.use.notes[0] if labelled.use.left_out else "no pair is labelled"
         raise InputError(
             f"--escalate needs labels of people on {_asked(labelled.dimension)}, and {why}",
-            hint=f"{_HOW}. For {target:.0%} it takes {least} at the least, and some hundred to decide much",
+            hint=f"{_HOW}. For {target:.0%} it takes at least {least}, and a few hundred to decide many pairs",
         )
     if n < least:
         raise InputError(
-            f"with your {n:,} labels, {target:.0%} cannot be promised whatever the judges say: it takes {least} at"
-            " the least",
+            f"with your {n:,} labels, {target:.0%} cannot be promised whatever the judges say: it takes at least"
+            f" {least}",
             hint=f"label more, or promise less with --agree; {_HOW}",
         )
 

@@ -1,6 +1,6 @@
 """The outcomes of a judge, counted dimension by dimension: counts, win rates, position bias, label mass.
 
-`Counter` takes blocks of outcomes and holds some thousand rows in memory; `summary()` is what every view shows.
+`Counter` takes blocks of outcomes and holds a few thousand rows in memory; `summary()` is what every view shows.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ def _pairs_named(store: Store, name: str) -> list[Pair]:
 
 
 class _Writing:
-    """Verdicts on their way into a store, some hundred in a transaction."""
+    """Verdicts on their way into a store, a few hundred in a transaction."""
 
     def __init__(self, store: Store, judges: Mapping[Author, ImportedJudge], done: VerdictImport) -> None:
         self._store, self._judges, self._done = store, judges, done

@@ -110,7 +110,7 @@ class JuryPool:
         return judgments
 
     def pool_all(self, pairs: Iterable[Pair]) -> int:
-        """Pool pairs some hundred at a time, and note that as a run; how many they were."""
+        """Pool pairs a few hundred at a time, and note that as a run; how many they were."""
         run = self.store.begin_run(self.store.judge(self.setup), {"orders": "both", "seed": 0})
         count, waiting = 0, iter(pairs)
         while some := list(islice(waiting, AT_ONCE)):

@@ -64,7 +64,7 @@ def find_price(spec: str, table: Path | None = None) -> Price | None:
         raise InputError(f"no table of prices at {file}: {fault.strerror}") from None
     except (ValueError, TypeError, KeyError, AttributeError) as fault:
         raise InputError(
-            f"{file} is no table of prices: {fault!r}", hint="see docs/endpoints.md for its form"
+            f"{file} is not a table of prices: {fault!r}", hint="see docs/endpoints.md for its form"
         ) from None
 
 

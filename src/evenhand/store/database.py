@@ -561,7 +561,7 @@ class Store(Queries):
         return Judgment.of(pair, conversations) if conversations else None
 
     def blocks(self, judge: JudgeRow, *, metadata: bool = False, attacked: bool = False) -> Iterator[Block]:
-        """Every pair that a judge has brought to an end, as columns, some thousand at a time.
+        """Every pair that a judge has brought to an end, as columns, a few thousand at a time.
 
         Pairs that were attacked are left out unless they are asked for.
         """

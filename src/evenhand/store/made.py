@@ -101,7 +101,7 @@ class MadeBook(Book):
         return {name: log_odds({"1": p_1, "2": p_2}) for name, p_1, p_2 in rows if p_1 is not None}
 
     def pairs(self, judges: Sequence[int], size: int = 500) -> Iterator[list[Pair]]:
-        """Every pair that was given to any of these judges, some hundred at a time."""
+        """Every pair that was given to any of these judges, a few hundred at a time."""
         query = (
             f"SELECT id, {PAIR_COLUMNS} FROM pairs WHERE id > ? AND id IN"
             f" (SELECT pair FROM queue WHERE judge IN {AMONG}) ORDER BY id LIMIT ?"

@@ -1,6 +1,6 @@
 """Several judges as one: a Jury is used like a Judge, and keeps what each of its judges said.
 
-Pairs go through the jurors some hundred at a time, through one after the other; what they said is then pooled and
+Pairs go through the jurors a few hundred at a time, through one after the other; what they said is then pooled and
 comes out. A juror that fails is left aside for the rest of the run, and the pairs say that it did not speak.
 """
 
@@ -143,7 +143,7 @@ class ManyJudges:
         return await asyncio.to_thread(self.compare, instruction, output_1, output_2)
 
     def judge(self, pairs: Iterable[Pair]) -> Iterator[Judgment]:
-        """Judge pairs; the judgments come out some hundred at a time."""
+        """Judge pairs; the judgments come out a few hundred at a time."""
         with self.run(pairs) as judgments:
             yield from judgments
 

@@ -32,7 +32,7 @@ def check_batches(engine: Engine) -> EndpointEngine:
         who = settings.base_url if settings.preset.name == "endpoint" else settings.preset.name
         raise SpecError(f"{who} cannot be asked in batches", hint=WHO_CAN)
     if settings.samples > 1:
-        raise SpecError("--samples cannot be had in batches", hint="leave out --samples, or --batch")
+        raise SpecError("batches do not support --samples", hint="leave out --samples, or --batch")
     if settings.mode == "completions":
         raise SpecError("batches are chats", hint="leave out --set mode=completions, or --batch")
     if settings.effort and settings.preset.name == "anthropic":

@@ -173,9 +173,9 @@ class Head:
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror}", hint="check the path") from error
         except ValueError:
-            raise InputError(f"{path} is no head: it is not JSON") from None
+            raise InputError(f"{path} is not a head: it is not JSON") from None
         if not isinstance(data, dict) or data.get("format") not in (FORMAT, _OLDER):
-            raise InputError(f"{path} is no head that this version reads")
+            raise InputError(f"{path} is not a head that this version can read")
         try:
             return _head(data)
         except (KeyError, TypeError, ValueError, binascii.Error) as error:
@@ -249,7 +249,7 @@ def _read_weights(data: Mapping[str, Any]) -> Weights:
     state = np.frombuffer(base64.b64decode(data["state"], validate=True), dtype="<f4").astype(float)
     numbers = [float(data[name]) for name in ("slope", "tie", "penalty")]
     if not len(state) or not np.isfinite(state).all() or not all(map(math.isfinite, numbers)):
-        raise ValueError("weights that are no numbers")
+        raise ValueError("weights that are not numbers")
     features = {str(name): float(x) for name, x in data["features"].items()}
     return Weights(state, features, numbers[0], numbers[1], int(data["components"]), numbers[2])
 

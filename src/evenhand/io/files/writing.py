@@ -164,7 +164,7 @@ def check_folder(file: Path) -> None:
 def _kind(file: Path) -> tuple[str, str]:
     kind, packing = kind_of(file)
     if kind not in WRITES or (packing and kind == ".parquet"):
-        raise InputError(f"cannot write {file}", hint=f"let the name end on {', '.join(WRITES)}")
+        raise InputError(f"cannot write {file}", hint=f"let the name end in {', '.join(WRITES)}")
     return kind, packing
 
 

@@ -87,7 +87,7 @@ def connect(address: str = "") -> Cluster:
             "ray job submit -- evenhand ...",
         )
     if not ADDRESS.fullmatch(where):
-        raise InputError(f"--address {where} is no address", hint="write HOST:PORT or auto, or leave it out")
+        raise InputError(f"--address {where} is not an address", hint="write HOST:PORT or auto, or leave it out")
     if where not in ("local", "auto"):
         probe(where)
     ray = ray_data(where)

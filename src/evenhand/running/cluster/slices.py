@@ -150,7 +150,9 @@ def find_parquet(names: Sequence[str], columns: Mapping[str, str] | None = None)
         found = _at_address(name) if looks_like_uri(name) else _on_disk(name)
         if found is None:
             if any(map(looks_like_uri, names)):
-                raise InputError(f"{name} is not Parquet, and others come from {names[0]}", hint="judge them apart")
+                raise InputError(
+                    f"{name} is not Parquet, and others come from {names[0]}", hint="judge them separately"
+                )
             return None
         files += found
     with ThreadPoolExecutor(_FOOTERS) as pool:

@@ -119,7 +119,7 @@ class Worker:
             setup = Setup(engine, recipe.protocol, recipe.raw_markup)
             if setup.fingerprint != recipe.fingerprint:
                 raise InputError(
-                    f"the judge on {socket.gethostname()} is another one than where the command was given",
+                    f"the judge on {socket.gethostname()} is not the same as where the command was given",
                     hint="the same model file, the same settings and the same evenhand belong on every machine",
                 )
             self._setup, self._pace = setup, Pace(engine, recipe.limits, seed=recipe.seed)

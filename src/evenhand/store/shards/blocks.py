@@ -90,7 +90,7 @@ def _outcomes(flat: Any, lengths: NDArray[Any], dimensions: Sequence[str], where
     p = np.column_stack([_floats(flat.field(name)) for name in _NUMBERS])
     mass, reason = _floats(flat.field("mass")), words_of(flat.field("reason"))
     if not are_possible(said, p, mass):
-        raise InputError(f"{where}: the probabilities of an outcome are none", hint=_ANOTHER)
+        raise InputError(f"{where}: the probabilities of an outcome are not valid", hint=_ANOTHER)
     return {
         name: Outcomes.of(said[d::size], p[d::size], mass[d::size], Words(reason.words, reason.codes[d::size]))
         for d, name in enumerate(dimensions)

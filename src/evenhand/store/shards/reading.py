@@ -529,7 +529,9 @@ def _judge(place: Place) -> dict[str, Any]:
         fields = orjson.loads(place.read(JUDGE))
         missing = [name for name in _NEEDED if name not in fields]
     except (orjson.JSONDecodeError, TypeError) as fault:
-        raise InputError(f"{file} is no JSON of a judge: {fault}", hint="bring back what the run wrote") from None
+        raise InputError(
+            f"{file} does not hold JSON of a judge: {fault}", hint="bring back what the run wrote"
+        ) from None
     if missing:
         raise InputError(f"{file} does not say {', '.join(missing)}", hint="bring back what the run wrote")
     if fields.get("form", FORM) not in (OLD_FORM, FORM):
@@ -563,7 +565,7 @@ def _check(shown: str, file: Any, fingerprint: str) -> str:
             continue
         if place < 0:
             raise InputError(
-                f"{shown} has no column '{field.name}'", hint="it is no shard of evenhand; move it away"
+                f"{shown} has no column '{field.name}'", hint="it is not a shard of evenhand; move it away"
             )
         # The old form does not say which verdicts are counted, and has other names in its conversations.
         same = form == OLD_FORM and field.name in ("verdicts", *OLD_NAMES)
@@ -610,4 +612,4 @@ def _faults(shown: str) -> Iterator[None]:
         if isinstance(fault, FileNotFoundError | PermissionError):
             raise InputError(f"{shown} cannot be read: {fault}", hint="may you read it?") from None
         said = str(fault).splitlines()[0] if str(fault) else type(fault).__name__
-        raise InputError(f"{shown} is no Parquet, or broken off: {said}", hint=_AGAIN) from None
+        raise InputError(f"{shown} is not Parquet, or broken off: {said}", hint=_AGAIN) from None

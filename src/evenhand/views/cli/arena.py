@@ -44,12 +44,12 @@ from evenhand.views.cli.running import show_run, show_usage
 class DrawOptions:
     """Which pairs are made of the models' outputs."""
 
-    baseline: Annotated[str | None, option("--baseline MODEL", "Pair every model with this one alone.", INPUT)] = (
+    baseline: Annotated[str | None, option("--baseline MODEL", "Pair every model only with this one.", INPUT)] = (
         None
     )
     size: Annotated[
         int | None,
-        option("--size", "Draw so many pairs at random, such that they reach every model.", INPUT, min=1),
+        option("--size", "Draw this many pairs at random, so that every model is reached.", INPUT, min=1),
     ] = None
     seed: Annotated[int, option("--seed", "Decides what --size draws.", INPUT)] = 0
 

@@ -79,7 +79,7 @@ class AttackOptions:
         ),
     ] = False
     limit: Annotated[
-        int | None, option("--pairs --limit", "Attack the first so many pairs. Default: 12.", LIMITS, min=1)
+        int | None, option("--pairs --limit", "Attack only the first N pairs. Default: 12.", LIMITS, min=1)
     ] = None
     file: Annotated[Path | None, option("--attacks FILE", "More attacks, of your own, in a TOML file.", INPUT)] = (
         None

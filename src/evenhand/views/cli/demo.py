@@ -53,7 +53,9 @@ evenhand models                   other judges
 @app.command()
 def demo(
     db: Annotated[Path, option("--db FILE", "Where verdicts are kept.")] = DEMO_DB,
-    count: Annotated[int, option("--pairs N", "So many pairs of the sample, which has 28.", min=1)] = DEMO_PAIRS,
+    count: Annotated[
+        int, option("--pairs N", "How many pairs of the sample to judge; it has 28.", min=1)
+    ] = DEMO_PAIRS,
 ) -> None:
     """Judge some of the pairs that come with evenhand, and see how often the judge is right."""
     pairs, spec = list(sample_pairs())[:count], default_judge()

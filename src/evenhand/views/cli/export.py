@@ -61,7 +61,7 @@ class ExportOptions:
         float, option("--margin", "dpo, kto: leave out winners that are less far ahead.", min=0, max=1)
     ] = 0.0
     keep_ties: Annotated[
-        bool, option("--keep-ties", "kto: both responses of a tie are good. Else ties are left out.")
+        bool, option("--keep-ties", "kto: both responses of a tie count as good. Otherwise ties are left out.")
     ] = False
     chat: Annotated[bool, option("--chat", "dpo, kto: conversations of one turn instead of plain texts.")] = False
     texts: Annotated[bool, option("--texts", "judgments, verdicts: with instruction and responses.")] = False

@@ -133,7 +133,7 @@ class RuleOptions:
         float, option("--margin", "How far below one half the win rate may be and still pass.", RULE)
     ] = 0.05
     level: Annotated[float, option("--level", "How sure to be: the level of the interval.", RULE)] = 0.95
-    max_pairs: Annotated[int | None, option("--max-pairs", "Judge no more pairs.", LIMITS, min=1)] = None
+    max_pairs: Annotated[int | None, option("--max-pairs", "Judge at most N pairs.", LIMITS, min=1)] = None
     seed: Annotated[int, option("--seed", "Decides which pairs come first.", ADVANCED)] = 0
 
     against: Annotated[

@@ -31,7 +31,7 @@ _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 class GateFileOptions:
     """Where else the result goes."""
 
-    worst: Annotated[int, option("--worst N", "List so many of the pairs that got worse.", OUTPUT, min=0)] = 10
+    worst: Annotated[int, option("--worst N", "How many of the pairs that got worse to list.", OUTPUT, min=0)] = 10
     markdown: Annotated[
         Path | None, option("--markdown FILE", "Write the result there, for a pull request.", OUTPUT)
     ] = None

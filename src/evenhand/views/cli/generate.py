@@ -57,10 +57,15 @@ class WritingOptions:
     ] = None
     name: Annotated[str, option("--name", "What to call it in the file. Default: the model's name.", MODEL)] = ""
     temperature: Annotated[float, option("--temperature", "0 takes the likeliest token.", MODEL, min=0)] = 0.7
-    top_p: Annotated[float, option("--top-p", "Draw from so much of the mass.", MODEL, min=0.01, max=1)] = 1.0
-    max_tokens: Annotated[int, option("--max-tokens", "Cut an answer off there.", MODEL, min=1)] = 1024
-    seed: Annotated[int, option("--seed", "Of the drawing, where the engine takes one.", MODEL)] = 0
-    limit: Annotated[int | None, option("--limit", "Only the first so many instructions.", LIMITS, min=1)] = None
+    top_p: Annotated[
+        float,
+        option(
+            "--top-p", "Draw from the likeliest tokens that together have this probability.", MODEL, min=0.01, max=1
+        ),
+    ] = 1.0
+    max_tokens: Annotated[int, option("--max-tokens", "Cut answers off after N tokens.", MODEL, min=1)] = 1024
+    seed: Annotated[int, option("--seed", "The seed for drawing tokens, if the engine takes one.", MODEL)] = 0
+    limit: Annotated[int | None, option("--limit", "Only the first N instructions.", LIMITS, min=1)] = None
 
     @property
     def sampling(self) -> Sampling:

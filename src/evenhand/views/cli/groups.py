@@ -94,12 +94,12 @@ class JuryOptions:
             JUDGE,
         ),
     ] = "mean"
-    weights: Annotated[str, option("--weights NUMBERS", "What each judge of a jury weighs: 2,1,1.", JUDGE)] = ""
+    weights: Annotated[str, option("--weights NUMBERS", "The weight of each judge of a jury: 2,1,1.", JUDGE)] = ""
     quorum: Annotated[
         int,
         option(
             "--quorum",
-            "So many judges of a jury must speak on a pair for a verdict. Default: all.",
+            "How many judges of a jury must have a verdict on a pair. Default: all.",
             JUDGE,
             min=0,
             show_default=False,
@@ -179,7 +179,7 @@ class HardwareOptions:
         int | None, option("--context TOKENS", "The model's context. Default: up to 16384.", ADVANCED, min=256)
     ] = None
     threads: Annotated[
-        int | None, option("--threads", "Of the embedded model. Default: all cores.", ADVANCED, min=1)
+        int | None, option("--threads", "Threads of the embedded model. Default: all cores.", ADVANCED, min=1)
     ] = None
     gpu_layers: Annotated[
         int | None, option("--gpu-layers", "Layers on the GPU. Default: llama.cpp decides.", ADVANCED, min=0)
@@ -216,13 +216,13 @@ class LimitOptions:
     """What a run may use."""
 
     concurrency: Annotated[
-        int | None, option("--concurrency", "Have at most so many requests under way at once.", LIMITS, min=1)
+        int | None, option("--concurrency", "Send at most N requests at once.", LIMITS, min=1)
     ] = None
     requests_per_minute: Annotated[
-        float | None, option("--requests-per-minute", "Send at most so many.", LIMITS, min=0.01)
+        float | None, option("--requests-per-minute", "Send at most this many.", LIMITS, min=0.01)
     ] = None
     tokens_per_minute: Annotated[
-        float | None, option("--tokens-per-minute", "Use at most so many.", LIMITS, min=1)
+        float | None, option("--tokens-per-minute", "Use at most this many.", LIMITS, min=1)
     ] = None
     max_requests: Annotated[
         int | None, option("--max-requests", "Stop before more requests than this.", LIMITS, min=1)

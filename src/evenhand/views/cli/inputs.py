@@ -39,7 +39,7 @@ TurnOption = Annotated[
 ]
 JoinOnOption = Annotated[str, option("--join-on FIELD", "Join outputs on this field, such as id.", INPUT)]
 _BAD_SHOWN = 5  # broken rows that are named
-SkipBadOption = Annotated[bool, option("--skip-bad", "Pass over broken rows and say how many.", INPUT)]
+SkipBadOption = Annotated[bool, option("--skip-bad", "Skip broken rows and say how many.", INPUT)]
 ColumnsOption = Annotated[
     str | None,
     option(

@@ -41,8 +41,10 @@ def pool_jury(
     ] = "",
     pooling: JuryOptions = ALL_MUST_SPEAK,
     on: OnOption = "",
-    learned: Annotated[bool, option("--learned", "Weigh the judges as people's labels teach it.", "Judge")] = False,
-    as_said: Annotated[bool, option("--as-said", "Leave out the calibrations that are kept.", "Judge")] = False,
+    learned: Annotated[
+        bool, option("--learned", "Learn the weights of the judges from people's labels.", "Judge")
+    ] = False,
+    as_said: Annotated[bool, option("--as-said", "Ignore the stored calibrations.", "Judge")] = False,
     name: Annotated[str, option("--name NAME", "What to call the jury.")] = "",
     db: DbOption = DEFAULT_DB,
     as_json: JsonOption = False,

@@ -59,7 +59,7 @@ def labels_import(
     annotator: Annotated[str, option("--annotator NAME", "Who speaks where the file does not say.")] = FILE,
     rename: RenameOption = None,
     columns: ColumnsOption = None,
-    skip_bad: Annotated[bool, option("--skip-bad", "Pass over rows that cannot be read.")] = False,
+    skip_bad: Annotated[bool, option("--skip-bad", "Skip rows that cannot be read.")] = False,
     design: Annotated[
         str,
         option(

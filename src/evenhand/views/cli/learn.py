@@ -84,7 +84,7 @@ def learn(
     blocks: Annotated[
         int | None,
         option(
-            "--blocks", "Read the state after so many blocks. Default: as the head that ships, or the last.", min=1
+            "--blocks", "Read the state after N blocks. Default: as the head that ships does, or the last.", min=1
         ),
     ] = None,
     vectors: Annotated[
@@ -123,7 +123,7 @@ def learn(
 def _check_out(out: Path) -> None:
     """Refuse a name for the head that cannot be written, or means another, before anything is read."""
     if out.suffix != ".json":
-        raise InputError(f"--out {out}", hint="let the name end on .json")
+        raise InputError(f"--out {out}", hint="let the name end in .json")
     check_folder(out)
     if out.stem == SHIPPED_HEAD:
         raise InputError(f"{SHIPPED_HEAD} is the name of the head that ships", hint="such as --out mine.json")
@@ -332,7 +332,7 @@ def _export(store: Store, path: Path) -> None:
     import numpy as np
 
     if path.suffix != ".npz":
-        raise InputError(f"--export {path}", hint="let the name end on .npz")
+        raise InputError(f"--export {path}", hint="let the name end in .npz")
     keys, readers, rows = [], [], []
     for count in store.vectors.counts():
         for key, vector in store.vectors.all(count.reader):

@@ -61,7 +61,7 @@ FenceOption = Annotated[
 ]
 
 
-LimitOption = Annotated[int | None, option("--limit", "Judge only the first so many pairs.", LIMITS, min=1)]
+LimitOption = Annotated[int | None, option("--limit", "Judge only the first N pairs.", LIMITS, min=1)]
 DryRunOption = Annotated[
     bool,
     option(
@@ -103,7 +103,7 @@ def fence_from(word: str | None) -> FenceKind | None:
 
 
 CalibratedOption = Annotated[
-    bool, option("--calibrated", "Apply what evenhand calibrate has fitted, where it has.")
+    bool, option("--calibrated", "Apply the calibrations that evenhand calibrate has fitted.")
 ]
 
 
@@ -120,9 +120,7 @@ class CountOptions:
     ] = "instructions"
     keep_repeats: Annotated[
         bool,
-        option(
-            "--keep-repeats", "Count pairs that repeat another exactly (instruction, outputs, models); else not."
-        ),
+        option("--keep-repeats", "Also count pairs that repeat another exactly (instruction, outputs, models)."),
     ] = False
 
     @property

@@ -80,7 +80,7 @@ class RankOptions:
         str,
         option(
             f"--scale {'|'.join(SCALES)}",
-            "Of strengths: log-odds, Elo's, or Chatbot Arena's (a tie is half a win).",
+            "The scale of strengths: log-odds, Elo's, or Chatbot Arena's (a tie is half a win).",
         ),
     ] = "log-odds"
     anchor: Annotated[str, option("--anchor MODEL", "Measure strengths from this model, not from the average.")] = (

@@ -42,7 +42,7 @@ def suggest_pairs(
     number: Annotated[int, option("--number -n", "How many pairs.", min=1)] = 20,
     by_chance: Annotated[
         float,
-        option("--random", "The share drawn at random, so that labels speak for all pairs.", min=0.0, max=1.0),
+        option("--random", "The share drawn at random, so that labels represent all pairs.", min=0.0, max=1.0),
     ] = 0.2,
     out: Annotated[Path | None, option("--out FILE", "Write them there to be labelled: .jsonl or .csv.")] = None,
     as_json: JsonOption = False,
@@ -56,7 +56,7 @@ def suggest_pairs(
     if not db.is_file():
         raise InputError(f"no database at {db}", hint="evenhand judge PAIRS writes one")
     if out and out.suffix not in (".jsonl", ".csv"):
-        raise InputError(f"--out {out}", hint="let the name end on .jsonl or .csv")
+        raise InputError(f"--out {out}", hint="let the name end in .jsonl or .csv")
     with Store(db, read_only=True) as store:
         judges = store.judges()
         row = JudgeFilter(spec, protocol).find(judges, db, hint="evenhand results shows what it holds")[-1]
