@@ -26,7 +26,7 @@ from evenhand.engines import open_engine
 from evenhand.engines.batches.client import BatchService
 from evenhand.engines.batches.opening import open_batches
 from evenhand.engines.endpoint import EndpointEngine, EndpointSettings
-from evenhand.engines.http import ServerReply, _retry_after
+from evenhand.engines.http import ServerReply, _retry_after, load
 from evenhand.running.pace import Limits
 from evenhand.store.rows import answer_from, answer_row
 from misbehaving_server import Body, Server
@@ -549,3 +549,11 @@ def test_refusals_one_after_the_other_stop_a_run_that_was_answered_before(loop: 
     finally:
         loop.run(server.__aexit__())
     assert 8 < asked < 20
+
+
+@given(
+    st.lists(st.sampled_from([r"\ud83d", r"\uDE00", r"\\", r"\n", r"\"", r"\u0041", "u", "d83d", "x"]), max_size=12)
+)
+def test_half_a_character_is_a_question_mark_and_all_else_is_as_json_reads_it(parts: list[str]) -> None:
+    text = json.dumps("x")[:-1] + "".join(parts) + '"'
+    assert load(text.encode()) == json.loads(text).encode("utf-8", "replace").decode()

@@ -36,9 +36,10 @@ MAX_BODY = 64 * 2**20
 MAX_RETRY_AFTER = 600.0
 # Seconds of pause after which a user would think that the run hangs.
 _LONG_PAUSE = 15.0
-# Every escape in JSON, one after the other, so that none begins inside another; the group is half of a pair.
-_ESCAPES = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+# Escaped surrogates in JSON: a pair, or half of one, which is the group. Backslashes before it that are escaped
+# themselves are part of the match, so that none of them is taken for its own.
+_SURROGATES = re.compile(
+    rb"(?<!\\)(?:\\\\)*+\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2}))"
 )
 _QUESTION_MARK = b"u003f"  # as long as what it stands for
 
@@ -377,11 +378,11 @@ def load(content: bytes) -> Any:
     except orjson.JSONDecodeError:
         if b"\\u" not in content:
             raise
-    mended = bytearray(content)  # one copy: a parser that takes halves would hold all values a second time
-    for escape in _ESCAPES.finditer(content):
-        if escape[1]:
-            mended[escape.start(1) : escape.end(1)] = _QUESTION_MARK
-    return orjson.loads(mended)
+    whole = bytearray(content)  # one copy: a parser that takes halves would hold all values a second time
+    for found in _SURROGATES.finditer(content):
+        if found[1]:
+            whole[found.start(1) : found.end(1)] = _QUESTION_MARK
+    return orjson.loads(whole)
 
 
 def _kind(status: int, said: str) -> _Fault:
