@@ -43,7 +43,7 @@ LIBRARIES = (
     *("jinja2", "markdown_it", "nh3", "scipy.optimize", "scipy.sparse.csgraph", "scipy.special", "starlette"),
     *("starlette.applications", "starlette.routing", "uvicorn"),
 )
-LEFT = {"__main__", "cli", "cluster", "console", "report", "pytest_plugin", "web"}
+LEFT = {"__main__", "cli", "cluster", "console", "progress", "report", "pytest_plugin", "web"}
 
 
 def load() -> None:

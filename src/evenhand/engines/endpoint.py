@@ -259,7 +259,7 @@ class EndpointEngine(Engine):
         refused = refused_field(reply, {**dict.fromkeys((*self._learnt.refused, *_LEARNT)), **fields})
         if refused is not None:
             if refused in fields:  # else another request has taught it already
-                self._take_to_heart(*self._lesson(refused, fields, error, ServerReply.of(reply.data).message))
+                self._apply_lesson(*self._lesson(refused, fields, error, ServerReply.of(reply.data).message))
             error.retryable = True
         raise error
 
@@ -335,8 +335,8 @@ class EndpointEngine(Engine):
                 with sound(client.who):
                     choices, usage = read_choices(reply.data), read_usage(reply.data)
                 for lesson, said in new:
-                    self._take_to_heart(lesson, said)
-                self._heed(fields, choices)
+                    self._apply_lesson(lesson, said)
+                self._notice_hard(fields, choices)
                 return choices, usage
             refused = refused_field(reply, fields)
             if refused is None or (client.answered and self._was_asked_for(refused)):
@@ -361,7 +361,7 @@ class EndpointEngine(Engine):
     async def _ask_many(self, shown: _Shown, n: int) -> tuple[list[Choice], Usage]:
         choices, usage = await self._ask(shown, sample=0, n=n)
         if len(choices) < n:
-            self._take_to_heart(_NOT_MANY)  # it took the number and did not mind it
+            self._apply_lesson(_NOT_MANY)  # it took the number and did not mind it
         return choices, usage
 
     def _fields(self, shown: _Shown, sample: int | None, n: int, lessons: _Lessons | None = None) -> dict[str, Any]:
@@ -412,14 +412,14 @@ class EndpointEngine(Engine):
 
     # --- learning -------------------------------------------------------------------------------------------
 
-    def _heed(self, fields: Mapping[str, Any], choices: list[Choice]) -> None:
+    def _notice_hard(self, fields: Mapping[str, Any], choices: list[Choice]) -> None:
         """Notice a server that takes the parameter and gives no log-probabilities."""
         if "logprobs" not in fields or not self.log_probabilities:
             return
         if any(token.top for token in choices[0].tokens):
             self._proven = True
         elif not self._proven and choices[0].text and choices[0].finish == "stop":
-            self._take_to_heart(_HARD, self._without_probabilities("gives no log-probabilities"))
+            self._apply_lesson(_HARD, self._without_probabilities("gives no log-probabilities"))
 
     def _lesson(self, name: str, fields: Mapping[str, Any], fault: EngineError, said: str) -> tuple[_Lessons, str]:
         """What the refusal of a field teaches, and what to say of it."""
@@ -449,8 +449,8 @@ class EndpointEngine(Engine):
             return replace(_NOTHING, top=max(fewer)), ""
         return _HARD, self._without_probabilities(f"refuses log-probabilities ({said})")
 
-    def _take_to_heart(self, lesson: _Lessons, notice: str = "") -> None:
-        """Ask all prompts in this way from now on; several requests at once may have learnt the same."""
+    def _apply_lesson(self, lesson: _Lessons, notice: str = "") -> None:
+        """Ask all prompts in this way from now on; several requests may have learnt the same at once."""
         learnt = self._learnt.also(lesson)
         if learnt != self._learnt:
             self._learnt = learnt

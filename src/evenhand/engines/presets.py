@@ -1,7 +1,7 @@
 """The services and servers that people use, as a table; and what a judge's name means.
 
     openai:gpt-4o-mini                      a preset and a model
-    vllm@http://gpu:8000/v1#Qwen/Qwen3-8B   a preset's manners at another address
+    vllm@http://gpu:8000/v1#Qwen/Qwen3-8B   a preset's settings at another address
     https://host/v1#some-model              any OpenAI-compatible server
 
 What a server can do is learnt by asking it. The table only saves the requests whose answer is known.

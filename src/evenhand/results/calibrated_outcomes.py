@@ -1,4 +1,4 @@
-"""Outcomes brought into line with what people said, by the calibration that is kept beside the judge."""
+"""Outcomes corrected by the calibration that is stored with the judge."""
 
 from __future__ import annotations
 

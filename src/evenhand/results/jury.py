@@ -1,4 +1,4 @@
-"""What a jury comes to: who spoke, how far its judges agree, and what each of them changes.
+"""The result of a jury: which judges had a verdict, how far they agree, and what each of them changes.
 
 Influence is that of leaving one out: how many pooled verdicts come out otherwise without a juror, and what the win
 rate then is. It is asked of the pairs on which the jury has a verdict.

@@ -1,4 +1,4 @@
-"""What people said of the pairs: votes in the pairs' own file, votes in files of labels, and what they come to.
+"""What people said of the pairs: votes in the pairs' own file, votes in files of labels, and the majority of both.
 
 Votes are looked for in three places, and count alike:
 

@@ -137,7 +137,7 @@ async def generate(
     price: Price | None = None,
     on_done: Callable[[GenerationProgress], None] | None = None,
 ) -> GenerationProgress:
-    """Ask what is not kept yet. What fails is kept with its reason, and tried again in the next run.
+    """Ask what is not stored yet. Failures are stored with their reasons and tried again in the next run.
 
     >>> from evenhand.core.engine import Sampling
     >>> from evenhand.engines.scripted import ScriptedEngine

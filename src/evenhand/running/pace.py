@@ -28,7 +28,7 @@ _SLOWER = 2.0
 _QUICK = 0.05
 # Characters of English text to a token, for limits that must be kept before the server has counted.
 _CHARACTERS = 4
-# A server is gone if nobody was there for more tries in a row; fewer may have met a moment.
+# A server is gone if more tries than this in a row found nobody; fewer may be a short interruption.
 _TRIES = 3
 # Why a run stops that has been answered until now: the user's own budget, or the account's.
 _OUT_OF_MONEY = ("budget", "no_credit")

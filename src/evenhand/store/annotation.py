@@ -67,7 +67,7 @@ class AnnotationTask:
 
 @dataclass(frozen=True, slots=True)
 class SavedLabel:
-    """What became of a verdict: `fresh` is False where the very same was there already."""
+    """A verdict that was saved: `fresh` is False where the very same was there already."""
 
     place: int
     dimension: str

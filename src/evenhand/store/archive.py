@@ -1,4 +1,4 @@
-"""What a report reads from the database: how verdicts came about, and single pairs by their names."""
+"""What a report reads from the database: how verdicts were made, and single pairs by their names."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Batches at a service, stored before they are sent, so that after a crash it can be found out what became of
-them.
+"""Batches at a service, stored before they are sent, so that a run can find them again after a crash.
 
     planned      its questions are fixed; nothing was sent, or nothing that counts
     submitting   it is being sent: whether the service has it is known only when it has answered, or by asking it

@@ -1,4 +1,4 @@
-"""Calibrations, each beside the judge and the dimension that it belongs to."""
+"""Calibrations, each stored with its judge and dimension."""
 
 from __future__ import annotations
 

@@ -63,13 +63,13 @@ class JudgeBook(Book):
     def remove(self, judge: int) -> None:
         """Remove a judge and all that is its own, in one transaction; pairs and people's labels stay.
 
-        Not while a batch of its questions is under way: it will be paid.
+        Not while a batch of its questions is under way: it will be charged.
         """
         with self._writing():
             under_way = "SELECT 1 FROM batches WHERE judge = ? AND state IN ('submitting', 'open') LIMIT 1"
             if self._db.execute(under_way, (judge,)).fetchone() is not None:
                 raise InputError(
-                    "a batch of this judge is under way, and will be paid",
+                    "a batch of this judge is under way, and will be charged",
                     hint="evenhand judge … --batch takes it in; evenhand batches cancel, or forget, gives it up",
                 )
             self._remove(judge)

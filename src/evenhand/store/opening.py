@@ -1,4 +1,4 @@
-"""Opening a database: whose file is it, may it be written to, and has it the present form?
+"""Opening a database: whose file it is, whether it may be written to, and whether it is up to date.
 
 A file of another program is never written to: it is looked at through a connection that takes no lock and makes no
 file beside it; where its tables are in its log alone, through a copy. SQLite's `application_id`

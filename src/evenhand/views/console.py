@@ -168,7 +168,7 @@ def below(text: str, command: str) -> None:
 
 
 def aside(text: str) -> None:
-    """What goes on, on standard error."""
+    """A message about progress, on standard error."""
     err.print(visible(text), style="dim", markup=False)
 
 

@@ -70,7 +70,7 @@ class BatchSender:
         self._lost = 0  # submissions that did not arrive, one after the other
 
     async def recover(self) -> None:
-        """Find out what became of batches that an earlier run did not bring under way."""
+        """Find out whether batches that an earlier run was sending have arrived."""
         for row in self._book.rows(self._judge, ("planned", "submitting")):
             if row.state == "planned":
                 self._book.close(row.id, "dropped")

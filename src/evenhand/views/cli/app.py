@@ -1,4 +1,4 @@
-"""The program: its name, its exit codes, and what becomes of an error."""
+"""The program: its name, its exit codes, and how errors are reported."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _was_interrupted(error: BaseException | None) -> bool:
 
 
 def _run(words: Sequence[str]) -> None:
-    """Run a command; what nobody expected may be the fault of a damaged database, which is then said."""
+    """Run a command; an unexpected error may come from a damaged database, which is then reported."""
     try:
         app(words, prog_name="evenhand")
     except (EvenhandError, OSError):
@@ -155,7 +155,7 @@ def main() -> NoReturn:
         finally:
             sys.stdout.flush()  # here, where a full disk can still be said
     except EvenhandError as error:
-        if _was_interrupted(error):  # what broke when a run was stopped at once is not why it ended
+        if _was_interrupted(error):  # an error during an interrupt is not why the run ended
             sys.exit(INTERRUPTED)
         console.fail(error.message, error.hint)
         sys.exit(WRONG if isinstance(error, InputError) else FAILED)

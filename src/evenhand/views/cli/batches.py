@@ -1,4 +1,4 @@
-"""evenhand batches: what is at a service, and how it is given up."""
+"""evenhand batches: what is at a service, and how to give it up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""evenhand judge --batch: the run in batches, what is seen of it, and how one comes back to it."""
+"""evenhand judge --batch: the run in batches, its progress, and how to resume it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""evenhand judges: who has judged in a database, and how a judge is removed."""
+"""evenhand judges: the judges of a database, and how to remove one."""
 
 from __future__ import annotations
 

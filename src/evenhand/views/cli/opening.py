@@ -37,7 +37,7 @@ def bring_up_to_date(db: Path | None) -> Path | None:
 
 
 def explain(fault: Exception, words: Sequence[str]) -> None:
-    """Say that a database which a command line names is damaged, where that is so: it may be why a command fell."""
+    """Say that a database on the command line is damaged, where that is so: it may be why the command failed."""
     named = [after for word, after in pairwise(words) if word == "--db"]
     named += [word.removeprefix("--db=") for word in words if word.startswith("--db=")]
     for path in map(Path, named or [str(DEFAULT_DB)]):

@@ -1,7 +1,7 @@
 """What is kept, in the forms of others: tables, data to train on, AlpacaEval's files.
 
 Each form is a list of columns and a function that makes rows out of judgments, one after the other. docs/export.md
-tells what every column means.
+describes every column.
 """
 
 from evenhand.views.export.alpaca import ANNOTATIONS, LEADERBOARD, annotation_rows, leaderboard_rows

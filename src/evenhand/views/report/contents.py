@@ -1,4 +1,4 @@
-"""All that a report tells, from the results of each judge; one pass over its outcomes, and no text is kept.
+"""Everything in a report, from the results of each judge: one pass over its outcomes, and no text is kept.
 
 Memory grows by some bytes a pair, by the numbers of those that people have labelled, and by the pairs to show.
 """

@@ -37,7 +37,7 @@ class Agreement:
 
 
 def show_card(site: Site, request: Request) -> Response:
-    """The owner's page of agreement; counted aside, because it looks at every outcome."""
+    """The owner's page of agreement; counted in the background, because it reads every outcome."""
     session = site.owner(request)
     found = cards(site)
     context = {

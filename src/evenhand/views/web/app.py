@@ -1,4 +1,4 @@
-"""The application: routes, and what becomes of an error."""
+"""The application: its routes, and how errors are shown."""
 
 from __future__ import annotations
 
@@ -178,5 +178,5 @@ def _on_leaving(request: Request, error: Exception) -> Response:
 
 
 def _on_fault(request: Request, error: Exception) -> Response:
-    """A fault of ours: said without its inner parts, which stand in the terminal."""
+    """An internal error: shown without details, which are printed in the terminal."""
     return Response("Something went wrong here; the terminal says what.\n", 500, media_type="text/plain")

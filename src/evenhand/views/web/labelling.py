@@ -161,7 +161,7 @@ def _beginnings(pair: Pair, task: AnnotationTask) -> tuple[str, str, str]:
 
 
 def save(site: Site, request: Request, form: Form) -> Response:
-    """Take a verdict; it is on the disk before this answers."""
+    """Save a verdict; it is on the disk before the answer is sent."""
     with site.store() as store:
         who, _ = site.annotator(request, store, form)
         label = field_of(form, "label")

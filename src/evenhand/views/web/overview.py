@@ -1,4 +1,4 @@
-"""What a database comes to, judge by judge: the results that `evenhand results` prints, too."""
+"""The results of a database, judge by judge, as `evenhand results` prints them."""
 
 from __future__ import annotations
 

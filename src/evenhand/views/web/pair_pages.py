@@ -78,7 +78,7 @@ def show_overview(site: Site, request: Request) -> Response:
 
 
 def _beside_people(site: Site, judges: list[JudgeOverview]) -> dict[str, object]:
-    """The cards by judge, where people have labelled; counted aside, and this page does not wait for them."""
+    """The cards by judge, where people have labelled; counted in the background, so that the page need not wait."""
     labelled = [
         item.judge.id for item in judges if any(found.agreement for found in item.summary.dimensions.values())
     ]
