@@ -24,6 +24,15 @@ Scale = Literal["log-odds", "elo", "arena"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 
 
+def is_ranked(models: int, several: bool) -> bool:
+    """Whether models get a ranking: more than two, or two that change sides, so that no win rate is one model's.
+
+    >>> is_ranked(3, False), is_ranked(2, True), is_ranked(2, False)
+    (True, True, False)
+    """
+    return several or models > 2
+
+
 @dataclass(frozen=True, slots=True)
 class WinMatrix:
     """How often the model of the row beats that of the column, a tie counting one half, and of how many pairs."""

@@ -9,9 +9,9 @@ import numpy as np
 from evenhand.core.columns import Block, Ints
 
 
-def in_roles(blocks: Iterable[Block]) -> Iterator[Block]:
+def in_roles(blocks: Iterable[Block], roles: Roles | None = None) -> Iterator[Block]:
     """Blocks with the candidate on the side on which it stands in the first pair that has roles."""
-    roles = Roles()
+    roles = roles or Roles()
     return (part for block in blocks for part in roles.parts(block))
 
 

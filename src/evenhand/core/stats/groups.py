@@ -60,8 +60,8 @@ def rank_ranges(above: Bools) -> tuple[list[int], list[int]]:
     """The best and the worst rank that each model may have, from how many were shown to be above and below it.
 
     With the tests corrected together, all ranges hold at once; Klein, Wright and Wieczorek (2020), "A joint
-    confidence region for an overall ranking of populations", J. Royal Statistical Society C 69, 589-606. `above[i,
-    j]`: i was shown to be above j.
+    confidence region for an overall ranking of populations", J. Royal Statistical Society C 69, 589-606.
+    `above[i, j]`: i was shown to be above j.
 
     >>> rank_ranges(np.array([[0, 0, 1], [0, 0, 0], [0, 0, 0]], dtype=bool))
     ([1, 1, 2], [2, 3, 3])

@@ -28,7 +28,7 @@ from evenhand.results.examples import ExampleKind, ExamplePair, Examples, Lowest
 from evenhand.results.made import made_notes
 from evenhand.results.noise import NoiseSummary, noise_of
 from evenhand.results.people import People
-from evenhand.results.ranking import Matches, RankingSummary
+from evenhand.results.ranking import Matches, RankingSummary, is_ranked
 from evenhand.results.reasons import ReasonSummary, reasons_on
 from evenhand.results.roles import Roles
 from evenhand.results.run import blocks_of_judge, with_the_rest
@@ -39,7 +39,6 @@ from evenhand.store import JudgeRow, Records, RunGroup
 from evenhand.store.records import PairReader
 
 EXCERPT = 160  # characters of an instruction
-_FEWEST_MODELS = 3  # two have a win rate if each has its side; a ranking says nothing more of them
 _OF_THE_PAGE = {"json": False}
 
 
@@ -203,7 +202,7 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
     cards = _cards(_watched(store.blocks(row), takers), gathered, noise)
     summary = with_the_rest(store, row, counter.summary(), blocks_of_judge(store, row))
     examples = _without_repeats(examples, summary, store.blocks(row), gathered.options)
-    ranking, why = _rank(matches) if summary.several or len(gathered.models) >= _FEWEST_MODELS else (None, "")
+    ranking, why = _rank(matches) if is_ranked(len(gathered.models), summary.several) else (None, "")
     usage, seconds = store.usage(row)
     return JudgeReport(
         *(row.model, row.protocol, row.fingerprint, dict(row.identity), row.template),

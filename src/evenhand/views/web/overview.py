@@ -14,7 +14,7 @@ from evenhand.results.made import made_notes
 from evenhand.results.noise import NoiseSummary, noise_of
 from evenhand.results.ranking import RankingSummary, matches_of
 from evenhand.results.reasons import ReasonSummary, reasons_on
-from evenhand.results.roles import Roles
+from evenhand.results.roles import Roles, in_roles
 from evenhand.results.run import blocks_of_judge, with_the_rest
 from evenhand.results.summary import Summary, summarise
 from evenhand.store import JudgeRow, Records
@@ -62,7 +62,7 @@ def overview(store: Records) -> list[JudgeOverview]:
 def judge_overview(store: Records, judge: JudgeRow) -> JudgeOverview:
     """One judge; what was needed to count its biases is let go of."""
     roles = Roles()
-    blocks = (part for block in store.blocks(judge) for part in roles.parts(block))
+    blocks = in_roles(store.blocks(judge), roles)
     summary = summarise(blocks, found_on(judge.dimensions), measured=measured_length(judge.identity))
     biases = {name: biases_of(found) for name, found in summary.dimensions.items()}
     kept = {name: replace(found, rows=None) for name, found in summary.dimensions.items()}

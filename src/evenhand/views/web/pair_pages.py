@@ -22,6 +22,7 @@ from evenhand.engines.made import is_made, was_asked_here
 from evenhand.results.made import pair_line
 from evenhand.results.pair_outcome import outcomes_from
 from evenhand.results.people import People
+from evenhand.results.ranking import is_ranked
 from evenhand.store import HumanLabel, JudgeRow, Store, View
 from evenhand.store.pages import ONLY, PAGE_SIZE, SORTS
 from evenhand.views.web.address import MOST_TEXT, narrowed, path_number, read_number, read_view, write_view
@@ -59,7 +60,7 @@ def show_overview(site: Site, request: Request) -> Response:
     session = site.owner(request)
     found = site.figure(("overview",), lambda own: (overview(own), own.pages.models()))
     judges, models = found.value or ([], [])
-    ranked = len(models) > 2 or any(item.summary.several for item in judges)
+    ranked = is_ranked(len(models), any(item.summary.several for item in judges))
     with site.store() as store:
         totals = store.pages.totals()
     context: dict[str, object] = {
