@@ -102,13 +102,14 @@ class Referee:
         from evenhand.results.summary import Counter
         from evenhand.views.console import one_line
 
-        shuffled = Shuffle(_cases(pairs, candidate, baseline), seed=seed)
-        (judge, dimension), what = self._with(on), Gate(margin)
-        decider = Decider(dimension, level=level, enough=what.settled)
-        counter = Counter()
-        most = min(max_pairs or shuffled.pairs, shuffled.pairs)
-        for judgment in self._until_settled(judge, decider, decider.watch(islice(shuffled, most))):
-            counter.add(judgment)
+        with _OwnLines():
+            shuffled = Shuffle(_cases(pairs, candidate, baseline), seed=seed)
+            (judge, dimension), what = self._with(on), Gate(margin)
+            decider = Decider(dimension, level=level, enough=what.settled)
+            counter = Counter()
+            most = min(max_pairs or shuffled.pairs, shuffled.pairs)
+            for judgment in self._until_settled(judge, decider, decider.watch(islice(shuffled, most))):
+                counter.add(judgment)
         summary = counter.summary()
         self.judged += summary.pairs
         result = GateResult.of_run(what, decider, summary, pairs=shuffled.pairs, most=most)
@@ -144,8 +145,9 @@ class Referee:
         self, new: str, old: str, instruction: str, on: str, wanted: tuple[str, ...], claim: str
     ) -> Outcome:
         __tracebackhide__ = True
-        judge, dimension = self._with(on)
-        judgment = judge.compare(instruction, new, old)
+        with _OwnLines():
+            judge, dimension = self._with(on)
+            judgment = judge.compare(instruction, new, old)
         self.asked, self.judged = self.asked + judgment.asked, self.judged + 1
         outcome = judgment[dimension]
         if outcome.side is None:
@@ -228,6 +230,20 @@ class Referee:
         setup = self._judge.setup if self._judge else None
         who = f"{setup.engine.identity['model']} under {setup.protocol.name}" if setup else "nobody"
         return f"  judge: {one_line(who)}; verdicts are kept in {visible(str(self.db))}"
+
+
+class _OwnLines:
+    """Lets an error of ours end a test with its sentence and the test's own line, without lines of evenhand."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        __tracebackhide__ = True
+        from evenhand.core.errors import EvenhandError
+
+        if isinstance(error, EvenhandError):
+            raise error.with_traceback(None) from None
 
 
 def _verdict(outcome: Outcome) -> str:
