@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -53,6 +54,7 @@ _LONGEST_SIDE = 10  # characters of a model's name above a column of numbers
 _UPKEEP_SECONDS = 1.0  # that work which nobody asked for may take without a word
 # How often a live bar is brought up to date.
 _BAR_SECONDS = 0.05
+_ONE_LINE = 110  # columns that a bar needs with all that stands beside it
 
 
 class _Calm(Console):
@@ -284,7 +286,13 @@ def agreement_table(summary: Summary) -> Table | None:
 
 
 def usage_line(usage: Usage, seconds: float, asked: int | None = None) -> str:
-    """The tokens of a run in a sentence."""
+    """The tokens of a run in a sentence.
+
+    >>> usage_line(Usage(), 0.1, asked=0)
+    'no new answers, in 0.1 s'
+    """
+    if asked == 0:
+        return f"no new answers, in {clock(seconds)}"
     speed = f", {usage.computed / seconds:,.0f} computed a second" if seconds > 0 and usage.computed else ""
     answers = f"{count(asked, 'answer')}; " if asked is not None else ""
     return (
@@ -463,14 +471,7 @@ def watching(total: int, *, lines: bool = False) -> Iterator[Watch]:
         with _Lines(total, lines) as given:
             yield given
         return
-    bar = Progress(
-        BarColumn(bar_width=24),
-        TextColumn("{task.fields[pairs]}"),
-        _LiveColumn(),
-        TextColumn("{task.fields[invalid]}"),
-        console=err,
-    )
-    with bar:
+    with _progress() as bar:
         given_bar = _Bar(bar, total, lines)
         try:
             yield given_bar
@@ -478,16 +479,39 @@ def watching(total: int, *, lines: bool = False) -> Iterator[Watch]:
             given_bar.draw()  # a run that ends early ends between two drawings
 
 
+def _progress() -> Progress:
+    """The bar with all that stands beside it, on one line or on two."""
+    drawn, pairs = BarColumn(bar_width=24), TextColumn("{task.fields[pairs]}")
+    invalid = TextColumn("{task.fields[invalid]}")
+    if err.width < _ONE_LINE:
+        return _TwoLines(drawn, pairs, invalid, console=err)
+    return Progress(drawn, pairs, _LiveColumn(), invalid, console=err)
+
+
 class _LiveColumn(ProgressColumn):
     """What the run says of itself each time the bar is drawn."""
 
     def render(self, task: Task) -> Text:
-        live: Live | None = task.fields["live"]
-        if live is None:
-            return Text(task.fields["more"])
-        done = int(task.fields["done"])
-        task.completed = live.fraction(done)
-        return Text(live.text(done))
+        return _live_text(task)
+
+
+class _TwoLines(Progress):
+    """The bar, and below it what a narrow terminal has no room for beside it."""
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        """The table of bars, and a line."""
+        below = [_live_text(task) for task in self.tasks]
+        return chain([self.make_tasks_table(self.tasks)], below)
+
+
+def _live_text(task: Task) -> Text:
+    """What a run says of itself; the bar moves along."""
+    live: Live | None = task.fields["live"]
+    if live is None:
+        return Text(task.fields["more"])
+    done = int(task.fields["done"])
+    task.completed = live.fraction(done)
+    return Text(live.text(done), no_wrap=True, overflow="ellipsis")
 
 
 class _Bar:
