@@ -308,7 +308,7 @@ def test_p_values_of_dimensions_are_corrected_together() -> None:
     assert fixed["overall"] > p["overall"]
     [note] = found.notes()
     assert note.startswith(
-        "4 questions at once: corrected for their number (Holm), these stand out: format, overall"
+        "4 tests at once: corrected for their number (Holm), these stand out: format, overall"
     )
 
 
