@@ -192,6 +192,8 @@ def test_gate_fails_with_its_numbers(suite: pytest.Pytester) -> None:
         [
             "*new is worse than old by more than 5 points*",
             "*win rate of new on overall: 0.0%, between 0.0 and *",
+            "*judged pairs got worse: the response of old is the better one; the 3 clearest of them*",
+            "*- * (80%) q[0-9]*",
             "*the verdicts do not yet show whether new is worse than old by more than 5 points*",
             "*pairs: 3 of 3 judged*",
         ]

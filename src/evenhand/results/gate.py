@@ -10,7 +10,7 @@ not_judged    there are no verdicts to speak of, or none to pass a model by: the
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -296,6 +296,13 @@ class GateResult:
     def losses_sentence(self) -> str:
         """How many pairs got worse."""
         return self.losses.sentence(self.names[0], self.judged)
+
+    def loss_lines(self) -> Iterator[str]:
+        """The pairs that got worse: how many they are, then the clearest of them, each on a line."""
+        if self.losses.count:
+            yield self.losses_sentence()
+        for loss in self.losses.worst:
+            yield " ".join(filter(None, ("-", loss.id, loss.sure and f"({loss.sure})", loss.short)))
 
     def markdown(self) -> str:
         """The result for a pull request; names from a file stay text."""
