@@ -439,8 +439,8 @@ def test_the_command_shows_a_table_and_goes_on_where_it_was(engine: ScriptedEngi
     assert "53 attacks, corrected" in done.stdout  # as many as were announced
     asked = engine.asked
     shown = attack(db, "--all", "--pairs", "3").stdout
-    assert " tokens " in done.stdout.partition("shift:")[0]
-    assert " tokens " not in shown.partition("shift:")[0]  # nothing was asked
+    assert "In a wider terminal, and with --json: tokens." in done.stdout
+    assert "tokens" not in shown.partition("shift:")[0]  # nothing was asked
     again = facts(attack(db, "--all", "--pairs", "3", "--json"))
     assert (engine.asked, again["asked"]) == (asked, 0)
     assert (again["pairs"], again["left_out"], again["dimension"]) == (3, 6, "overall")

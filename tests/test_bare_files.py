@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,10 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("old.jsonl new.jsonl third.jsonl", "arena old.jsonl new.jsonl third.jsonl"),
         ("old.jsonl mt.jsonl", "judge --baseline old.jsonl --candidate mt.jsonl"),
         ("asked.jsonl batch.jsonl", "judge --baseline asked.jsonl --candidate batch.jsonl"),
-        ("odd.jsonl odd.jsonl", "judge odd.jsonl odd.jsonl"),
+        ("odd.jsonl", "judge odd.jsonl"),
+        ("odd.jsonl odd.jsonl", "judge --baseline odd.jsonl --candidate odd.jsonl"),
+        ("pairs.jsonl odd.jsonl", "judge pairs.jsonl odd.jsonl"),
+        ("old.jsonl odd.jsonl", "judge --baseline old.jsonl --candidate odd.jsonl"),
         (
             "odd.jsonl odd.jsonl --json --columns instruction=frage,output=antwort",
             "judge --baseline odd.jsonl --candidate odd.jsonl --json --columns instruction=frage,output=antwort",
@@ -75,6 +79,7 @@ def test_a_database_is_shown() -> None:
         ("old.jsonl gone.jsonl", "no file at gone.jsonl"),
         ("gone.jsonl", "no file at gone.jsonl"),
         ("outs/gone", "no file at outs/gone"),
+        ("old.jsnl new.jsonl", "no file at old.jsnl"),
     ],
 )
 def test_what_is_not_obvious_is_said(words: str, said: str) -> None:
@@ -82,6 +87,25 @@ def test_what_is_not_obvious_is_said(words: str, said: str) -> None:
         meant_by(words.split())
     assert caught.value.hint
     assert said in evenhand(*words.split(), code=2).stderr
+
+
+@pytest.mark.parametrize("words", ["old.jsnl new.jsonl", "old.jsonl nwe.jsonl", "old.jsonl ./neww.jsonl"])
+def test_a_misspelt_file_gets_its_suggestion(words: str) -> None:
+    assert re.search(r"did you mean (old|new).jsonl\?", evenhand(*words.split(), code=2).stderr)
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("odd.jsonl", "odd.jsonl:1: no field 'instruction'"),
+        ("broken.jsonl", "broken.jsonl:1: "),
+        ("empty.jsonl", "empty.jsonl: no outputs in this file"),
+    ],
+)
+def test_what_is_wrong_with_one_of_two_files_is_said(file: str, said: str) -> None:
+    Path("empty.jsonl").touch()
+    for words in ([file, "new.jsonl"], ["old.jsonl", file]):
+        assert said in evenhand(*words, "--judge", NOBODY, code=2).stderr
 
 
 def test_two_files_are_compared_and_the_whole_command_is_shown() -> None:

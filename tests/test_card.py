@@ -337,7 +337,7 @@ def test_several_judges_less_the_first_are_corrected_together(two_judges: Path) 
         low, high = row["ahead"]["low"], row["ahead"]["high"]
         assert (row["ahead_p"] < 0.05) == (not low <= 0 <= high)
     shown = evenhand("card", "overall", "chained", "--db", two_judges).stdout
-    assert "2 questions at once" in shown
+    assert "2 tests at once" in shown
 
 
 def test_databases_are_compared(two_judges: Path, db: Path) -> None:

@@ -138,7 +138,7 @@ def test_groups_are_corrected_over_all_of_them(db: Path) -> None:
     p = [group["dimensions"]["overall"]["p"] for group in groups]
     assert [g["dimensions"]["overall"]["p_holm"] for g in groups] == pytest.approx(holm(p).tolist())
     shown = evenhand("results", "--db", db, "--by", "kind").stdout
-    assert "3 questions at once: corrected for their number (Holm), none stands out." in " ".join(shown.split())
+    assert "3 tests at once: corrected for their number (Holm), none stands out." in " ".join(shown.split())
 
 
 def test_alpacas_length_control_is_its_formula_on_the_rows_that_count(db: Path) -> None:

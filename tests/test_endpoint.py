@@ -365,6 +365,12 @@ def test_what_no_other_prompt_would_mend(behave: Behaviour, reason: str) -> None
     assert (error.reason, error.fatal, error.retryable) == (reason, True, False)
 
 
+def test_what_a_server_does_not_allow_is_repeated() -> None:
+    error = fault(fails(403, "Country not supported"))
+    assert error.message == "the endpoint does not accept the key, or does not allow this: Country not supported"
+    assert error.hint == "none was sent: --set key_env=NAME names the variable that holds it"
+
+
 def test_a_refused_connection_stops_the_run_only_at_its_beginning() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))  # nobody listens, and nobody else gets the port

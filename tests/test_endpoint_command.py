@@ -428,7 +428,7 @@ def test_a_dry_run_asks_nobody_and_writes_nothing(serve: Serve, file: Path, db: 
     before = len(server.bodies)
     fields = fields_of(run([*plan, "--json"]))
     assert (fields["requests"], fields["kept"], fields["cost"]) == (0, 40, 0)
-    assert "0 requests to make, 40 answers kept already" in run(plan).stdout
+    assert run(plan).stdout == "20 pairs: 0 requests to make, 40 answers kept already.\n"
     assert len(server.bodies) == before
 
 

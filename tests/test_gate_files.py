@@ -89,6 +89,7 @@ def test_pairs_that_got_worse_are_some_of_the_judged_ones_whether_or_not_they_co
     shown = evenhand("gate", "--db", "evenhand.db", "--markdown", "gate.md", "--junit", "gate.xml", code=1).stdout
     for text in (shown, Path("gate.md").read_text(), Path("gate.xml").read_text()):
         assert "35 of 40 judged pairs got worse: the response of old" in text
+        assert re.search(r"- \S+ \(\d+%\) Question|\| \S+ \| \d+% \| Question", text)
 
 
 def test_no_name_forges_a_heading_calls_anybody_or_orders_a_service_about(gate: Callable[..., Done]) -> None:

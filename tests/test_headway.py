@@ -22,6 +22,7 @@ from evenhand.views.api import Judge
 from evenhand.views.cli.groups import JudgeSettings
 from evenhand.views.cli.headway import Headway
 from evenhand.views.cli.running import run_with_progress
+from terminal import Screen
 
 PAIRS = [Pair(f"Question {n}?", "yes", "no", id=f"p{n}") for n in range(6)]
 FIELDS = ("instruction", "output_1", "output_2")
@@ -140,6 +141,21 @@ def test_the_first_pair_which_waits_for_the_model_does_not_make_it_seem_slow(
     seconds = re.search(r"; about ([\d.]+) s on this machine", told)
     assert seconds, told
     assert float(seconds[1]) < 48 * SLOW * 2  # 24 pairs in both orders; longer texts count for more
+
+
+def test_at_80_columns_progress_takes_two_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn, now = io.StringIO(), [0.0]
+    monkeypatch.setattr(console, "err", Console(file=drawn, force_terminal=True, width=80))
+    way = Headway(1200, 8, Totals(asked=9600, usage=Usage(1_920_000, 0, 9600)), clock=lambda: now[0])
+    now[0] = 100.0
+    with progress.watching(1200) as watch:
+        watch.follow(way)
+        watch.moved(600, Usage(), 3)
+    screen = Screen(80)
+    screen.feed(drawn.getvalue().replace("\n", "\r\n"))
+    first, second = screen.text.splitlines()
+    assert first.split("━")[-1].split() == ["600/1,200", "pairs", "3", "invalid"]
+    assert second.startswith("9,600 answers, 1,920,000 tokens (19,200/s), about")
 
 
 def test_a_bar_that_ends_early_shows_the_pairs_that_were_done(monkeypatch: pytest.MonkeyPatch) -> None:

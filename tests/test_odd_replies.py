@@ -474,6 +474,59 @@ def test_a_refusal_of_one_prompt_among_answers_is_its_own(status: int, said: str
     assert len(judged) == 12
 
 
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("status", [301, 403, 404])
+def test_a_refusal_of_one_of_the_first_prompts_is_its_own(status: int, first: int, loop: LoopThread) -> None:
+    """Nothing has been answered yet, so that only another prompt can tell."""
+
+    async def behave(request: web.Request, sent: Body) -> web.Response:
+        odd = f"Task {first}\\n" in json.dumps(sent)
+        return web.Response(text="blocked", status=status) if odd else web.json_response(CHAT)
+
+    server, limits = Server(behave), Limits(retries=0, concurrency=1 + first)
+    loop.run(server.__aenter__())
+    pairs = [Pair(f"Task {n}", f"x{n}", f"y{n}") for n in range(6)]
+    try:
+        with Judge(f"{server.url}#m", protocol="overall", limits=limits) as judge:
+            judged = {judgment.pair.instruction: judgment["overall"].invalid for judgment in judge.judge(pairs)}
+    finally:
+        loop.run(server.__aexit__())
+    assert {task for task, reason in judged.items() if reason} == {f"Task {first}"}
+    assert len(judged) == 6
+
+
+@pytest.mark.parametrize("status", [301, 401, 403, 404])
+def test_what_refuses_every_prompt_ends_the_run_at_once(status: int, loop: LoopThread) -> None:
+    async def behave(request: web.Request, sent: Body) -> web.Response:
+        return web.Response(text="no", status=status)
+
+    server = Server(behave)
+    loop.run(server.__aenter__())
+    try:
+        with (
+            Judge(f"{server.url}#m", protocol="overall") as judge,
+            pytest.raises(EngineError, match=r"the key|address|somewhere else") as caught,
+        ):
+            list(judge.judge([Pair(f"Task {n}", f"x{n}", f"y{n}") for n in range(40)]))
+    finally:
+        loop.run(server.__aexit__())
+    assert caught.value.fatal
+    assert len(server.bodies) <= 5  # four at once, and one to see whether it was the prompt
+
+
+def test_json_may_begin_with_a_byte_order_mark(loop: LoopThread) -> None:
+    async def behave(request: web.Request, sent: Body) -> web.Response:
+        return web.Response(body=b"\xef\xbb\xbf" + json.dumps(CHAT).encode(), content_type="application/json")
+
+    server = Server(behave)
+    loop.run(server.__aenter__())
+    try:
+        with Judge(f"{server.url}#m", protocol="overall", limits=Limits(retries=0)) as judge:
+            assert judge.compare("Task", "x", "y")["overall"].invalid is None
+    finally:
+        loop.run(server.__aexit__())
+
+
 def test_a_refusal_of_one_prompt_ends_no_later_run(loop: LoopThread, tmp_path: Path) -> None:
     """It is tried again first, before anything else has been answered; what is new comes behind it."""
 

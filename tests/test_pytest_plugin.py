@@ -104,6 +104,24 @@ def test_a_failure_says_what_was_judged_and_how(suite: pytest.Pytester) -> None:
     assert "pytest_plugin.py" not in done.stdout.str()  # the traceback ends in the test
 
 
+def test_an_error_ends_a_test_with_its_sentence_alone(suite: pytest.Pytester) -> None:
+    suite.makepyfile("""
+        def test_files(gate):
+            gate(candidate="missing.jsonl", baseline="old.jsonl")
+
+        def test_dimension(better):
+            better("good", than="bad", instruction="2 + 2?", on="wit")
+    """)
+    done = suite.runpytest()
+    done.assert_outcomes(failed=2)
+    shown = done.stdout.str()
+    assert "InputError: no file of outputs at missing.jsonl" in shown
+    assert "InputError: no built-in protocol asks on 'wit'" in shown
+    assert ".py:" in shown  # the lines of the test
+    assert "join.py" not in shown
+    assert "pytest_plugin.py" not in shown
+
+
 def cases(path: Path, count: int, *, worse: int = 0) -> None:
     rows = [
         {
@@ -174,6 +192,8 @@ def test_gate_fails_with_its_numbers(suite: pytest.Pytester) -> None:
         [
             "*new is worse than old by more than 5 points*",
             "*win rate of new on overall: 0.0%, between 0.0 and *",
+            "*judged pairs got worse: the response of old is the better one; the 3 clearest of them*",
+            "*- * (80%) q[0-9]*",
             "*the verdicts do not yet show whether new is worse than old by more than 5 points*",
             "*pairs: 3 of 3 judged*",
         ]

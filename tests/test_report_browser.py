@@ -117,6 +117,21 @@ def open_all(page: Page) -> None:
     page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true")
 
 
+def test_no_table_that_fits_has_a_shade(plain: Path, opened: Opener) -> None:
+    """What hides the shade has the colour of what the table lies on."""
+    page = opened(plain, width=1400)
+    open_all(page)
+    apart = """[...document.querySelectorAll('.scroll')].filter(table => {
+        let under = table.parentElement
+        while (getComputedStyle(under).backgroundColor === 'rgba(0, 0, 0, 0)') under = under.parentElement
+        const probe = document.createElement('i')
+        probe.style.backgroundColor = 'var(--under)'
+        table.append(probe)
+        return getComputedStyle(probe).backgroundColor !== getComputedStyle(under).backgroundColor
+    }).map(table => table.ariaLabel)"""
+    assert page.evaluate(apart) == []
+
+
 @pytest.mark.parametrize("width", [360, 1280])
 def test_nothing_hostile_runs_or_is_fetched(bad: Path, opened: Opener, width: int) -> None:
     page = opened(bad, width=width)

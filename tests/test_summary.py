@@ -307,9 +307,7 @@ def test_p_values_of_dimensions_are_corrected_together() -> None:
     assert list(fixed.values()) == pytest.approx(holm(list(p.values())).tolist())
     assert fixed["overall"] > p["overall"]
     [note] = found.notes()
-    assert note.startswith(
-        "4 questions at once: corrected for their number (Holm), these stand out: format, overall"
-    )
+    assert note.startswith("4 tests at once: corrected for their number (Holm), these stand out: format, overall")
 
 
 def test_a_summary_keeps_up_with_what_is_added() -> None:

@@ -15,6 +15,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, Literal, NamedTuple, get_args
@@ -45,6 +46,8 @@ _LEARNT = ("logprobs", "top_logprobs", "max_tokens", "max_completion_tokens")  #
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _REFUSALS = (400, 403, 404, 422)
 _MOST_LESSONS = 8
+_HARMLESS = "Answer with the letter A."  # nothing that anybody would refuse for what stands in it
+_PROBE: Mapping[str, Any] = {"messages": [{"role": "user", "content": _HARMLESS}], "prompt": _HARMLESS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +199,7 @@ class EndpointEngine(Engine):
             settings.preset.many,
         )
         self._noticed: set[str] = set()
+        self._probing, self._probed = asyncio.Lock(), False
         self._tokenises = settings.preset.tokenises == "vllm" and not self._is_chat
         self._client: JsonClient | None = None
         self._writer: JsonClient | None = None
@@ -342,7 +346,21 @@ class EndpointEngine(Engine):
             if refused is None or (client.answered and self._was_asked_for(refused)):
                 break
             new.append(self._lesson(refused, fields, client.fault(reply), ServerReply.of(reply.data).message))
+        await self._probe(client, path, {**fields, shown.field: _PROBE[shown.field]}, reply)
         raise client.fault(reply)
+
+    async def _probe(self, client: JsonClient, path: str, body: Mapping[str, Any], refusal: Reply) -> None:
+        """Where the first thing that a server says is a refusal, see whether it answers another prompt.
+
+        If it does, the address and the key are good, and the client takes refusals for those of single prompts.
+        """
+        if not client.may_be_of_one(refusal):
+            return
+        async with self._probing:
+            if not self._probed and not client.answered:
+                self._probed = True
+                with suppress(EngineError):
+                    await client.post(path, body)
 
     async def _sampled(self, shown: _Shown, usage: Usage) -> Answer:
         """As many answers as were asked for, in one request where the server does that."""

@@ -9,6 +9,7 @@ nowhere else: no message, no repr and no log holds it, nor a proxy's password.
 
 from __future__ import annotations
 
+import codecs
 import ipaddress
 import json
 import math
@@ -96,6 +97,9 @@ class _Fault:
 _TOO_LONG = _Fault("too_long", "the conversation does not fit the model's context: {said}")
 # What the server says about a key is not repeated: some repeat the key.
 _WRONG_KEY = _Fault("wrong_key", "{who} does not accept the key", "{key}", fatal=True)
+_FORBIDDEN = _Fault(
+    "wrong_key", "{who} does not accept the key, or does not allow this: {said}", "{key}", fatal=True
+)
 _NO_CREDIT = _Fault("no_credit", "{who} asks for payment first: {said}", "check the account", fatal=True)
 _NO_MODEL = _Fault("no_such_model", "{who} does not have this model: {said}", "check the model's name", fatal=True)
 _NO_ROUTE = _Fault("no_such_route", "{who} does not know this address: {said}", "check the URL", fatal=True)
@@ -119,7 +123,7 @@ _STATUS = {
     200: _STRANGE,
     401: _WRONG_KEY,
     402: _NO_CREDIT,
-    403: _WRONG_KEY,
+    403: _FORBIDDEN,
     404: _NO_ROUTE,
     405: _NO_ROUTE,
     408: _TIMEOUT,
@@ -218,6 +222,10 @@ class JsonClient:
             hint=kind.hint.format(key=self._key_hint()),
         )
 
+    def may_be_of_one(self, reply: Reply) -> bool:
+        """Whether a refusal that would end a run may be that of one prompt: nothing has been answered yet."""
+        return not self.answered and reply.status not in _LASTING and self.fault(reply).fatal
+
     def _report_pause(self, seconds: float) -> None:
         """Say that a long pause begins, once for all requests that have to wait."""
         now = time.monotonic()
@@ -229,7 +237,7 @@ class JsonClient:
         """A refusal among answers is that of one prompt: a firewall reads prompts too, and servers quote them."""
         if not kind.fatal or not self.answered or status in _LASTING or self._refusals > _MOST_REFUSALS:
             return kind
-        return _BARRED if kind is _WRONG_KEY else replace(kind, fatal=False, hint="")
+        return _BARRED if kind.reason == _WRONG_KEY.reason else replace(kind, fatal=False, hint="")
 
     async def _send(self, method: str, path: str, body: bytes) -> Reply:
         try:
@@ -329,7 +337,7 @@ class JsonClient:
 
     def _key_hint(self) -> str:
         if not self._key_env:
-            return "name the variable that holds the key: --set key_env=NAME"
+            return "none was sent: --set key_env=NAME names the variable that holds it"
         return f"check the environment variable {self._key_env}" + ("" if self._key else ", which is not set")
 
 
@@ -373,6 +381,7 @@ def load(content: bytes) -> Any:
     >>> load(b'{"half": "\\\\ud83d"}')
     {'half': '?'}
     """
+    content = content.removeprefix(codecs.BOM_UTF8)
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError:

@@ -18,6 +18,7 @@ Kind = Literal["better", "unclear", "distrust", "nothing", "several"]
 MOST_BY_PLACE = 0.5
 MOST_INVALID = 0.5
 MOST_TOO_LONG = 0.5  # pairs of a length that the judge was never measured on
+MOST_TIED = 10  # pairs with unlike outputs: a judge that ties so many and decides none may see no difference
 _MOST_NAMED = 3  # models of a ranking
 FEWEST_ALIKE = 20  # instructions: with fewer, their spread says little of that of others
 POINTS = 5  # the difference that "cannot tell yet" speaks of, in percentage points
@@ -82,13 +83,15 @@ def _nothing(found: DimensionSummary) -> str:
 
 def _warning(found: DimensionSummary) -> str:
     """Why these verdicts say little; empty where nothing speaks against them."""
+    if found.invalid > MOST_INVALID * (found.n + found.invalid):
+        return f"{found.invalid:,} of {found.n + found.invalid:,} verdicts are invalid"
     if found.low_mass:
         return f"only {percent(found.label_mass, 0)} of the judge's probability falls on a label"
     for share, place in ((found.first_in_both, "first"), (found.second_in_both, "second")):
         if share is not None and share > MOST_BY_PLACE:
             return f"the judge chose whatever stood {place} in {percent(share, 0)} of pairs"
-    if found.invalid > MOST_INVALID * (found.n + found.invalid):
-        return f"{found.invalid:,} of {found.n + found.invalid:,} verdicts are invalid"
+    if found.ties == found.n and found.unlike >= MOST_TIED:
+        return f"the judge called all {found.n:,} pairs a tie, so it may not see any difference"
     return ""
 
 
@@ -167,7 +170,8 @@ def side_name(summary: Summary, side: Literal["1", "2"]) -> str:
     place = int(side) - 1
     name = summary.sides[place]
     called = f"side {side}" if name == side else name
-    return f"{called} ({summary.roles[place]})" if summary.roles else called
+    role = f" ({summary.roles[place]})" if summary.roles else ""
+    return called if called.endswith(role) else f"{called}{role}"  # one file on both sides has it in its name
 
 
 def pairs_wanted(found: DimensionSummary) -> int | None:

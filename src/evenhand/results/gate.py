@@ -10,7 +10,7 @@ not_judged    there are no verdicts to speak of, or none to pass a model by: the
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -123,7 +123,8 @@ class GateResult:
     def outcome(self) -> GateOutcome:
         """What it came to.
 
-        A judge that takes whatever stands first ties every pair, and would pass every model.
+        A judge that takes whatever stands first ties every pair, and would pass every model. Where it leaves a
+        model undecided, more of its verdicts would not help.
         """
         found = self.gate.outcome(self.standing)
         if found == "undecided" and self.failure:
@@ -162,7 +163,7 @@ class GateResult:
             return self.why
         if self.standing.pairs and self.standing.invalid == self.standing.pairs:
             return self._without_verdict()
-        if self._is_doubted and self.standing.pairs < self.pairs:
+        if self._is_doubted and self._would_pass and self.standing.pairs < self.pairs:
             enough = count(self.standing.pairs, "pair")
             return f"{enough} would have been enough to pass {self.names[1]}, if the judge could be trusted"
         return ""
@@ -235,8 +236,14 @@ class GateResult:
 
     @property
     def _is_doubted(self) -> bool:
-        """Whether the model would pass, if the judge could be trusted."""
-        return bool(self.distrust) and self.gate.outcome(self.standing) == "not_worse"
+        """Whether nothing is known of the model because the judge cannot be trusted."""
+        found = self.gate.outcome(self.standing)
+        return bool(self.distrust) and (found == "not_worse" or (found == "undecided" and not self.failure))
+
+    @property
+    def _would_pass(self) -> bool:
+        """Whether the verdicts are enough to pass the model, whatever they are worth."""
+        return self.gate.outcome(self.standing) == "not_worse"
 
     @property
     def names(self) -> tuple[str, str]:
@@ -247,7 +254,11 @@ class GateResult:
     def details(self) -> Mapping[str, str]:
         """What stands behind the outcome, in a few lines with names."""
         value = "unknown" if self.value is None else percent(self.value)
+        ended = self.failure or self.stopped
+        broken = self.outcome == "not_judged" and not self._is_doubted
         lines = {"do not trust this": self.distrust} if self.distrust else {}
+        if broken and ended:  # the only thing to know
+            lines["ended"] = ended
         lines |= {
             f"win rate of {self.names[1]} on {self.standing.dimension}": (
                 f"{value}, {anytime_text(self.interval, self.standing.rate.level)}"
@@ -266,11 +277,12 @@ class GateResult:
             lines["saved"] = f"{count(self.saved, 'pair')} did not have to be judged"
         if self.standing.invalid:
             lines["invalid"] = f"{self.standing.invalid:,} of the pairs; the interval holds whichever way they fell"
-        if self.failure or self.stopped:
-            lines["ended"] = self.failure or self.stopped
-        if self.outcome == "undecided" or (self.outcome == "not_judged" and self._is_doubted):
-            more = "more pairs, or a larger margin"
-            lines["to decide it"] = "another judge, or another protocol" if self.distrust else more
+        if ended:
+            lines.setdefault("ended", ended)
+        if self.outcome == "undecided":
+            lines["to decide it"] = "more pairs, or a larger margin"
+        elif self.outcome == "not_judged" and self._is_doubted:
+            lines["to decide it"] = "another judge, or another protocol"
         return lines
 
     def _beyond_line(self) -> Mapping[str, str]:
@@ -284,6 +296,13 @@ class GateResult:
     def losses_sentence(self) -> str:
         """How many pairs got worse."""
         return self.losses.sentence(self.names[0], self.judged)
+
+    def loss_lines(self) -> Iterator[str]:
+        """The pairs that got worse: how many they are, then the clearest of them, each on a line."""
+        if self.losses.count:
+            yield self.losses_sentence()
+        for loss in self.losses.worst:
+            yield " ".join(filter(None, ("-", loss.id, loss.sure and f"({loss.sure})", loss.short)))
 
     def markdown(self) -> str:
         """The result for a pull request; names from a file stay text."""

@@ -37,9 +37,9 @@ def caution(asked: Iterable[tuple[str, float | None]]) -> str:
     """One line on how many questions are asked at once, and which stand out; empty for one.
 
     >>> caution([("overall", 0.01), ("format", 0.3)])
-    '2 questions at once: corrected for their number (Holm), these stand out: overall.'
+    '2 tests at once: corrected for their number (Holm), these stand out: overall.'
     >>> caution([("overall", 0.06), ("format", 0.3)])
-    '2 questions at once: corrected for their number (Holm), none stands out.'
+    '2 tests at once: corrected for their number (Holm), none stands out.'
     >>> caution([("overall", 0.01)])
     ''
     """
@@ -48,7 +48,7 @@ def caution(asked: Iterable[tuple[str, float | None]]) -> str:
         return ""
     out = [name for name, p in given if stands_out(p)]
     said = f"these stand out: {some_of(out)}" if out else "none stands out"
-    return f"{len(given):,} questions at once: corrected for their number (Holm), {said}."
+    return f"{len(given):,} tests at once: corrected for their number (Holm), {said}."
 
 
 def stands_out(p_holm: float | None) -> bool:

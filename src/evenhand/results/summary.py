@@ -124,6 +124,8 @@ class DimensionSummary:
     by_instruction: InstructionRate
     by_pair: PairRate
     length_controlled: EqualLengthRate
+    # Pairs with a verdict whose outputs differ in length, and so are not the same.
+    unlike: int = field(default=0, metadata={"json": False})
     p_holm: float | None = None  # corrected for the other dimensions, or groups, that are shown with it
     agreement: KnownAnswers | None = field(default=None, metadata={"json": None})
     rows: DimensionRows | None = field(default=None, repr=False, compare=False, metadata={"json": False})
@@ -429,6 +431,7 @@ class DimensionCounter:
             by_instruction=InstructionRate(each.value, span(each.low, each.high)),
             by_pair=PairRate(pair.value, span(pair.low, pair.high)),
             length_controlled=_equal_length(self.rows.length_controlled()),
+            unlike=count.unlike,
             agreement=count.agreement(),
             rows=self.rows,
         )
@@ -440,7 +443,7 @@ class _Tally:
     def __init__(self, reasons: int) -> None:
         self.sides, self.reasons = np.zeros(3, dtype=np.int64), np.zeros(reasons, dtype=np.int64)
         self.inconsistent = self.mass = self.masses = self.first = self.places = 0
-        self.first_in_both = self.second_in_both = 0
+        self.first_in_both = self.second_in_both = self.unlike = 0
         self.labelled = self.agreed = self.decided = 0
         self.decided_right = 0.0
 
@@ -451,6 +454,7 @@ class _Tally:
         self.inconsistent += int(part["inconsistent"].sum())
         rows = part if valid.all() else {name: column[valid] for name, column in part.items()}
         self.sides += np.bincount(rows["side"], minlength=3)
+        self.unlike += int(np.count_nonzero(rows["longer"]))
         # In whole numbers, so that the order in which pairs come cannot change a digit.
         self.mass += int(fixed_point(rows["mass"]).sum())
         self.masses += int(rows["masses"].sum())

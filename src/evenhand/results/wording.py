@@ -18,9 +18,11 @@ _LONGEST_EXAMPLE = 200  # characters of an answer that is shown
 def about(number: float) -> int:
     """A number that is known roughly, rounded up to two digits.
 
-    >>> about(3.2), about(118), about(1874)
-    (4, 120, 1900)
+    >>> about(3.2), about(118), about(1874), about(0)
+    (4, 120, 1900, 0)
     """
+    if number <= 0:
+        return 0
     digits = max(0, math.floor(math.log10(number)) - 1)
     return int(math.ceil(number / 10**digits) * 10**digits)
 

@@ -262,7 +262,13 @@ def agreement_table(summary: Summary) -> Table | None:
 
 
 def usage_line(usage: Usage, seconds: float, asked: int | None = None) -> str:
-    """The tokens of a run in a sentence."""
+    """The tokens of a run in a sentence.
+
+    >>> usage_line(Usage(), 0.1, asked=0)
+    'no new answers, in 0.1 s'
+    """
+    if asked == 0:
+        return f"no new answers, in {clock(seconds)}"
     speed = f", {usage.computed / seconds:,.0f} computed a second" if seconds > 0 and usage.computed else ""
     answers = f"{count(asked, 'answer')}; " if asked is not None else ""
     return (

@@ -6,8 +6,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Protocol, Self
 
+from rich.console import RenderableType
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
@@ -29,6 +31,7 @@ from evenhand.views import console
 _QUIET_SECONDS = 10.0
 _UPKEEP_SECONDS = 1.0  # how long background work may take without a message
 _BAR_SECONDS = 0.05  # how often a live bar is redrawn
+_ONE_LINE = 110  # columns that a bar needs with all that stands beside it
 
 
 class Live(Protocol):
@@ -64,14 +67,7 @@ def watching(total: int, *, lines: bool = False) -> Iterator[Watch]:
         with _Lines(total, lines) as given:
             yield given
         return
-    bar = Progress(
-        BarColumn(bar_width=24),
-        TextColumn("{task.fields[pairs]}"),
-        _LiveColumn(),
-        TextColumn("{task.fields[invalid]}"),
-        console=console.err,
-    )
-    with bar:
+    with _progress() as bar:
         given_bar = _Bar(bar, total, lines)
         try:
             yield given_bar
@@ -79,16 +75,39 @@ def watching(total: int, *, lines: bool = False) -> Iterator[Watch]:
             given_bar.draw()  # a run that ends early ends between two drawings
 
 
+def _progress() -> Progress:
+    """The bar with all that stands beside it, on one line or on two."""
+    drawn, pairs = BarColumn(bar_width=24), TextColumn("{task.fields[pairs]}")
+    invalid = TextColumn("{task.fields[invalid]}")
+    if console.err.width < _ONE_LINE:
+        return _TwoLines(drawn, pairs, invalid, console=console.err)
+    return Progress(drawn, pairs, _LiveColumn(), invalid, console=console.err)
+
+
 class _LiveColumn(ProgressColumn):
     """What the run says of itself each time the bar is drawn."""
 
     def render(self, task: Task) -> Text:
-        live: Live | None = task.fields["live"]
-        if live is None:
-            return Text(task.fields["more"])
-        done = int(task.fields["done"])
-        task.completed = live.fraction(done)
-        return Text(live.text(done))
+        return _live_text(task)
+
+
+class _TwoLines(Progress):
+    """The bar, and below it what a narrow terminal has no room for beside it."""
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        """The table of bars, and a line."""
+        below = [_live_text(task) for task in self.tasks]
+        return chain([self.make_tasks_table(self.tasks)], below)
+
+
+def _live_text(task: Task) -> Text:
+    """What a run says of itself; the bar moves along."""
+    live: Live | None = task.fields["live"]
+    if live is None:
+        return Text(task.fields["more"])
+    done = int(task.fields["done"])
+    task.completed = live.fraction(done)
+    return Text(live.text(done), no_wrap=True, overflow="ellipsis")
 
 
 class _Bar:

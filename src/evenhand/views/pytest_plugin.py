@@ -42,6 +42,7 @@ _OPTIONS = {
     "db": f"where verdicts are kept, from the root of the tests; {DEFAULT_DB} by default",
 }
 _SHOWN = 400  # characters of a text in a message
+_WORST = 3  # cases that got worse in a message
 _TOGETHER = 4  # pairs that several judges are asked about before the gate is looked at again
 
 
@@ -100,22 +101,26 @@ class Referee:
         from evenhand.core.shuffle import Shuffle
         from evenhand.results.decision import Decider
         from evenhand.results.gate import Gate, GateResult
+        from evenhand.results.losses import TrialLog
         from evenhand.results.summary import Counter
         from evenhand.views.console import one_line
 
-        shuffled = Shuffle(_cases(pairs, candidate, baseline), seed=seed)
-        (judge, dimension), what = self._with(on), Gate(margin)
-        decider = Decider(dimension, level=level, enough=what.settled)
-        counter = Counter()
-        most = min(max_pairs or shuffled.pairs, shuffled.pairs)
-        for judgment in self._until_settled(judge, decider, decider.watch(islice(shuffled, most))):
-            counter.add(judgment)
+        with _OwnLines():
+            shuffled = Shuffle(_cases(pairs, candidate, baseline), seed=seed)
+            (judge, dimension), what = self._with(on), Gate(margin)
+            decider = Decider(dimension, level=level, enough=what.settled)
+            counter, log = Counter(), TrialLog(dimension, _WORST)
+            most = min(max_pairs or shuffled.pairs, shuffled.pairs)
+            for judgment in self._until_settled(judge, decider, decider.watch(islice(shuffled, most))):
+                counter.add(judgment)
+                log.add(judgment)
         summary = counter.summary()
         self.judged += summary.pairs
-        result = GateResult.of_run(what, decider, summary, pairs=shuffled.pairs, most=most)
+        result = GateResult.of_run(what, decider, summary, pairs=shuffled.pairs, most=most, losses=log.losses)
         if result.outcome != "not_worse":
-            details = [f"  {one_line(f'{name}: {text}')}" for name, text in result.details().items()]
-            raise AssertionError("\n".join([one_line(result.sentence()), *details, self._kept()]))
+            details = [*(f"{name}: {text}" for name, text in result.details().items()), *result.loss_lines()]
+            below = [f"  {one_line(line)}" for line in details]
+            raise AssertionError("\n".join([one_line(result.sentence()), *below, self._kept()]))
         return result
 
     def _until_settled(self, judge: AnyJudge, decider: Decider, drawn: Iterator[Pair]) -> Iterator[Judgment]:
@@ -145,8 +150,9 @@ class Referee:
         self, new: str, old: str, instruction: str, on: str, wanted: tuple[str, ...], claim: str
     ) -> Outcome:
         __tracebackhide__ = True
-        judge, dimension = self._with(on)
-        judgment = judge.compare(instruction, new, old)
+        with _OwnLines():
+            judge, dimension = self._with(on)
+            judgment = judge.compare(instruction, new, old)
         self.asked, self.judged = self.asked + judgment.asked, self.judged + 1
         outcome = judgment[dimension]
         if outcome.side is None:
@@ -229,6 +235,20 @@ class Referee:
         setup = self._judge.setup if self._judge else None
         who = f"{setup.engine.identity['model']} under {setup.protocol.name}" if setup else "nobody"
         return f"  judge: {one_line(who)}; verdicts are kept in {visible(str(self.db))}"
+
+
+class _OwnLines:
+    """Lets an error of ours end a test with its sentence and the test's own line, without lines of evenhand."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        __tracebackhide__ = True
+        from evenhand.core.errors import EvenhandError
+
+        if isinstance(error, EvenhandError):
+            raise error.with_traceback(None) from None
 
 
 def _verdict(outcome: Outcome) -> str:

@@ -73,7 +73,10 @@ def root(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """A pairwise judge for language-model outputs: which of two responses is better, A, B or tie?"""
+    """A pairwise judge for language-model outputs: which of two responses is better, A, B or tie?
+
+    Two files of outputs need no command: evenhand old.jsonl new.jsonl
+    """
     if context.invoked_subcommand is None:
         from evenhand.views.cli.welcome import show_welcome
 

@@ -24,6 +24,7 @@ from evenhand.io.pairs import JoinOptions, sample_pairs
 from evenhand.results.attack import AttackRun, AttackSummary, AttackTally, attacks_text
 from evenhand.results.plain import to_json
 from evenhand.results.stored_attacks import stored_attacks
+from evenhand.results.wording import about
 from evenhand.running.runner import Plan, plan
 from evenhand.store import Store
 from evenhand.views import console
@@ -287,7 +288,8 @@ def _alone(settings: JudgeSettings, judge: Judge, pair: Pair) -> Plan:
 
 def _takes(settings: JudgeSettings, planned: Plan, seconds: float | None, cost: float | None) -> str:
     kept = f", {console.count(planned.kept, 'answer')} kept already" if planned.kept else ""
-    parts = [f"{console.count(planned.requests, 'request')}, about {planned.usage.computed:,} tokens to read{kept}"]
+    read = about(planned.usage.computed)
+    parts = [f"{console.count(planned.requests, 'request')}, about {read:,} tokens to read{kept}"]
     if seconds is not None:
         parts.append(f"about {console.clock(seconds)} on this machine, by the first pairs")
     if cost is not None and settings.price:

@@ -68,6 +68,7 @@ def attack_table(found: AttackSummary, beside: Mapping[str, AttackSummary], most
     table.add_numbers("n", "shift", "95%", "turned", "95%", "right lost")
     asked = any(_tokens(each) for each in found.attacks)
     if asked:
+        table.optional = ((len(table.columns),),)
         table.add_numbers("tokens")
     table.add_numbers(*(f"shift, {console.visible(name)}" for name in beside))
     others = [{each.attack: each for each in other.attacks} for other in beside.values()]

@@ -384,10 +384,8 @@ def show_losses(result: GateResult, db: Path) -> None:
     losses = result.losses
     if not losses.count:
         return
-    console.out.print(Text(f"  {console.one_line(result.losses_sentence())}"))
-    for loss in losses.worst:
-        words = [loss.id, loss.sure and f"({loss.sure})", loss.short]
-        console.out.print(Text("  - " + console.one_line(" ".join(words))))
+    for line in result.loss_lines():
+        console.out.print(Text(f"  {console.one_line(line)}"))
     if len(losses.worst) < losses.count:
         command = f"evenhand export judgments --db {db} --texts --out judgments.csv"
         console.out.print(f"  all pairs with their verdicts: {command}", markup=False)

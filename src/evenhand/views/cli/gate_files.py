@@ -95,7 +95,7 @@ def junit_xml(result: GateResult) -> str:
     suite = ElementTree.SubElement(suites, "testsuite", {"name": "evenhand gate", **counts})
     name = _xml(f"{result.names[1]} is not worse than {result.names[0]} on {result.standing.dimension}")
     case = ElementTree.SubElement(suite, "testcase", {"classname": "evenhand.gate", "name": name})
-    lines = [*(f"{name}: {text}" for name, text in result.details().items()), *_loss_lines(result)]
+    lines = [*(f"{name}: {text}" for name, text in result.details().items()), *result.loss_lines()]
     printed = "\n".join(map(_xml, lines))
     if failed or broken:
         kind = {"type": result.outcome, "message": _xml(f"{result.word}: {result.sentence()}")}
@@ -104,13 +104,6 @@ def junit_xml(result: GateResult) -> str:
         ElementTree.SubElement(case, "system-out").text = printed
     ElementTree.indent(suites)
     return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def _loss_lines(result: GateResult) -> Iterator[str]:
-    if result.losses.count:
-        yield result.losses_sentence()
-    for loss in result.losses.worst:
-        yield f"- {loss.id} {loss.sure} {loss.short}"
 
 
 def _xml(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ _USUAL = {
     **dict.fromkeys(("--out", "--format", "--plot", "--plot-matrix"), "Output"),
     **dict.fromkeys(("--context", "--threads", "--gpu-layers"), "Advanced"),
 }
+
+# Options whose value is never empty and never another option.
+_NEVER_EMPTY = {"--judge", "-j", "--protocol", "-p", "--db", "--candidate", "--baseline", "--model"}
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "demo": ("evenhand demo",),
@@ -155,12 +159,24 @@ class PlainCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words of a command line; a database among them is named with an option."""
         words = list(args)  # they are taken off one by one
+        refuse_nothing(self.params, words)
         try:
             return list(super().parse_args(ctx, args))
         except Exception as fault:  # click's UsageError, which typer has kept in two places over time
             if any("--db" in param.opts for param in self.params):
                 refuse_file(ctx.command_path, words, str(getattr(fault, "message", "")))
             raise
+
+
+def refuse_nothing(params: list[Any], words: list[str]) -> None:
+    """Say which option is given nothing, as where the variable of a shell is not set: no default is meant then."""
+    options = {name for param in params for name in param.opts}
+    for word, after in pairwise([*words, ""]):
+        name, equals, given = word.partition("=")
+        value = given if equals else after
+        if name in _NEVER_EMPTY & options and (not value.strip() or value in options):
+            follows = f": {value} follows it" if value.strip() else ""
+            raise InputError(f"{name} is given nothing{follows}", hint="is the variable set that it comes from?")
 
 
 def refuse_file(command: str, words: list[str], complaint: str) -> None:

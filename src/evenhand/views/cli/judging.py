@@ -21,6 +21,7 @@ from evenhand.results.jury import JuryResult
 from evenhand.results.plain import to_json
 from evenhand.results.run import RunSummary
 from evenhand.results.summary import Summary
+from evenhand.results.wording import about
 from evenhand.running.runner import Plan, plan
 from evenhand.store import Store
 from evenhand.views import console
@@ -209,10 +210,12 @@ def _show_plan(
         return {**fields, **money, "seconds": seconds, **({"batch": True} if batch else {})}
     console.out.print(
         f"{console.count(found.pairs, 'pair')}: {console.count(found.requests, 'request')} to make,"
-        f" {console.count(found.kept, 'answer')} kept already.\n"
-        f"About {usage.computed:,} tokens to read and {usage.generated:,} to write, by the lengths of the texts.\n"
-        + (_SO_FEW if few else _what_it_takes(settings, cost, seconds, batch))
+        f" {console.count(found.kept, 'answer')} kept already."
     )
+    if found.requests:
+        read, written = about(usage.computed), about(usage.generated)
+        console.out.print(f"About {read:,} tokens to read and {written:,} to write, by the lengths of the texts.")
+        console.out.print(_SO_FEW if few else _what_it_takes(settings, cost, seconds, batch))
     return {}
 
 
