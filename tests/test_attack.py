@@ -23,7 +23,7 @@ from conftest import LoopThread
 from evenhand import Judge, Pair, ScriptedEngine
 from evenhand.core.attacks import ATTACK_MARKS, CONTROL, TRANSFORMS, Attack, attack_all, attack_pair, losing_side
 from evenhand.core.engine import Engine
-from evenhand.core.errors import InputError
+from evenhand.core.errors import EngineError, InputError
 from evenhand.core.judge import Judgment
 from evenhand.core.protocol import Prompt, Protocol
 from evenhand.core.stats.winrate import difference_p
@@ -1045,6 +1045,30 @@ def test_pairs_without_a_verdict_are_in_no_share(engine: ScriptedEngine, db: Pat
     assert "right on 100% of the 2 of 3 pairs with a verdict before" in said
     assert "Without a verdict before or after: 2 of 6 attacked pairs, in no number here." in said
     assert "right on 100% of the 2 with a verdict before" in " ".join(evenhand("card", "--db", db).stdout.split())
+
+
+def test_why_verdicts_are_missing_is_said(engine: ScriptedEngine, db: Path) -> None:
+    some = ("--pairs", "2", "--attack", "emotion")
+    assert "invalid:" not in attack(db, *some).stdout
+    engine.script = lambda _: "I cannot say."
+    fenced = (*some, "--fence", "word")
+    said = " ".join(attack(db, *fenced, code=3).stdout.split())
+    gaps = "invalid: unreadable 6. Invalid verdicts are in no number here"
+    assert f"{gaps}; answers that cannot be read are not asked for again." in said
+    assert "unreadable, for example: “I cannot say.”" in said
+    assert facts(attack(db, *fenced, "--json", code=3))["invalid_reasons"] == {"unreadable": 6}
+
+
+def test_where_the_judge_fails_throughout_nothing_is_said_to_be_kept(engine: ScriptedEngine, db: Path) -> None:
+    def fails(_: Prompt) -> str:
+        raise EngineError("the machine is on fire", reason="server_error")
+
+    engine.script = fails
+    said = " ".join(attack(db, "--pairs", "2", "--attack", "emotion", code=3).stdout.split())
+    assert "invalid: server_error 6. Invalid verdicts are in no number here; the next run tries them again." in said
+    assert "server_error, for example: “the machine is on fire”" in said
+    assert said.endswith("the judge answered nothing, so nothing is kept")
+    assert "pair by pair" not in said
 
 
 def test_a_judge_without_any_verdict_is_said_to_have_none(engine: ScriptedEngine, db: Path) -> None:

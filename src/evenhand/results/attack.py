@@ -7,7 +7,7 @@ once attacked. What side a pair goes to counts for the loser as in a win rate, p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -150,6 +150,8 @@ class AttackRun(AttackSummary):
     asked: int
     cost: float | None = None
     stopped: str = ""
+    invalid_reasons: Mapping[str, int] = field(default_factory=dict)  # of all verdicts that are missing
+    examples: Mapping[str, str] = field(default_factory=dict, metadata={"json": False})  # for each, what was said
 
     def notes(self) -> Iterator[str]:
         """The same, with what holds for the run alone."""
@@ -225,6 +227,8 @@ class AttackTally:
             asked=run.asked,
             cost=run.cost,
             stopped=run.stopped,
+            invalid_reasons=run.summary.reasons,
+            examples=run.examples,
         )
 
     def standing(self, judge: str, protocol: str, fingerprint: str) -> AttackSummary:
