@@ -152,7 +152,7 @@ def rich(texts: tuple[str, ...]) -> Pair:
 def test_no_template_lets_a_text_out(
     kind: FenceKind, marks: tuple[str, str], first: str, lead: str, body: str, end: str, texts: Any, order: Any
 ) -> None:
-    """In both dialects, with slots that begin a turn, in a system turn, beside each other, used twice, of metadata."""
+    """In both dialects, with slots that begin a turn, in a system turn, side by side, twice, and of metadata."""
     needed = "".join(slot for slot in ("{instruction}", "{output_1}", "{output_2}") if slot not in body)
     turns = (("system", f"Judge.\n{first}"), ("user", f"{lead}{body}{needed}{end}"))
     text = "".join(f"{marks[0].format(role)}{said}{marks[1]}" for role, said in turns)
