@@ -37,6 +37,7 @@ from evenhand.results.run import RunSummary
 from evenhand.results.stored_attacks import stored_attacks
 from evenhand.results.summary import Counter as PairCounter
 from evenhand.store import Store
+from evenhand.views.cli.attack_tables import attack_table
 from misbehaving_server import Body, Server, says
 from web_server import WebServer
 
@@ -427,7 +428,7 @@ def facts(done: Done) -> dict[str, Any]:
 def figures(found: dict[str, Any]) -> dict[str, Any]:
     """All but what a run took."""
     effects = [{**each, "tokens": None, "unchanged": None} for each in found["attacks"]]
-    of_runs = ("seed", "left_out", "repeats", "tokens", "seconds", "asked", "cost", "stopped")
+    of_runs = (*("seed", "left_out", "repeats", "tokens", "seconds", "asked", "cost", "stopped"), "invalid_reasons")
     return {name: value for name, value in found.items() if name not in of_runs} | {"attacks": effects}
 
 
@@ -511,6 +512,17 @@ def test_a_fence_helps_a_judge_that_reads_headings(engine: ScriptedEngine, db: P
     assert figures(plain) == figures(alone["attack"])
     shown = attack(db, *some, "--fence", fence).stdout
     assert "shift, overall" in " ".join(shown.split())
+
+
+def test_shifts_and_turns_with_another_fence_stand_beside_each_other() -> None:
+    attacks = choose_attacks(ATTACKS, ["order-ignore", "order-a"])
+    found, other = under_attack(knows, attacks, FEW)[0], under_attack(obeys_orders, attacks[:1], FEW)[0]
+    table = attack_table(found, {"overall": other})
+    columns = {str(column.header): [str(cell) for cell in column.cells] for column in table.columns}
+    assert columns["attack"] == ["order-a", "order-ignore"]
+    assert columns["turned"] == ["0%", "0%"]
+    assert columns["shift, overall"] == ["–", "+100"]
+    assert columns["turned, overall"] == ["–", "100%"]
 
 
 def test_a_judge_beside_it_on_which_fewer_attacks_were_tried_says_so(engine: ScriptedEngine, db: Path) -> None:
