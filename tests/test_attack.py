@@ -922,6 +922,23 @@ def test_what_a_jury_agrees_on_is_of_pairs_as_they_were(jurors: dict[str, Script
     assert {juror["change"]["value"] for juror in jury["jurors"]} == {0.0}
 
 
+@pytest.mark.parametrize("judges", ["script", "script,other"])
+def test_an_attacked_pair_is_shown_in_the_order_of_its_original(
+    monkeypatch: pytest.MonkeyPatch, db: Path, judges: str
+) -> None:
+    """A random order depends on the texts: what a judge likes about the first place would look like an attack."""
+    made = {name: ScriptedEngine(lambda _: "A", name=name) for name in ("script", "other")}
+    monkeypatch.setattr("evenhand.views.cli.groups.open_judge", lambda spec, *_: made[spec])
+    some = ("--judge", judges, "--protocol", "overall", "--db", db, "--attack", "order-a", "--pairs", "8")
+    for orders in ("forward", "swapped"):
+        [effect] = facts(evenhand("attack", *some, "--orders", orders, "--json"))["attacks"]
+        assert effect["shift"]["value"] == 0.0
+    asked = made["script"].asked
+    done = evenhand("attack", *some, "--orders", "random", code=2)
+    assert "a random order may show an attacked pair the other way round than its original" in done.stderr
+    assert made["script"].asked == asked
+
+
 def test_levels_are_not_attacked_as_a_whole(jurors: dict[str, ScriptedEngine], db: Path) -> None:
     done = evenhand("attack", "--escalate", "meek,firm", "--agree", "0.8", "--db", db, code=2)
     assert "levels are not attacked as a whole" in done.stderr

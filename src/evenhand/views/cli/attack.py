@@ -150,8 +150,7 @@ def attack(
         int,
         option(
             "--seed",
-            "Decides which attack of a kind is taken, which letters and places it changes, and the orders with"
-            " --orders random.",
+            "Decides which attack of a kind is taken, and which letters and places it changes.",
             ADVANCED,
         ),
     ] = 0,
@@ -169,6 +168,9 @@ def attack(
     settings = settings_of(judge, engine, limits, seed)
     if isinstance(settings, EscalationSettings):
         raise InputError("levels are not attacked as a whole", hint="attack each judge of them: --judge NAME")
+    if settings.orders == "random":
+        said = "a random order may show an attacked pair the other way round than its original"
+        raise InputError(said, hint="--orders both, forward or swapped")
     tally = AttackTally(dimension_from(on, settings.protocol.dimensions), attacks)
     pairs = what.read()
     clear = [pair for pair in pairs if losing_side(pair) and not is_attacked(pair)]
