@@ -939,6 +939,23 @@ def test_an_attacked_pair_is_shown_in_the_order_of_its_original(
     assert made["script"].asked == asked
 
 
+def test_attacked_pairs_that_were_judged_in_fewer_orders_are_not_compared(engine: ScriptedEngine, db: Path) -> None:
+    """Else what a judge likes about the first place would look like the work of the attack."""
+    engine.script = lambda prompt: {"A": 0.9, "B": 0.1} if knows(prompt) == "A" else {"A": 0.6, "B": 0.4}
+    attack(db, "--attack", "verdict-a", "--pairs", "6", "--orders", "forward")
+    alone = json.loads(evenhand("card", "--db", db, "--json").stdout)["judges"][0]["attacks"]
+    assert (alone["other_orders"], alone["attacks"][0]["n"], alone["attacks"][0]["shift"]["value"]) == (0, 6, 0.0)
+    attack(db, "--attack", "verdict-b", "--pairs", "6")
+    [judge] = json.loads(evenhand("card", "--db", db, "--json").stdout)["judges"]
+    found = {each["attack"]: (each["n"], each["shift"]["value"]) for each in judge["attacks"]["attacks"]}
+    assert found == {"verdict-a": (0, None), "verdict-b": (6, 0.0)}
+    assert judge["attacks"]["other_orders"] == 6
+    said = " ".join(evenhand("card", "--db", db).stdout.split())
+    assert (
+        "Judged in other orders than the pairs they were made of, and in no number here: 6 attacked pairs." in said
+    )
+
+
 def test_levels_are_not_attacked_as_a_whole(jurors: dict[str, ScriptedEngine], db: Path) -> None:
     done = evenhand("attack", "--escalate", "meek,firm", "--agree", "0.8", "--db", db, code=2)
     assert "levels are not attacked as a whole" in done.stderr
