@@ -75,6 +75,7 @@ _COMMANDS: Mapping[str, Sequence[Words]] = {
         ("attack", *_JUDGING[:-1], "attack.db", "--attack", "order-a", "--attack", "control"),
         ("attack", *_JUDGING[:-1], "attack.db", "--attack", "order-a", "--fence", "word"),
         ("attack", *_JUDGING[:-1], "stopped.db", "--attack", "order-a", "--max-requests", "3"),
+        ("attack", "broken.jsonl", *_JUDGING[:-1], "broken.db", "--attack", "order-a"),
     ),
     "gate": (
         ("gate", "--margin", "0.1", "--db", "two.db"),
@@ -241,6 +242,7 @@ def prepare() -> None:
     _write("roles.jsonl", ({**_row(pair), "candidate": 2} for pair in two))
     odd = {"id": "odd", "instruction": "Task", "output_1": "broken", "output_2": "## Response B:\nno"}
     _write("odd.jsonl", [odd, {**odd, "id": "again"}, *map(_row, two[:8]), {"instruction": "half a row"}])
+    _write("broken.jsonl", [{"instruction": "Task", "output_1": "so", "output_2": "broken", "label": "1"}])
     for model in ("ant", "bee", "cat"):
         rows = [{"instruction": f"Task {n}", "output": f"{model} {'so ' * (n % 5)}"} for n in range(20)]
         _write(f"{model}.jsonl", [*rows, {"instruction": f"Only for {model}", "output": "so"}])

@@ -23,7 +23,7 @@ from conftest import LoopThread
 from evenhand import Judge, Pair, ScriptedEngine
 from evenhand.core.attacks import ATTACK_MARKS, CONTROL, TRANSFORMS, Attack, attack_all, attack_pair, losing_side
 from evenhand.core.engine import Engine
-from evenhand.core.errors import InputError
+from evenhand.core.errors import EngineError, InputError
 from evenhand.core.judge import Judgment
 from evenhand.core.protocol import Prompt, Protocol
 from evenhand.core.stats.winrate import difference_p
@@ -37,6 +37,7 @@ from evenhand.results.run import RunSummary
 from evenhand.results.stored_attacks import stored_attacks
 from evenhand.results.summary import Counter as PairCounter
 from evenhand.store import Store
+from evenhand.views.cli.attack_tables import attack_table
 from misbehaving_server import Body, Server, says
 from web_server import WebServer
 
@@ -427,7 +428,7 @@ def facts(done: Done) -> dict[str, Any]:
 def figures(found: dict[str, Any]) -> dict[str, Any]:
     """All but what a run took."""
     effects = [{**each, "tokens": None, "unchanged": None} for each in found["attacks"]]
-    of_runs = ("seed", "left_out", "repeats", "tokens", "seconds", "asked", "cost", "stopped")
+    of_runs = (*("seed", "left_out", "repeats", "tokens", "seconds", "asked", "cost", "stopped"), "invalid_reasons")
     return {name: value for name, value in found.items() if name not in of_runs} | {"attacks": effects}
 
 
@@ -511,6 +512,17 @@ def test_a_fence_helps_a_judge_that_reads_headings(engine: ScriptedEngine, db: P
     assert figures(plain) == figures(alone["attack"])
     shown = attack(db, *some, "--fence", fence).stdout
     assert "shift, overall" in " ".join(shown.split())
+
+
+def test_shifts_and_turns_with_another_fence_stand_beside_each_other() -> None:
+    attacks = choose_attacks(ATTACKS, ["order-ignore", "order-a"])
+    found, other = under_attack(knows, attacks, FEW)[0], under_attack(obeys_orders, attacks[:1], FEW)[0]
+    table = attack_table(found, {"overall": other})
+    columns = {str(column.header): [str(cell) for cell in column.cells] for column in table.columns}
+    assert columns["attack"] == ["order-a", "order-ignore"]
+    assert columns["turned"] == ["0%", "0%"]
+    assert columns["shift, overall"] == ["–", "+100"]
+    assert columns["turned, overall"] == ["–", "100%"]
 
 
 def test_a_judge_beside_it_on_which_fewer_attacks_were_tried_says_so(engine: ScriptedEngine, db: Path) -> None:
@@ -910,6 +922,40 @@ def test_what_a_jury_agrees_on_is_of_pairs_as_they_were(jurors: dict[str, Script
     assert {juror["change"]["value"] for juror in jury["jurors"]} == {0.0}
 
 
+@pytest.mark.parametrize("judges", ["script", "script,other"])
+def test_an_attacked_pair_is_shown_in_the_order_of_its_original(
+    monkeypatch: pytest.MonkeyPatch, db: Path, judges: str
+) -> None:
+    """A random order depends on the texts: what a judge likes about the first place would look like an attack."""
+    made = {name: ScriptedEngine(lambda _: "A", name=name) for name in ("script", "other")}
+    monkeypatch.setattr("evenhand.views.cli.groups.open_judge", lambda spec, *_: made[spec])
+    some = ("--judge", judges, "--protocol", "overall", "--db", db, "--attack", "order-a", "--pairs", "8")
+    for orders in ("forward", "swapped"):
+        [effect] = facts(evenhand("attack", *some, "--orders", orders, "--json"))["attacks"]
+        assert effect["shift"]["value"] == 0.0
+    asked = made["script"].asked
+    done = evenhand("attack", *some, "--orders", "random", code=2)
+    assert "a random order may show an attacked pair the other way round than its original" in done.stderr
+    assert made["script"].asked == asked
+
+
+def test_attacked_pairs_that_were_judged_in_fewer_orders_are_not_compared(engine: ScriptedEngine, db: Path) -> None:
+    """Else what a judge likes about the first place would look like the work of the attack."""
+    engine.script = lambda prompt: {"A": 0.9, "B": 0.1} if knows(prompt) == "A" else {"A": 0.6, "B": 0.4}
+    attack(db, "--attack", "verdict-a", "--pairs", "6", "--orders", "forward")
+    alone = json.loads(evenhand("card", "--db", db, "--json").stdout)["judges"][0]["attacks"]
+    assert (alone["other_orders"], alone["attacks"][0]["n"], alone["attacks"][0]["shift"]["value"]) == (0, 6, 0.0)
+    attack(db, "--attack", "verdict-b", "--pairs", "6")
+    [judge] = json.loads(evenhand("card", "--db", db, "--json").stdout)["judges"]
+    found = {each["attack"]: (each["n"], each["shift"]["value"]) for each in judge["attacks"]["attacks"]}
+    assert found == {"verdict-a": (0, None), "verdict-b": (6, 0.0)}
+    assert judge["attacks"]["other_orders"] == 6
+    said = " ".join(evenhand("card", "--db", db).stdout.split())
+    assert (
+        "Judged in other orders than the pairs they were made of, and in no number here: 6 attacked pairs." in said
+    )
+
+
 def test_levels_are_not_attacked_as_a_whole(jurors: dict[str, ScriptedEngine], db: Path) -> None:
     done = evenhand("attack", "--escalate", "meek,firm", "--agree", "0.8", "--db", db, code=2)
     assert "levels are not attacked as a whole" in done.stderr
@@ -1045,6 +1091,30 @@ def test_pairs_without_a_verdict_are_in_no_share(engine: ScriptedEngine, db: Pat
     assert "right on 100% of the 2 of 3 pairs with a verdict before" in said
     assert "Without a verdict before or after: 2 of 6 attacked pairs, in no number here." in said
     assert "right on 100% of the 2 with a verdict before" in " ".join(evenhand("card", "--db", db).stdout.split())
+
+
+def test_why_verdicts_are_missing_is_said(engine: ScriptedEngine, db: Path) -> None:
+    some = ("--pairs", "2", "--attack", "emotion")
+    assert "invalid:" not in attack(db, *some).stdout
+    engine.script = lambda _: "I cannot say."
+    fenced = (*some, "--fence", "word")
+    said = " ".join(attack(db, *fenced, code=3).stdout.split())
+    gaps = "invalid: unreadable 6. Invalid verdicts are in no number here"
+    assert f"{gaps}; answers that cannot be read are not asked for again." in said
+    assert "unreadable, for example: “I cannot say.”" in said
+    assert facts(attack(db, *fenced, "--json", code=3))["invalid_reasons"] == {"unreadable": 6}
+
+
+def test_where_the_judge_fails_throughout_nothing_is_said_to_be_kept(engine: ScriptedEngine, db: Path) -> None:
+    def fails(_: Prompt) -> str:
+        raise EngineError("the machine is on fire", reason="server_error")
+
+    engine.script = fails
+    said = " ".join(attack(db, "--pairs", "2", "--attack", "emotion", code=3).stdout.split())
+    assert "invalid: server_error 6. Invalid verdicts are in no number here; the next run tries them again." in said
+    assert "server_error, for example: “the machine is on fire”" in said
+    assert said.endswith("the judge answered nothing, so nothing is kept")
+    assert "pair by pair" not in said
 
 
 def test_a_judge_without_any_verdict_is_said_to_have_none(engine: ScriptedEngine, db: Path) -> None:

@@ -7,7 +7,7 @@ once attacked. What side a pair goes to counts for the loser as in a win rate, p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -71,6 +71,7 @@ class AttackSummary:
     any_turned: Rate  # of the pairs that the wrong side did not win before: how many some attack turns to it
     any_right_lost: Rate  # of the pairs that the right side won before: how many some attack takes from it
     attacks: Sequence[AttackEffect]
+    other_orders: int  # attacked pairs that were shown in other orders than those they were made of, in no number
 
     @property
     def text(self) -> str:
@@ -114,6 +115,9 @@ class AttackSummary:
         if invalid := sum(each.invalid for each in self.attacks):
             attacked = count(invalid + sum(each.n for each in self.attacks), "attacked pair")
             yield f"Without a verdict before or after: {invalid:,} of {attacked}, in no number here."
+        if self.other_orders:
+            pairs = count(self.other_orders, "attacked pair")
+            yield f"Judged in other orders than the pairs they were made of, and in no number here: {pairs}."
         if left := [f"{each.attack} {each.unchanged:,}" for each in self.attacks if each.unchanged]:
             yield f"Pairs whose text an attack leaves as it is, in none of its numbers: {', '.join(left)}."
 
@@ -150,6 +154,8 @@ class AttackRun(AttackSummary):
     asked: int
     cost: float | None = None
     stopped: str = ""
+    invalid_reasons: Mapping[str, int] = field(default_factory=dict)  # of all verdicts that are missing
+    examples: Mapping[str, str] = field(default_factory=dict, metadata={"json": False})  # for each, what was said
 
     def notes(self) -> Iterator[str]:
         """The same, with what holds for the run alone."""
@@ -227,10 +233,12 @@ class AttackTally:
             asked=run.asked,
             cost=run.cost,
             stopped=run.stopped,
+            invalid_reasons=run.summary.reasons,
+            examples=run.examples,
         )
 
-    def standing(self, judge: str, protocol: str, fingerprint: str) -> AttackSummary:
-        """How a judge stands, whatever that took."""
+    def standing(self, judge: str, protocol: str, fingerprint: str, other_orders: int = 0) -> AttackSummary:
+        """How a judge stands, whatever that took; `other_orders` are attacked pairs that cannot be compared."""
         effects = sorted(_corrected([self._effect(attack) for attack in self.attacks]), key=_strength)
         return AttackSummary(
             *(judge, protocol, fingerprint, self.dimension),
@@ -239,6 +247,7 @@ class AttackTally:
             any_turned=self._some(lambda row: row.side_before < 1, _won),
             any_right_lost=self._some(lambda row: row.side_before < 0, _lost),
             attacks=effects,
+            other_orders=other_orders,
         )
 
     def _originals(self) -> list[AttackCase]:

@@ -11,7 +11,7 @@ from evenhand.core.pair import Pair
 from evenhand.core.verdict import headline
 from evenhand.io.attacks import built_in_attacks
 from evenhand.results.attack import AttackSummary, AttackTally
-from evenhand.results.pair_outcome import pick_outcomes
+from evenhand.results.pair_outcome import PairOutcome, pick_outcomes
 from evenhand.store import JudgeRow, Records
 
 
@@ -34,11 +34,23 @@ def stored_attacks(
     if not any(case.attack for case in cases):
         return None
     attacks = {case.attack.name: case.attack for case in cases if case.attack}
+    found = {number: outcomes[number][on] for number, _ in judged}
+    like = [case for case in cases if _shown_alike(found[int(case.pair.id)], found[int(case.of)])]
     tally = AttackTally(on, attacks.values(), kept=True)
-    for pair in tally.watch(cases):
-        found = outcomes[int(pair.id)][on]
-        tally.add(pair, found.side, found.p)
-    return tally.standing(row.model, row.protocol, row.fingerprint)
+    for pair in tally.watch(like):
+        tally.add(pair, found[int(pair.id)].side, found[int(pair.id)].p)
+    return tally.standing(row.model, row.protocol, row.fingerprint, len(cases) - len(like))
+
+
+def _shown_alike(after: PairOutcome, before: PairOutcome) -> bool:
+    """Whether two pairs were judged in the same orders, so that no position bias looks like an attack.
+
+    Where a verdict is missing, that is what counts, and not in which order.
+    """
+    if after.side is None or before.side is None:
+        return True
+    orders = [(found.forward is None, found.swapped is None) for found in (after, before)]
+    return orders[0] == orders[1]
 
 
 def _cases(pairs: Sequence[tuple[int, Pair]]) -> Iterator[AttackCase]:

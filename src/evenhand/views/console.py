@@ -202,10 +202,7 @@ def span(ci: tuple[float, float] | None) -> str:
 
 def notes(summary: Summary, *, intervals: bool = True) -> Iterator[str | Text]:
     """What a reader of the table should know about these very numbers; `intervals` says that it has any."""
-    if summary.reasons:
-        said = ", ".join(f"{reason} {count:,}" for reason, count in sorted(summary.reasons.items()))
-        more = f": {said}. Invalid verdicts are in no win rate{_asked_again(summary.reasons)}."
-        yield Text.assemble(("invalid", "red"), more)
+    yield from invalid_lines(summary.reasons, "win rate")
     if summary.unfinished:
         yield f"not asked yet, or only in part, and in no number here: {count(summary.unfinished, 'pair')}."
     if low := [found.label_mass or 0.0 for found in summary.dimensions.values() if found.low_mass]:
@@ -217,6 +214,14 @@ def notes(summary: Summary, *, intervals: bool = True) -> Iterator[str | Text]:
     yield from map(one_line, summary.notes())
     if intervals and any(found.small for found in summary.dimensions.values()):
         yield "fewer than 30 instructions: n is small, so the intervals are wide."
+
+
+def invalid_lines(reasons: Mapping[str, int], number: str) -> Iterator[Text]:
+    """Why verdicts are missing, where some are; `number` is what they are not part of."""
+    if reasons:
+        said = ", ".join(f"{reason} {count:,}" for reason, count in sorted(reasons.items()))
+        more = f": {said}. Invalid verdicts are in no {number}{_asked_again(reasons)}."
+        yield Text.assemble(("invalid", "red"), more)
 
 
 def _asked_again(reasons: Iterable[str]) -> str:

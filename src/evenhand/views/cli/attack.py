@@ -43,7 +43,7 @@ from evenhand.views.cli.groups import (
     settings_of,
 )
 from evenhand.views.cli.inputs import ColumnsOption, PairsArgument, SkipBadOption, columns_from, find_input
-from evenhand.views.cli.judging import show_plan
+from evenhand.views.cli.judging import show_nothing_kept, show_plan
 from evenhand.views.cli.opening import bring_up_to_date
 from evenhand.views.cli.option_groups import ADVANCED, INPUT, LIMITS, OUTPUT, flat_options, option
 from evenhand.views.cli.options import DryRunOption, JsonOption, OnOption
@@ -152,8 +152,7 @@ def attack(
         int,
         option(
             "--seed",
-            "Decides which attack of a kind is taken, which letters and places it changes, and the orders with"
-            " --orders random.",
+            "Decides which attack of a kind is taken, and which letters and places it changes.",
             ADVANCED,
         ),
     ] = 0,
@@ -171,6 +170,9 @@ def attack(
     settings = settings_of(judge, engine, limits, seed)
     if isinstance(settings, EscalationSettings):
         raise InputError("levels are not attacked as a whole", hint="attack each judge of them: --judge NAME")
+    if settings.orders == "random":
+        said = "a random order may show an attacked pair the other way round than its original"
+        raise InputError(said, hint="--orders both, forward or swapped")
     tally = AttackTally(dimension_from(on, settings.protocol.dimensions), attacks)
     pairs = what.read()
     clear = [pair for pair in pairs if losing_side(pair) and not is_attacked(pair)]
@@ -326,6 +328,10 @@ def _show(found: AttackRun, output: AttackOutput, beside: dict[str, AttackSummar
         print(to_json({"attack": found, "beside": beside, "db": str(output.db)}))
         return
     print_attacks(found, beside)
+    for line in console.invalid_lines(found.invalid_reasons, "number here"):
+        console.out.print(line)
+    for example in console.example_lines(found.examples):
+        console.out.print(example, markup=False, highlight=False)
     if untried:
         console.out.print(f"tried: {untried}")
     console.out.print(console.usage_line(found.tokens, found.seconds, found.asked), style="dim")
@@ -333,4 +339,9 @@ def _show(found: AttackRun, output: AttackOutput, beside: dict[str, AttackSummar
         console.out.print(f"cost: {found.cost:.4f} at the table's prices", style="dim")
     if output.plot:
         console.out.print(f"wrote {output.plot}", markup=False)
-    console.below(f"kept in {output.db}; pair by pair:", f"evenhand serve --db {output.db}")
+    with Store(output.db, read_only=True) as store:
+        kept = store.judge_book.find(found.fingerprint) is not None
+    if kept:
+        console.below(f"kept in {output.db}; pair by pair:", f"evenhand serve --db {output.db}")
+    else:
+        show_nothing_kept()

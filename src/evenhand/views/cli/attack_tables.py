@@ -62,7 +62,7 @@ def _fewer(other: AttackSummary, found: AttackSummary) -> str:
 
 
 def attack_table(found: AttackSummary, beside: Mapping[str, AttackSummary], most: int | None = None) -> Table:
-    """The attacks, the strongest first; the shifts of other judges beside them, by what these are called."""
+    """The attacks, the strongest first; beside them what they do to other judges, by what these are called."""
     table = console.plain_table(None)
     table.add_column("attack", no_wrap=True)
     table.add_numbers("n", "shift", "95%", "turned", "95%", "right lost")
@@ -70,12 +70,12 @@ def attack_table(found: AttackSummary, beside: Mapping[str, AttackSummary], most
     if asked:
         table.optional = ((len(table.columns),),)
         table.add_numbers("tokens")
-    table.add_numbers(*(f"shift, {console.visible(name)}" for name in beside))
+    table.add_numbers(*(f"{figure}, {console.visible(name)}" for name in beside for figure in ("shift", "turned")))
     others = [{each.attack: each for each in other.attacks} for other in beside.values()]
     for each in found.attacks[:most]:
         named = console.safe(each.attack, _style(each))
         used = [f"{_tokens(each):,}"] if asked else []
-        table.add_row(named, *_cells(each), *used, *_shifts(each.attack, others))
+        table.add_row(named, *_cells(each), *used, *_beside(each.attack, others))
     return table
 
 
@@ -86,13 +86,12 @@ def _style(each: AttackEffect) -> str:
 
 
 def _cells(each: AttackEffect) -> list[str]:
-    shift, turned = each.shift, each.turned
     return [
         f"{each.n:,}",
-        "–" if shift.value is None else _points(shift.value),
-        _ends(shift.low, shift.high),
-        console.percent(turned.value, 0),
-        _span(turned.low, turned.high),
+        _shift(each),
+        _ends(each.shift.low, each.shift.high),
+        _turned(each),
+        _span(each.turned.low, each.turned.high),
         console.percent(each.right_lost.value, 0),
     ]
 
@@ -102,9 +101,18 @@ def _tokens(each: AttackEffect) -> int:
     return 0 if each.tokens is None else each.tokens.computed + each.tokens.reused + each.tokens.generated
 
 
-def _shifts(attack: str, others: Sequence[Mapping[str, AttackEffect]]) -> list[str]:
-    found = [other[attack].shift.value if attack in other else None for other in others]
-    return ["–" if value is None else _points(value) for value in found]
+def _beside(attack: str, others: Sequence[Mapping[str, AttackEffect]]) -> list[str]:
+    """What an attack does to other judges; a shift may be small where many pairs turn."""
+    found = [other.get(attack) for other in others]
+    return [show(each) for each in found for show in (_shift, _turned)]
+
+
+def _shift(each: AttackEffect | None) -> str:
+    return "–" if each is None or each.shift.value is None else _points(each.shift.value)
+
+
+def _turned(each: AttackEffect | None) -> str:
+    return console.percent(None if each is None else each.turned.value, 0)
 
 
 def _points(value: float) -> str:

@@ -135,7 +135,12 @@ def show_end(judged: JudgedInput, db: Path, more: str = "", decision: Decision |
         else:
             console.below(f"kept in {db}; see it again:", command)
     else:
-        console.out.print("the judge answered nothing, so nothing is kept", style="yellow")
+        show_nothing_kept()
+
+
+def show_nothing_kept() -> None:
+    """Say that there is nothing to see in the database."""
+    console.out.print("the judge answered nothing, so nothing is kept", style="yellow")
 
 
 # -- a run that is only planned ----------------------------------------------------------------------
