@@ -113,6 +113,23 @@ def test_a_process_with_the_number_of_another_is_not_that_one() -> None:
     assert not is_alive(f"{host} {pid} {int(began) - 1}.{opened}", time.time(), own="")
 
 
+@pytest.mark.parametrize(
+    ("worker", "age", "alive"),
+    [
+        (FAR, 100.0, True),
+        (FAR, 140.0, False),  # nobody has renewed it
+        (FAR, -100.0, True),  # clocks differ
+        (FAR, -140.0, False),
+        ("here", 80_000.0, True),
+        ("here", 90_000.0, False),
+        ("here", -140.0, False),
+    ],
+)
+def test_a_claim_counts_for_a_while(worker: str, age: float, alive: bool) -> None:
+    worker = name_worker() if worker == "here" else worker
+    assert is_alive(worker, time.time() - age, own="") is alive
+
+
 def test_who_is_waited_for_is_said(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     judge_all(db)
     claim_all(db, time.time())
