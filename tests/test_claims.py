@@ -113,11 +113,28 @@ def test_a_process_with_the_number_of_another_is_not_that_one() -> None:
     assert not is_alive(f"{host} {pid} {int(began) - 1}.{opened}", time.time(), own="")
 
 
-def test_who_is_waited_for_is_said(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("worker", "age", "alive"),
+    [
+        (FAR, 100.0, True),
+        (FAR, 140.0, False),  # nobody has renewed it
+        (FAR, -100.0, True),  # clocks differ
+        (FAR, -140.0, False),
+        ("here", 80_000.0, True),
+        ("here", 90_000.0, False),
+        ("here", -140.0, False),
+    ],
+)
+def test_a_claim_counts_for_a_while(worker: str, age: float, alive: bool) -> None:
+    worker = name_worker() if worker == "here" else worker
+    assert is_alive(worker, time.time() - age, own="") is alive
+
+
+def test_who_is_waited_for_is_said_before_anybody_wonders(db: Path) -> None:
     judge_all(db)
     claim_all(db, time.time())
-    monkeypatch.setattr(runner, "_FIRST_REPORT_SECONDS", 0.0)
     said: list[str] = []
+    began = time.monotonic()
 
     def hear(text: str) -> None:
         said.append(text)
@@ -130,6 +147,7 @@ def test_who_is_waited_for_is_said(db: Path, monkeypatch: pytest.MonkeyPatch) ->
     ):
         assert len(list(judgments)) == len(PAIRS)
     assert said[0].startswith("waiting for process 17 on another-machine: ")
+    assert time.monotonic() - began < 60
 
 
 def test_a_run_that_takes_long_renews_its_claims(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:

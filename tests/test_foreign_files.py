@@ -15,7 +15,7 @@ from command import evenhand
 from evenhand.core.errors import InputError, StoreError
 from evenhand.core.pair import Pair
 from evenhand.engines.scripted import ScriptedEngine
-from evenhand.store import Store
+from evenhand.store import Store, opening
 from evenhand.store.opening import APPLICATION_ID, open_to_write
 from evenhand.store.schema import MIGRATIONS
 from evenhand.views.api import Judge
@@ -175,6 +175,32 @@ def test_reading_writes_nothing(tmp_path: Path) -> None:
     assert db.read_bytes() == before
 
 
+def test_a_file_that_is_being_written_back_is_known_by_its_mark(tmp_path: Path) -> None:
+    """Another process is at it: for a moment the file is shorter than it says."""
+    db = judged(tmp_path / "a.db")
+    os.truncate(db, db.stat().st_size - 4096)
+    assert opening._mark(db) == APPLICATION_ID
+
+
+def test_a_file_without_a_version_is_not_ours(tmp_path: Path) -> None:
+    old_file(db := tmp_path / "a.db")
+    with closing(sqlite3.connect(db, isolation_level=None)) as other:
+        other.execute("PRAGMA user_version = 0")
+    with pytest.raises(StoreError, match="another program"):
+        Store(db)
+
+
+@pytest.mark.parametrize("closed", ["a.db", "."])
+def test_a_database_is_written_to_only_with_its_folder(
+    tmp_path: Path, closed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite puts its log beside the file. What the system says is set here, since root may do everything."""
+    db = judged(tmp_path / "a.db")
+    assert opening.is_writable(db)
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path / closed)
+    assert not opening.is_writable(db)
+
+
 @pytest.fixture
 def locked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing may be written, as on a read-only mount; to root the system would allow it all the same."""
@@ -225,8 +251,6 @@ def test_where_sqlite_cannot_even_take_a_lock_the_file_is_read_as_it_lies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locked: None
 ) -> None:
     """What SQLite does in a folder that cannot be written to: mode=ro fails on a file with a log."""
-    from evenhand.store import opening
-
     db, real = judged(tmp_path / "a.db"), opening._connect_by_uri
     refused = sqlite3.OperationalError("unable to open database file")
     opened: list[str] = []

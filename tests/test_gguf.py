@@ -154,6 +154,8 @@ def test_alignment_is_the_files_own(tmp_path: Path) -> None:
         (gguf_bytes({"huge": (ARRAY, struct.pack("<IQ", STRING, 2**60))}), "cut short"),
         (gguf_bytes({"huge": (ARRAY, struct.pack("<IQ", U64, 2**63))}), "cut short"),
         (gguf_bytes({"far": (ARRAY, struct.pack("<IQQ", STRING, 1, 2**64 - 1))}), "cut short"),
+        (gguf_bytes({"farther": (ARRAY, struct.pack("<IQQQ", STRING, 2, 2**64 - 1, 0))}), "cut short"),
+        (gguf_bytes({}, [("t", (1, 1, 1, 1, 1), 0, 0)], data=4), "a tensor with 5 dimensions"),
     ],
 )
 def test_what_is_no_gguf_is_refused(tmp_path: Path, content: bytes, fault: str) -> None:
@@ -214,3 +216,26 @@ def test_a_text_of_a_gigabyte_is_refused_unread(tmp_path: Path) -> None:
     os.truncate(path, 2**30 + 100)  # a hole that takes no room
     with pytest.raises(ModelError, match="a text of 1073741824 bytes"):
         gguf.read_header(path)
+
+
+ZEROS = 2**28  # a hole that takes no room; as so many texts without a character, keys without a name, ...
+COUNTED: dict[str, bytes] = {
+    "keys": struct.pack("<4sIQQ", b"GGUF", 3, 0, 2**60),
+    "tensors": struct.pack("<4sIQQ", b"GGUF", 3, 2**60, 0),
+    "texts": gguf_bytes({"a": (ARRAY, struct.pack("<IQ", STRING, 2**60))}),
+    "texts that are wanted": gguf_bytes({gguf.TOKENS: (ARRAY, struct.pack("<IQ", STRING, 2**60))}),
+    "arrays": gguf_bytes({"a": (ARRAY, struct.pack("<IQ", ARRAY, 2**60))}),
+}
+
+
+@pytest.mark.parametrize("what", COUNTED)
+@pytest.mark.parametrize("fits", [False, True], ids=["more than fit", "as many as fit"])
+def test_a_count_that_cannot_be_keeps_nobody_busy(what: str, fits: bool, tmp_path: Path) -> None:
+    path = tmp_path / "x.gguf"
+    head = COUNTED[what].replace(struct.pack("<Q", 2**60), struct.pack("<Q", ZEROS // 25 if fits else 2**60))
+    path.write_bytes(head)
+    os.truncate(path, ZEROS)
+    began = time.process_time()
+    with pytest.raises(ModelError, match="more than 8,388,608 entries" if fits else "cut short"):
+        gguf.read_header(path, arrays=[gguf.TOKENS])
+    assert time.process_time() - began < 0.5

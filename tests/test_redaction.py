@@ -21,7 +21,7 @@ from evenhand.core.protocol import Prompt
 from evenhand.engines import open_engine
 from evenhand.engines.batches.client import BatchClient
 from evenhand.engines.endpoint import EndpointEngine, EndpointSettings
-from evenhand.engines.http import JsonClient
+from evenhand.engines.http import JsonClient, Reply
 from evenhand.engines.presets import find_address
 from evenhand.engines.redaction import Redaction, printable
 from evenhand.running.pace import Limits
@@ -157,6 +157,7 @@ def test_a_proxys_password_is_in_no_message_and_no_database(
         "//me:{}@127.0.0.1:x",
         "http://{}@127.0.0.1:x",
         "http://{}:@127.0.0.1:x",
+        "http://" + "u" * 280 + ":{}@[::1",  # which is cut in the middle of the password
     ],
 )
 @pytest.mark.parametrize("file", [False, True], ids=["post", "file"])
@@ -226,6 +227,12 @@ def test_a_key_is_known_however_a_server_writes_it(
     said = asyncio.run(run())
     assert "the key ***" in said
     assert part_of(KEY, said) == ""
+
+
+def test_a_short_key_is_in_no_message() -> None:
+    """In an answer it may be a word of it, so that it is left there; a message quotes the answer."""
+    fault = JsonClient("http://x/v1", who="x", key="abc123").fault(Reply(200, {"error": "no abc123"}))
+    assert fault.message == "x answered with something else: no ***"
 
 
 def test_an_address_with_a_password_is_no_judge() -> None:

@@ -21,6 +21,7 @@ import patient
 from bare_server import CHUNKED, PLAIN, Peer
 from evenhand.core.errors import EngineError
 from evenhand.engines.http import JsonClient, Reply
+from evenhand.engines.provenance import noting
 from evenhand.engines.transport import Response, Transport
 from evenhand.engines.unreached import Broken, TooLarge
 from misbehaving_server import Behaviour, Server, cuts, fails, hangs, says
@@ -243,16 +244,38 @@ def test_what_cannot_be_read_on_a_used_connection_is_a_stray(scripts: list[bytes
     assert talk(use, *every) == connections
 
 
-@pytest.mark.parametrize("answer", [PLAIN, CHUNKED + b"2\r\n{}\r\n0\r\n\r\n"], ids=["length", "chunked"])
-def test_two_answers_in_one_piece_are_a_stray(answer: bytes) -> None:
+SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [2 * PLAIN, 2 * (CHUNKED + b"2\r\n{}\r\n0\r\n\r\n"), SWITCHED + PLAIN],
+    ids=["length", "chunked", "switched"],
+)
+def test_two_answers_in_one_piece_are_a_stray(answers: bytes) -> None:
     strays: list[bool] = []
 
     async def use(transport: Transport, peer: Peer) -> None:
         transport._connector._on_stray = lambda: strays.append(True)
         await transport.send("POST", "/ask")
 
-    talk(use, [answer * 2])
+    talk(use, [answers])
     assert strays == [True]
+
+
+def test_what_comes_over_a_used_connection_is_noted_with_how_long_it_rests() -> None:
+    """A judgment is held back for that time: nobody else would find out that its answer is another's."""
+
+    async def use(transport: Transport, peer: Peer) -> list[float]:
+        with noting() as records:
+            await transport.send("POST", "/ask")
+            assert records == []
+            await asyncio.sleep(0.15)
+            await transport.send("POST", "/ask")
+        return [record.rest for record in records]
+
+    [rest] = talk(use, [PLAIN], [PLAIN])
+    assert rest >= 0.1
 
 
 def test_an_answer_with_which_a_used_connection_ends_may_be_anothers() -> None:

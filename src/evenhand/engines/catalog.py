@@ -38,6 +38,7 @@ import platformdirs
 
 from evenhand.core.errors import ModelError, SpecError
 from evenhand.engines.gguf import read_header
+from evenhand.engines.redaction import Redaction, secrets_of
 
 Progress = Callable[[int, int, str], None]
 """Called with the bytes done, the bytes in all (0 where unknown) and a word on what is being done."""
@@ -776,10 +777,19 @@ def _run(
         with subprocess.Popen(command, stdin=none, stdout=none, stderr=log, env=env) as process:
             _watch(process, folder, on_bytes)
         log.seek(0)
-        said = log.read().decode("utf-8", "replace").strip()
+        said = Redaction(_secrets()).text(log.read().decode("utf-8", "replace").strip())
     if process.returncode and ("Errno 28" in said or "No space left" in said):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     return process.returncode, said
+
+
+def _secrets() -> list[str]:
+    """What the environment tells pip and the hub, and may stand in what they complain of."""
+    from urllib.request import getproxies  # with HTTP, which few commands need
+
+    given = [value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_"))]
+    urls = [url for value in (*getproxies().values(), *given) for url in value.split()]
+    return [os.environ.get("HF_TOKEN", ""), *(secret for url in urls for secret in secrets_of(url))]
 
 
 def _watch(process: subprocess.Popen[bytes], folder: Path, on_bytes: Callable[[int], None]) -> None:

@@ -30,6 +30,7 @@ _VERSIONS = (2, 3)
 _MOST_DIMENSIONS = 4  # ggml's own limit
 _DEEPEST = 8  # arrays in arrays: no known file has any
 _LONGEST = 2**26  # bytes of a text; chat templates have a few thousand
+_MOST_ENTRIES = 2**23  # keys, tensors, and texts and arrays in arrays; the largest known file has a million
 _AGAIN = "fetch the file again, or give another GGUF file"
 
 # Bytes of a block, by the number of elements in it and the ggml type. A type that is missing here is no
@@ -126,6 +127,7 @@ class Cursor:
 
     def __init__(self, data: mmap.mmap, path: Path) -> None:
         self.data, self.path, self.at, self.end = data, path, 0, len(data)
+        self._left = _MOST_ENTRIES
 
     def move(self, count: int) -> int:
         """Move over `count` bytes and give where they began."""
@@ -151,10 +153,20 @@ class Cursor:
             raise ModelError(f"{self.path} is damaged: its header holds a text of {count} bytes", hint=_AGAIN)
         return self.data[start : start + count].decode("utf-8", "replace")
 
+    def entries(self, count: int, least: int) -> int:
+        """A count of what is read one by one, each in `least` bytes at least: a damaged one keeps nobody busy."""
+        if count * least > self.end - self.at:
+            self.move(count * least)  # past the end
+        self._left -= count
+        if self._left < 0:
+            fault = f"{self.path} is damaged: its header holds more than {_MOST_ENTRIES:,} entries"
+            raise ModelError(fault, hint=_AGAIN)
+        return count
+
     def scalars(self, kind: int, count: int) -> list[Scalar]:
         """So many values of a type."""
         if kind == _STRING:
-            return [self.text() for _ in range(self._believable(count, 8))]
+            return [self.text() for _ in range(self.entries(count, 8))]
         layout = self._format(kind)
         start = self.move(struct.calcsize(layout) * count)
         return list(struct.unpack_from(f"<{count}{layout}", self.data, start))
@@ -162,11 +174,11 @@ class Cursor:
     def skip(self, kind: int, count: int, depth: int = 0) -> None:
         """Move over so many values of a type."""
         if kind == _STRING:
-            self._skip_texts(self._believable(count, 8))
+            self._skip_texts(self.entries(count, 8))
         elif kind == _ARRAY and depth >= _DEEPEST:
             raise ModelError(f"{self.path} is damaged: arrays in arrays without end", hint=_AGAIN)
         elif kind == _ARRAY:
-            for _ in range(self._believable(count, 12)):
+            for _ in range(self.entries(count, 12)):
                 self.skip(self.u32(), self.u64(), depth + 1)
         else:
             self.move(struct.calcsize(self._format(kind)) * count)
@@ -181,10 +193,6 @@ class Cursor:
             at = self.end + 1
         self.move(at - self.at)
 
-    def _believable(self, count: int, least: int) -> int:
-        # a damaged count must not keep us busy: each element takes at least so many bytes
-        return count if count * least <= self.end - self.at else self.move(count * least)
-
     def _format(self, kind: int) -> str:
         if kind not in _FORMATS:
             raise ModelError(f"{self.path} is damaged: no GGUF value has the type {kind}", hint=_AGAIN)
@@ -195,7 +203,7 @@ def _parse(cursor: Cursor, arrays: Collection[str]) -> Header:
     version = _version(cursor)
     tensors, pairs = cursor.u64(), cursor.u64()
     metadata: dict[str, Value] = {}
-    for _ in range(pairs):
+    for _ in range(cursor.entries(pairs, 13)):
         key, kind = cursor.text(), cursor.u32()
         if kind != _ARRAY:
             metadata[key] = cursor.scalars(kind, 1)[0]
@@ -228,7 +236,7 @@ def _array(cursor: Cursor, *, wanted: bool) -> list[Scalar] | None:
 
 
 def _needed_bytes(cursor: Cursor, tensors: int, metadata: Mapping[str, Value]) -> int:
-    ends = [_tensor_end(cursor) for _ in range(tensors)]
+    ends = [_tensor_end(cursor) for _ in range(cursor.entries(tensors, 24))]
     if not ends:
         return cursor.at
     align = metadata.get("general.alignment", 32)
