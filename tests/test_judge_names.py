@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from command import evenhand, evenhand_any
 from evenhand import Judge, Jury, Pair, ScriptedEngine
+from evenhand.core.protocol import Prompt
 from evenhand.results.judges import choose_judges, judges_named, title_of
 from evenhand.store import JudgeRow, Store
 
@@ -61,12 +63,16 @@ def test_every_command_takes_the_same_names(command: str, db: Path, rows: list[J
         assert "tinier" not in text
 
 
+def returned(said: str, _: Prompt) -> str:
+    return said
+
+
 @pytest.fixture(scope="module")
 def twins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two juries of the same judges, which only the rule tells apart."""
     path = tmp_path_factory.mktemp("names") / "twins.db"
     pairs = [Pair(f"Task {n}", "x", "y", f"p{n}", "new", "old") for n in range(6)]
-    three = [ScriptedEngine(lambda _, said=said: said, name=said) for said in ("A", "B", "tie")]
+    three = [ScriptedEngine(partial(returned, said), name=said) for said in ("A", "B", "tie")]
     with Jury(three, "overall", db=path) as jury:
         list(jury.judge(pairs))
     assert evenhand("jury", "--pool", "majority", "--db", path).returncode == 0
