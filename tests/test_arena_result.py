@@ -25,7 +25,7 @@ from evenhand.core.verdict import Verdict
 from evenhand.engines.scripted import ScriptedEngine
 from evenhand.results.answer import ranking_answer
 from evenhand.results.ranking import SCALES, RankingSummary, Scale, matches_of
-from evenhand.results.separation import Separation, games_to_separate, separation_of
+from evenhand.results.separation import Separation, games_to_separate, judge_options, separation_of
 from evenhand.results.wording import about
 from evenhand.store import Store
 from evenhand.views.api import Judge
@@ -144,12 +144,28 @@ def test_a_difference_of_next_to_nothing_gets_no_number() -> None:
     assert games_to_separate(Contrast("a", "b", 1e-4, -1.0, 1.0, 1.0, 1.0)) is None
     assert games_to_separate(Contrast("a", "b", None, None, None, 1.0, 1.0)) is None
     hardly = Separation("a", "b", None, known=True)
-    assert "hardly" in separation_note(hardly, Path("e.db"), "gpt-4o", "overall")
-    unknown = separation_note(Separation("a", "b", None, known=False), Path("e.db"), "gpt-4o", "overall")
+    assert "hardly" in separation_note(hardly, Path("e.db"), judge_options("gpt-4o", "overall"))
+    unknown = separation_note(
+        Separation("a", "b", None, known=False), Path("e.db"), judge_options("gpt-4o", "overall")
+    )
     assert "hardly" not in unknown
     assert unknown.endswith("evenhand arena a=FILE b=FILE --judge JUDGE --protocol overall --db e.db")
-    by_head = separation_note(Separation("a", "b", None, known=False), Path("e.db"), "head:general", "head")
+    by_head = separation_note(
+        Separation("a", "b", None, known=False), Path("e.db"), judge_options("head:general", "head")
+    )
     assert by_head.endswith("evenhand arena a=FILE b=FILE --judge head:general --db e.db"), "it takes no protocol"
+
+
+def test_a_judge_that_cannot_be_asked_is_not_to_be_asked_again() -> None:
+    close = Separation("a", "b", 90, known=True)
+    imported = separation_note(close, Path("e.db"), judge_options("gpt-4", "imported", "imported"))
+    assert "evenhand arena" not in imported
+    assert imported.endswith(
+        "about 90 more games between them would do it, if they differ as it seems. This judge's"
+        " verdicts were imported: import those on more instructions, too."
+    )
+    levels = separation_note(close, Path("e.db"), judge_options("escalation of a, b", "overall", "escalation"))
+    assert "--size 90 --escalate JUDGES --agree SHARE --protocol overall --db e.db" in levels
 
 
 def database(path: Path, better: int) -> Path:
@@ -209,7 +225,9 @@ def test_models_of_which_one_always_won_are_not_called_close() -> None:
     assert (ranking.contrasts[0].difference or 0) > 2
     found = separation_of(ranking)
     assert found == Separation("top", "mid", None, known=False)
-    assert "more games between them may do it" in separation_note(found, Path("e.db"), "gpt-4o", "overall")
+    assert "more games between them may do it" in separation_note(
+        found, Path("e.db"), judge_options("gpt-4o", "overall")
+    )
 
 
 # -- the answer of a ranking ---------------------------------------------------------------------------------------

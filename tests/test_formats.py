@@ -692,6 +692,13 @@ def test_look_shows_three_rows_and_what_is_left_over(tmp_path: Path) -> None:
     assert fields["rows"][0]["output_1"] == X
 
 
+def test_look_names_the_command_that_reads_verdicts(tmp_path: Path) -> None:
+    row = {"instruction": "Say hi.", "output_1": "Hi", "output_2": "Ho", "topic": "talk"}
+    plain, said = put(tmp_path, "pairs.jsonl", [row]), put(tmp_path, "said.jsonl", [{**row, "verdict": "A"}])
+    assert "import verdicts" not in evenhand("look", plain).stdout
+    assert "judging does not read verdict; evenhand import verdicts FILE does" in evenhand("look", said).stdout
+
+
 def test_look_refuses_what_it_does_not_know(tmp_path: Path) -> None:
     done = evenhand("look", put(tmp_path, "a.jsonl", [{"colour": "red"}]), code=2)
     assert "found colour" in done.stderr

@@ -389,6 +389,24 @@ def test_every_command_that_counts_works_on_an_imported_judge(tmp_path: Path) ->
     )
 
 
+def test_nobody_is_told_to_ask_an_imported_judge_for_more_games(tmp_path: Path) -> None:
+    """Two models that cannot be told apart take more verdicts, which no command of ours can make."""
+    db, page = str(tmp_path / "e.db"), tmp_path / "r.html"
+    meetings = [("a", "b"), ("b", "c"), ("a", "c")]
+    rows = [
+        {"question_id": f"{n}", "model_1": one, "model_2": two, "verdict": "112"[(n + k) % 3]}
+        for n in range(12)
+        for k, (one, two) in enumerate(meetings)
+    ]
+    app, run = load_all(), CliRunner()
+    for words in (["import", "verdicts", str(written(tmp_path, rows))], ["report", "--out", str(page)]):
+        found = run.invoke(app, [*words, "--db", db])
+        assert found.exit_code == 0, found.output
+    for shown in (run.invoke(app, ["rank", "--db", db]).output, page.read_text("utf-8")):
+        assert "evenhand arena" not in shown
+        assert "import those on more instructions, too." in shown
+
+
 def test_the_page_of_a_pair_shows_the_verdict_and_no_question_that_was_never_asked(tmp_path: Path) -> None:
     db = tmp_path / "e.db"
     with Store(db) as store:

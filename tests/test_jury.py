@@ -398,6 +398,13 @@ def test_pairs_that_a_juror_answers_with_nonsense_are_marked_and_a_quorum_pools_
     assert (strict["jury"]["spoke"], strict["jury"]["incomplete"]) == ({"3": 8, "2": 2}, 2)
     assert strict["jury"]["jurors"][1]["silent"] == {"unreadable": 2}
     assert strict["dimensions"]["overall"]["invalid_reasons"] == {"incomplete": 2}
+    told = evenhand("jury", "--db", db, code=3).stdout
+    assert (
+        "fewer than 3 of 3 judges spoke. Answers that cannot be read are not asked for again. --quorum 2 " in told
+    )
+    later = evenhand("results", "--judge", "jury", "--db", db).stdout
+    assert "invalid: incomplete 2. Invalid verdicts are in no win rate." in later
+    assert "silent" not in later  # what is kept of the jurors is not written for people
     asked = panel.asked.total()
     loose = json.loads(evenhand("jury", "--quorum", "2", "--db", db, "--json").stdout)
     assert (loose["jury"]["spoke"], loose["jury"]["incomplete"]) == ({"3": 8, "2": 2}, 0)

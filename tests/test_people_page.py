@@ -16,7 +16,7 @@ from evenhand.store import HumanLabel, Store
 from evenhand.views.web import uploads
 from evenhand.views.web.guard import form_token
 from evenhand.views.web.serving import ServerAddress, open_site
-from web_server import CANARY, HOSTILE, Answer, Client, WebServer, plain_pairs
+from web_server import CANARY, HOSTILE, Answer, Client, WebServer, fill, plain_pairs
 
 BOUNDARY = "----evenhand"
 
@@ -141,9 +141,13 @@ def test_whoever_is_removed_is_out_at_once(server: WebServer, owner: Client, db:
 
 
 def test_overall_alone_has_guidelines(server: WebServer, owner: Client) -> None:
-    page = invited(server, owner, "ann").get("/annotate").text
+    ann = invited(server, owner, "ann")
+    page = ann.get("/annotate").text
     assert "Guidelines" in page
     assert "Longer is not better by itself" in page
+    assert 'id="rubric" open' in page, "whoever begins reads them"
+    answer(ann, "A")
+    assert 'id="rubric" open' not in ann.get("/annotate").text
 
 
 def test_the_owners_own_guidelines_are_shown_as_text(server: WebServer, owner: Client) -> None:
@@ -298,3 +302,22 @@ def test_an_upload_needs_owner_origin_and_token(server: WebServer, owner: Client
     assert owner.ask("POST", "/people/pairs", b"name=x", {}).status == 415
     with Store(db) as store:
         assert store.pages.totals()["pairs"] == 8
+
+
+# -- beside a judge --------------------------------------------------------------------------------
+
+
+def test_the_overview_says_where_people_do_not_agree_with_each_other(db: Path) -> None:
+    """A share of right sides by itself would look like praise, or blame, of the judge."""
+    pairs = [replace(pair, labels={}) for pair in plain_pairs(24)]
+    fill(db, pairs)
+    with Store(db) as store:
+        for name, votes in (("ann", "1122"), ("ben", "1212"), ("cleo", "1221")):
+            store.labels.add(
+                HumanLabel(pair.key, "overall", name, votes[n % 4])  # type: ignore[arg-type]
+                for n, pair in enumerate(pairs)
+            )
+    with WebServer(db) as server:
+        page = server.owner().get("/").text
+    assert "Right side on" in page
+    assert "There is nothing to measure a judge by." in page

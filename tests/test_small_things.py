@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,10 +16,8 @@ from evenhand.engines.scripted import ScriptedEngine
 from evenhand.io.pairs import join_outputs
 from evenhand.results.decision import RunningRate
 from evenhand.results.gate import Gate, GateResult
-from evenhand.results.run import JudgeSummary
 from evenhand.views.api import Judge
 from evenhand.views.charts import reliability
-from evenhand.views.cli.results import judge_titles
 
 
 @pytest.mark.parametrize(("words", "code"), [(("results",), 0), (("gate",), 3), (("card",), 0), (("suggest",), 0)])
@@ -53,15 +50,6 @@ def test_a_picture_names_its_judges(tmp_path: Path) -> None:
     assert "ann under overall" in both
     assert "ben under overall" in both
     assert "ben under overall" in one  # of two judges, which?
-
-
-def test_judges_of_one_name_are_told_apart_by_their_fingerprints() -> None:
-    def judge(fingerprint: str) -> Any:
-        return type("J", (), {"title": "m under p", "fingerprint": fingerprint})()
-
-    judges: list[JudgeSummary] = [judge("1" * 64), judge("2" * 64)]
-    assert judge_titles(judges) == ["m under p 11111111", "m under p 22222222"]
-    assert judge_titles(judges[:1]) == ["m under p"]
 
 
 def test_a_file_against_itself_has_a_candidate_and_a_baseline(tmp_path: Path) -> None:

@@ -190,6 +190,14 @@ def test_a_killed_run_took_as_long_as_its_answers_came(db: Path) -> None:
         raw.executemany("UPDATE answers SET created = ? WHERE conversation = ?", [(160.0, first), (505.0, second)])
     with Store(db) as store:
         assert store.usage(only_judge(store)) == (Usage(10, 0, 2), 60.0 + 10.0)
+        runs = store.archive.runs(judge, together=False)
+        assert [(run.started, run.asked, run.computed, run.generated) for run in runs] == [
+            (100.0, 1, 5, 1),  # killed after one answer
+            (500.0, 1, 5, 1),
+            (600.0, 0, 0, 0),  # killed before the first
+        ]
+        [together] = store.archive.runs(judge)
+        assert (together.runs, together.asked, together.computed, together.ended) == (3, 2, 10, 510.0)
 
 
 def test_a_new_label_or_metadata_replaces_the_old(db: Path) -> None:

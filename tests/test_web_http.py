@@ -375,6 +375,15 @@ def test_what_was_said_shows_both_responses_as_they_were_shown(server: WebServer
         assert said.index(f"A: {escape(a)}") < said.index(f"B: {escape(b)}", said.index(f"A: {escape(a)}"))
 
 
+def test_what_was_said_marks_a_text_that_is_cut(tmp_path: Path) -> None:
+    fill(tmp_path / "long.db", [Pair("Say a word.", "word " * 100, "word", id="p")])
+    with WebServer(tmp_path / "long.db") as server:
+        client = annotator(server, "ann", count=1)
+        client.post("/annotate/save", {**task(client), "label": "A"})
+        said = client.get("/annotate/said").text
+    assert said.count("word…") + said.count("wor…") + said.count("word …") == 1
+
+
 def test_an_annotators_link_may_be_used_again_until_there_is_a_new_one(server: WebServer, owner: Client) -> None:
     client = annotator(server, "renewed")
     secret = next(iter(client.cookies.values()))

@@ -108,7 +108,7 @@ class Outcome:
 
 # Reasons that lie in an answer, which is kept and not asked for again; and those that go with another verdict.
 OF_ANSWERS = frozenset({"unreadable", "empty", "echo", "truncated"})
-OF_OTHERS = frozenset({"not_asked", "for_people"})
+OF_OTHERS = frozenset({"not_asked", "for_people", "incomplete"})
 
 
 def invalid(dimensions: Iterable[str], reason: str, raw: str = "") -> tuple[Verdict, ...]:

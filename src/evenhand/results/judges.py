@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from evenhand.core.errors import InputError
@@ -11,6 +11,8 @@ from evenhand.store import JudgeEntry, JudgeRow
 
 # A fingerprint may be given by its beginning, of so many digits at least.
 SHORTEST_PREFIX = 4
+# So many digits of it are shown, which is enough to tell judges apart.
+SHOWN_DIGITS = 8
 # Judges that are made of others are called by what they are, too: "jury of a, b" by jury.
 MADE = ("jury", "escalation")
 
@@ -24,6 +26,18 @@ def is_called(judge: JudgeRow | JudgeEntry, word: str) -> bool:
     if word in MADE and judge.model.startswith(f"{word} of "):
         return True
     return word in names or (len(word) >= SHORTEST_PREFIX and judge.fingerprint.startswith(word))
+
+
+def own_digits(judge: JudgeRow | JudgeEntry, judges: Iterable[JudgeRow | JudgeEntry]) -> str:
+    """The beginning of a judge's fingerprint where others have its model and protocol, too; else nothing."""
+    alike = sum((other.model, other.protocol) == (judge.model, judge.protocol) for other in judges)
+    return judge.fingerprint[:SHOWN_DIGITS] if alike > 1 else ""
+
+
+def title_of(judge: JudgeRow | JudgeEntry, judges: Sequence[JudgeRow | JudgeEntry]) -> str:
+    """What to call a judge among others: its model and protocol, and its fingerprint where these name several."""
+    digits = own_digits(judge, judges)
+    return f"{judge.model} under {judge.protocol}" + (f" ({digits})" if digits else "")
 
 
 def judges_named(judges: Iterable[AnyJudge], word: str = "", protocol: str = "") -> list[AnyJudge]:
@@ -44,7 +58,7 @@ def one_judge(judges: Iterable[AnyJudge], word: str, db: object, protocol: str =
     if not named:
         raise InputError(f"no judge in {db} is called {word!r}", hint=judges_there(every) or "there are no judges")
     if len(named) > 1:
-        some = ", ".join(f"{judge.fingerprint[:8]} under {judge.protocol}" for judge in named[:6])
+        some = ", ".join(f"{judge.fingerprint[:SHOWN_DIGITS]} under {judge.protocol}" for judge in named[:6])
         raise InputError(
             f"{len(named):,} judges are called {word!r}: {some}", hint="give model/protocol, or a fingerprint"
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -22,7 +22,7 @@ from evenhand.core.pair import Pair
 from evenhand.core.stats.agreement import MISSING, Codes, cohen_kappa, three_way
 from evenhand.core.stats.clustered import Estimate, mean
 from evenhand.core.stats.winrate import mean_rate
-from evenhand.core.verdict import Outcome, headline
+from evenhand.core.verdict import OF_ANSWERS, Outcome, headline
 from evenhand.results.counting import DEFAULT
 
 
@@ -74,10 +74,8 @@ class JuryResult:
         found = [f"{juror.name} was not asked to the end: {juror.failed}" for juror in self.jurors if juror.failed]
         if self.incomplete:
             some = "1 pair has" if self.incomplete == 1 else f"{self.incomplete:,} pairs have"
-            found.append(
-                f"{some} no pooled verdict: fewer than {self.quorum} of {len(self.jurors)} judges spoke. Judging"
-                " again asks for what is missing; --quorum takes less."
-            )
+            few = f"fewer than {self.quorum} of {len(self.jurors)} judges spoke"
+            found.append(" ".join([f"{some} no pooled verdict: {few}.", *self._remedies()]))
         less = sum(pairs for count, pairs in self.spoke.items() if self.quorum <= count < len(self.jurors))
         if less:
             found.append(
@@ -85,6 +83,16 @@ class JuryResult:
                 f" {len(self.jurors)} judges."
             )
         return found
+
+    def _remedies(self) -> Iterator[str]:
+        """What gives the incomplete pairs a verdict, where something does."""
+        silent = {reason for juror in self.jurors for reason in juror.silent}
+        if silent & OF_ANSWERS:
+            yield "Answers that cannot be read are not asked for again."
+        if silent - OF_ANSWERS or any(juror.failed for juror in self.jurors):
+            yield "Judging again asks for what is missing."
+        if most := max((count for count, pairs in self.spoke.items() if pairs and count < self.quorum), default=0):
+            yield f"--quorum {most} takes less."
 
 
 class JuryCounter:

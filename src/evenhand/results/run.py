@@ -18,6 +18,7 @@ from evenhand.results.counting import DEFAULT, Counting
 from evenhand.results.decision import Decider, replay
 from evenhand.results.groups import Group
 from evenhand.results.human import HumanRate
+from evenhand.results.judges import title_of
 from evenhand.results.made import made_notes
 from evenhand.results.noise import NoiseSummary, noise_of
 from evenhand.results.roles import in_roles
@@ -41,11 +42,12 @@ class JudgeSummary:
     made: tuple[str, ...] = ()  # of a judge that is made of others: who spoke, or who decided
     attacks: AttackSummary | None = None  # where attacked pairs are kept
     examples: Mapping[str, str] = field(default_factory=dict)  # one answer or message for each reason of a gap
+    name: str = ""  # among the judges of a database; else its model and protocol
 
     @property
     def title(self) -> str:
         """What to call it."""
-        return f"{self.judge} under {self.protocol}"
+        return self.name or f"{self.judge} under {self.protocol}"
 
     def plain(self) -> dict[str, object]:
         """The judge as JSON has it."""
@@ -144,6 +146,7 @@ def judge_summary(
         noise_of(store, judge) or None,
         made_notes(store, judge),
         stored_attacks(store, judge),
+        name=title_of(judge, store.judges(counted=False)),
     )
 
 

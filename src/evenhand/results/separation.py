@@ -9,6 +9,8 @@ from itertools import pairwise
 
 from evenhand.core.stats.ranking import Contrast
 from evenhand.engines.heads import PREFIX, SHIPPED_HEAD, is_head
+from evenhand.engines.imported import IMPORTED
+from evenhand.engines.made import ESCALATION
 from evenhand.results.ranking import RankingSummary
 from evenhand.results.wording import about
 
@@ -47,14 +49,22 @@ def separation_of(ranking: RankingSummary) -> Separation | None:
     return None
 
 
-def judge_options(judge: str, protocol: str) -> tuple[str, ...]:
+def judge_options(judge: str, protocol: str, engine: str = "") -> tuple[str, ...]:
     """The options that name the judge of a ranking again; JUDGE stands for its spec, which no ranking knows.
+
+    There are none for an imported judge, which cannot be asked.
 
     >>> judge_options("gpt-4o", "overall")
     ('--judge', 'JUDGE', '--protocol', 'overall')
     >>> judge_options("head:general", "head")
     ('--judge', 'head:general')
+    >>> judge_options("escalation of a, b", "overall", "escalation")
+    ('--escalate', 'JUDGES', '--agree', 'SHARE', '--protocol', 'overall')
     """
+    if engine == IMPORTED:
+        return ()
+    if engine == ESCALATION:
+        return ("--escalate", "JUDGES", "--agree", "SHARE", "--protocol", protocol)
     if is_head(judge):
         return ("--judge", judge if judge == f"{PREFIX}{SHIPPED_HEAD}" else "JUDGE")
     return ("--judge", "JUDGE", "--protocol", protocol)

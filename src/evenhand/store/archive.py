@@ -14,6 +14,18 @@ from evenhand.store.book import Book
 from evenhand.store.rows import AMONG, answer_from, said_text, to_json
 from evenhand.store.schema import clearly
 
+_USED = ("asked", "computed", "reused", "generated")
+# What is kept of the answers of runs that have not come to their end.
+_CUT_SHORT = """
+WITH spans AS (SELECT id, started, ended, lead(started, 1, 9e999) OVER (ORDER BY started, id) AS before
+               FROM runs WHERE judge = ?1),
+     kept AS (SELECT s.id AS run, count(*) AS asked, sum(a.computed) AS computed, sum(a.reused) AS reused,
+                     sum(a.generated) AS generated
+              FROM conversations h CROSS JOIN answers a ON a.conversation = h.id
+              JOIN spans s ON s.ended IS NULL AND a.created >= s.started AND a.created < s.before
+              WHERE h.judge = ?1 AND EXISTS (SELECT 1 FROM spans WHERE ended IS NULL) GROUP BY s.id)
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class RunGroup:
@@ -52,12 +64,17 @@ class Archive(Book):
     """
 
     def runs(self, judge: int, *, together: bool = True) -> list[RunGroup]:
-        """The runs of a judge, those with the same settings together unless each is wanted, the earliest first."""
+        """The runs of a judge, those with the same settings together unless each is wanted, the earliest first.
+
+        Only a run that ended has entered what it used. One that was killed, or is under way, has the answers that
+        came after its start and before that of the next.
+        """
         by = "settings" if together else "id"
+        used = ", ".join(f"coalesce(sum(coalesce(r.{name}, k.{name})), 0)" for name in _USED)
         rows = self._rows(
-            "SELECT settings, count(*), min(started), max(ended), coalesce(sum(asked), 0),"
-            " coalesce(sum(computed), 0), coalesce(sum(reused), 0), coalesce(sum(generated), 0) FROM runs"
-            f" WHERE judge = ? GROUP BY {by} ORDER BY min(started), settings",
+            f"{_CUT_SHORT} SELECT settings, count(*), min(started), max(ended), {used}"
+            f" FROM runs r LEFT JOIN kept k ON k.run = r.id WHERE r.judge = ?1 GROUP BY {by}"
+            " ORDER BY min(started), settings",
             judge,
         )
         return [RunGroup(json.loads(settings), *rest) for settings, *rest in rows]

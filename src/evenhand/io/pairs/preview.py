@@ -15,6 +15,7 @@ from evenhand.io.pairs.outputs import output_from
 from evenhand.io.pairs.questions import Questions
 from evenhand.io.pairs.recognition import Kind, Recognised, Recogniser, blame, recognise, rename_columns
 from evenhand.io.pairs.rows import pair_from
+from evenhand.io.pairs.verdict_formats import VERDICT_FIELDS
 
 _ROWS = 3
 _LOOKED_AT = 100  # rows in which fields are looked for
@@ -58,10 +59,20 @@ def _look(table: Table, reading: JoinOptions, questions: Questions) -> FilePrevi
     if not found:
         raise PairError(table.name, None, "no rows in this file", hint="expected pairs, or outputs of a model")
     left = dict.fromkeys(name for each in found for name in each.left_over if name not in _known(door.kind))
-    notes = tuple(door.context.notes)
+    notes = (*door.context.notes, *_verdict_notes(door.kind, left))
     return FilePreview(
         table.name, found[0].format.name, door.kind, tuple(each.row for each in found[:_ROWS]), tuple(left), notes
     )
+
+
+def _verdict_notes(kind: Kind, left: Iterable[str]) -> list[str]:
+    """What reads the verdicts that judging leaves over.
+
+    >>> _verdict_notes("pairs", ["topic", "verdict"])
+    ['judging does not read verdict; evenhand import verdicts FILE does']
+    """
+    found = [name for name in left if kind == "pairs" and name in VERDICT_FIELDS]
+    return [f"judging does not read {', '.join(found)}; evenhand import verdicts FILE does"] if found else []
 
 
 def _fault(table: Table, where: int, found: Recognised, kind: Kind) -> PairError | None:

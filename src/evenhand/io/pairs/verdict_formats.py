@@ -26,6 +26,8 @@ _verdicts = partial(reads, "verdicts")
 _COMPARISON = re.compile(r"\s*([AB])\s*(>{1,2}|<{1,2}|=)\s*([AB])\s*")
 _TEXTS = ("instruction", "output_1", "output_2")
 _SAID = ("verdict", "winner", "preference")
+# Fields of a row that hold what a judge said of a pair.
+VERDICT_FIELDS = ("verdict", "winner", "forward", "swapped")
 _NAMES = (("model_1", "model_a"), ("model_2", "model_b"))
 # What tools write where their judge gave no verdict.
 _NOTHING = ("", "error", "none", "null", "nan", "-1", "invalid")
@@ -196,7 +198,7 @@ def _alpaca_eval(row: Row, _: Context) -> Row:
     ("verdict|winner|forward|swapped|p|p_1|preference",),
     uses=(
         *("id", "judge", "protocol", "dimension", "order", "model_1", "model_2", "model_a", "model_b"),
-        *("verdict", "winner", "forward", "swapped", "preference", "p", "p_1", "p_2", "p_tie", *_TEXTS),
+        *(*VERDICT_FIELDS, "preference", "p", "p_1", "p_2", "p_tie", *_TEXTS),
         *("conversation_a", "conversation_b"),
     ),
     test=lambda row: _is_plain(row),

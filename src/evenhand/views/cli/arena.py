@@ -117,7 +117,8 @@ def _ranking(judged: JudgedInput, db: Path) -> JudgeRanking | None:
                 found = matches_of(store.blocks(row), headline(row.dimensions)).ranking()
                 answer = ranking_answer(found, judged.run.summary)
                 return JudgeRanking(
-                    row.model, row.protocol, row.fingerprint, found, answer, store.count_attacked(row)
+                    *(row.model, row.protocol, row.fingerprint, found, answer, store.count_attacked(row)),
+                    engine=row.identity.get("engine", ""),
                 )
     return None
 

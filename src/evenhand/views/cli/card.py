@@ -16,7 +16,7 @@ from evenhand.core.stats.trust import MARGIN
 from evenhand.results.attack import AttackSummary
 from evenhand.results.card import Card, Contender, Drag, JudgeComparison, card_of, compare, drag_of
 from evenhand.results.evidence import Evidence, gather
-from evenhand.results.judges import choose_judges
+from evenhand.results.judges import choose_judges, own_digits, title_of
 from evenhand.results.noise import NoiseSummary, noise_of
 from evenhand.results.people import People
 from evenhand.results.plain import to_json
@@ -53,6 +53,7 @@ class JudgedEvidence:
 
     row: JudgeRow
     name: str
+    title: str
     evidence: dict[str, Evidence]
     tokens: float | None
     seconds: float | None
@@ -150,7 +151,8 @@ def _chosen(stack: ExitStack, options: CardOptions) -> Iterator[tuple[JudgedEvid
         judged: dict[int, JudgedEvidence] = {}
         for row, dimension in found:
             if row.id not in judged:
-                judged[row.id] = _gather(store, row, people, prefix + _name(row, rows), options.calibrated)
+                names = prefix + _name(row, rows), title_of(row, rows)
+                judged[row.id] = _gather(store, row, people, names, options.calibrated)
             yield judged[row.id], dimension
         if people.unreadable:
             pairs = console.count(people.unreadable, "pair")
@@ -167,19 +169,19 @@ def _matching(rows: Sequence[JudgeRow], spec: str, file: Path) -> list[tuple[Jud
 
 def _name(row: JudgeRow, rows: Sequence[JudgeRow]) -> str:
     """As short as it may be: with the model where there are several, with the fingerprint where all is alike."""
-    alike = [other for other in rows if other.protocol == row.protocol]
     name = f"{row.model}/{row.protocol}" if len({other.model for other in rows}) > 1 else row.protocol
-    twins = [other for other in alike if other.model == row.model]
-    return f"{name} {row.fingerprint[:6]}" if len(twins) > 1 else name
+    return f"{name} {own_digits(row, rows)}".rstrip()
 
 
-def _gather(store: Records, row: JudgeRow, people: People, name: str, calibrated: bool) -> JudgedEvidence:
+def _gather(
+    store: Records, row: JudgeRow, people: People, names: tuple[str, str], calibrated: bool
+) -> JudgedEvidence:
     fixes = calibrations_of(store, row) if calibrated else {}
     usage, seconds = store.usage(row)
     pairs = row.pairs or 1
     return JudgedEvidence(
         row,
-        name,
+        *names,
         gather(store, row, people, fixes),
         (usage.computed + usage.generated) / pairs if usage.computed else None,
         seconds / pairs if seconds else None,
@@ -209,7 +211,7 @@ def _cards(chosen: Sequence[tuple[JudgedEvidence, str]], options: CardOptions) -
         print(to_json({"judges": judges, "drag": drags}))
     else:
         for judged, cards in every:
-            print_cards(f"{judged.row.model} under {judged.row.protocol}", cards, _cost(judged))
+            print_cards(judged.title, cards, _cost(judged))
             if judged.attacks is not None:
                 print_on_card(judged.attacks, judged.attacked)
             else:

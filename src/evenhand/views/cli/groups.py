@@ -128,13 +128,13 @@ class EscalateOptions:
         ),
     ] = ""
     agree: Annotated[
-        float,
+        float | None,
         option(
             "--agree",
-            "With --escalate: on what share of the decided pairs people must agree, with 95% confidence.",
+            "With --escalate: on what share of the decided pairs people must agree, with 95% confidence: 0.85.",
             JUDGE,
         ),
-    ] = 0.0
+    ] = None
 
 
 NO_LEVELS = EscalateOptions()
@@ -439,7 +439,7 @@ def _escalation(
         raise InputError("--agree without --escalate", hint="--escalate small,large,people --agree 0.85")
     if judge.spec or judge.jury != ALL_MUST_SPEAK:
         raise InputError("--judge and --escalate are two ways to say who judges", hint="give one of them")
-    if not levels.agree:
+    if levels.agree is None:
         raise InputError("--escalate without --agree", hint="how often people must agree, such as --agree 0.85")
     check_target(levels.agree)
     named = split_judges(levels.escalate)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +17,7 @@ from evenhand.core.errors import InputError
 from evenhand.core.stats.ranking import Standing
 from evenhand.core.verdict import found_on, headline
 from evenhand.results.answer import AnswerSentence, ranking_answer
+from evenhand.results.judges import title_of
 from evenhand.results.plain import to_json
 from evenhand.results.ranking import SCALES, Matches, RankingSummary, Reading
 from evenhand.results.separation import Separation, judge_options, separation_of
@@ -52,11 +53,13 @@ class JudgeRanking:
     ranking: RankingSummary
     answer: AnswerSentence
     attacked: int = 0  # pairs that are in no number
+    name: str = ""  # of the judge, among those of the database; else its model and protocol
+    engine: str = ""
 
     @property
     def title(self) -> str:
         """Whose ranking, on what."""
-        return f"{self.judge} under {self.protocol}, {self.ranking.dimension}"
+        return f"{self.name or f'{self.judge} under {self.protocol}'}, {self.ranking.dimension}"
 
     def plain(self) -> dict[str, object]:
         """The ranking as JSON has it."""
@@ -139,12 +142,13 @@ def _rankings(db: Path, judges: JudgeFilter, options: RankOptions) -> Iterator[J
     scale, counting = one_of("--scale", options.scale, SCALES), options.count.counting
     faults: dict[str, InputError] = {}
     with open_records(db) as store:
-        rows = _with_dimension(judges.find(store.judges(), db), options.dimension)
+        every = store.judges()
+        rows = _with_dimension(judges.find(every, db), options.dimension)
         attacked = {row.id: store.count_attacked(row) for row in rows}
         for pairs in sorted(set(attacked.values())):
             console.print_attacked(pairs)
         for row in rows:
-            on = options.dimension or headline(row.dimensions)
+            on, name = options.dimension or headline(row.dimensions), title_of(row, every)
             matches, counter = Matches(on, options.reading, counting), Counter(found_on(row.dimensions))
             for block in store.blocks(row):
                 matches.add_block(block)
@@ -152,10 +156,11 @@ def _rankings(db: Path, judges: JudgeFilter, options: RankOptions) -> Iterator[J
             try:
                 found = matches.ranking(scale=scale, anchor=options.anchor or None)
             except InputError as fault:
-                faults[f"{row.model} under {row.protocol}"] = fault
+                faults[name] = fault
                 continue
             answer = ranking_answer(found, counter.summary())
-            yield JudgeRanking(row.model, row.protocol, row.fingerprint, found, answer, attacked[row.id])
+            about = attacked[row.id], name, row.identity.get("engine", "")
+            yield JudgeRanking(row.model, row.protocol, row.fingerprint, found, answer, *about)
     _print_unranked(faults, len(rows))
 
 
@@ -186,16 +191,16 @@ def show_ranking(found: JudgeRanking, db: Path) -> None:
     for note in notes(found.ranking):
         console.out.print(note, markup=True)
     if close := separation_of(found.ranking):
-        console.out.print(separation_note(close, db, found.judge, found.protocol), markup=False, highlight=False)
+        by = judge_options(found.judge, console.one_line(found.protocol), found.engine)
+        console.out.print(separation_note(close, db, by), markup=False, highlight=False)
 
 
-def separation_note(close: Separation, db: Path, judge: str, protocol: str) -> str:
-    """Two models that cannot be told apart, and the command that would separate them, by the same judge."""
+def separation_note(close: Separation, db: Path, by: Sequence[str]) -> str:
+    """Two models that cannot be told apart, and the command that would separate them, with these options."""
     one, two = (console.one_line(name) for name in (close.model_1, close.model_2))
     if close.known and close.games is None:
         return f"{one} and {two} cannot be told apart, and are so close that more games would hardly do it."
     size = ["--size", str(close.games)] if close.games else []
-    by = judge_options(judge, console.one_line(protocol))
     command = shlex.join(["evenhand", "arena", f"{one}=FILE", f"{two}=FILE", *size, *by, "--db", str(db)])
     more = "more games between them may do it"
     if close.games:
@@ -203,6 +208,8 @@ def separation_note(close: Separation, db: Path, judge: str, protocol: str) -> s
             f"about {console.count(close.games, 'more game')} between them would do it, if they differ as it seems"
         )
     printed = f"{one} and {two} cannot be told apart yet; {more}."
+    if not by:
+        return f"{printed} This judge's verdicts were imported: import those on more instructions, too."
     return f"{printed} With their outputs on more instructions, by the same judge:\n  {command}"
 
 

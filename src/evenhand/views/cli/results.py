@@ -257,7 +257,7 @@ def print_notes(notes: Iterable[str]) -> None:
 
 def draw_rates(file: Path, found: Sequence[tuple[JudgeSummary, Readings]]) -> None:
     """The win rates as a picture: a line for each dimension of each judge, or for each group."""
-    titles = judge_titles([judge for judge, _ in found])
+    titles = [judge.title for judge, _ in found]
     rates = []
     for (judge, more), title in zip(found, titles, strict=True):
         parts = [(group.value or "", group.summary) for group in more.groups] or [("", judge.summary)]
@@ -267,12 +267,3 @@ def draw_rates(file: Path, found: Sequence[tuple[JudgeSummary, Readings]]) -> No
                 rates.append((" · ".join(word for word in words if word), each))
     title = f"Win rates: {titles[0]}" if len(titles) == 1 else ""  # else each line begins with its judge
     save_plot(file, win_rate_chart(rates, sides=found[-1][0].summary.sides, title=title))
-
-
-def judge_titles(judges: Sequence[JudgeSummary]) -> list[str]:
-    """What to call judges in one picture; those of one model and protocol by their fingerprints, too."""
-    titles = [judge.title for judge in judges]
-    return [
-        f"{judge.title} {judge.fingerprint[:8]}" if titles.count(judge.title) > 1 else judge.title
-        for judge in judges
-    ]

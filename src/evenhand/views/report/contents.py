@@ -25,6 +25,7 @@ from evenhand.results.bias import BiasSummary, biases_of
 from evenhand.results.card import Card, card_of
 from evenhand.results.evidence import Draws, decisions_by_number, draws_by_number, gather_from, votes_by_number
 from evenhand.results.examples import ExampleKind, ExamplePair, Examples, LowestRanks, chance
+from evenhand.results.judges import title_of
 from evenhand.results.made import made_notes
 from evenhand.results.noise import NoiseSummary, noise_of
 from evenhand.results.people import People
@@ -221,7 +222,7 @@ def _judge_report(store: Records, row: JudgeRow, rows: Sequence[JudgeRow], gathe
         usage,
         round(seconds, 3),
         row,
-        name_of(row, rows),
+        title_of(row, rows),
         why,
         reasons_on(store, row, on),
         summary.repeats,
@@ -299,13 +300,6 @@ def deciding(asked: Sequence[str], named: str = "") -> str:
     ('format', 'format')
     """
     return named if named in found_on(asked) else headline(asked)
-
-
-def name_of(row: JudgeRow, rows: Sequence[JudgeRow]) -> str:
-    """What to call a judge: its model and protocol, with a bit of its fingerprint where that would name two."""
-    full = f"{row.model} under {row.protocol}"
-    twins = [other for other in rows if (other.model, other.protocol) == (row.model, row.protocol)]
-    return f"{full} ({row.fingerprint[:6]})" if len(twins) > 1 else full
 
 
 def short_name(judge: JudgeReport, report: Report) -> str:

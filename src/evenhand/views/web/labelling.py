@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from evenhand.core.errors import InputError
-from evenhand.core.pair import Pair
+from evenhand.core.pair import Pair, excerpt
 from evenhand.core.verdict import LABELS, SIDE_OF
 from evenhand.results.disagreement import disagreements, tally
 from evenhand.results.people import People
@@ -157,7 +157,7 @@ def show_said(site: Site, request: Request) -> Response:
 def _beginnings(pair: Pair, task: AnnotationTask) -> tuple[str, str, str]:
     """Instruction, A and B as they were shown: many pairs may share the instruction."""
     a, b = pair.shown(task.order)
-    return pair.instruction[:_EXCERPT], a[:_EXCERPT], b[:_EXCERPT]
+    return excerpt(pair.instruction, _EXCERPT), excerpt(a, _EXCERPT), excerpt(b, _EXCERPT)
 
 
 def save(site: Site, request: Request, form: Form) -> Response:

@@ -11,6 +11,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from evenhand.core.verdict import headline_first
+from evenhand.results.judges import own_digits, title_of
 from evenhand.results.separation import judge_options, separation_of
 from evenhand.results.wording import percent, signed, sureness_text
 from evenhand.views import charts
@@ -45,7 +46,7 @@ def make_environment(*packages: str) -> Environment:
     environment.filters.update(filters)
     drawn = (charts.bar, charts.interval, charts.leaning, charts.span, charts.reliability)
     environment.globals.update({chart.__name__: _as_markup(chart) for chart in drawn})
-    named = (separation_of, judge_options, sureness_text)
+    named = (separation_of, judge_options, sureness_text, own_digits, title_of)
     environment.globals.update({each.__name__: each for each in named})
     return environment
 
