@@ -419,9 +419,10 @@ def test_a_real_model_goes_through_the_gate(folder: Path, smollm: ModelFile) -> 
         "--db",
         folder / "a.db",
     ]
-    fields = fields_of(evenhand("gate", file, *words, "--json", code=UNDECIDED))
-    assert (fields["decision"], fields["judged"], fields["asked"]) == ("undecided", 4, 8)
-    again = fields_of(evenhand("gate", file, *words, "--json", code=UNDECIDED))
+    fields = fields_of(evenhand("gate", file, *words, "--json", code=NOT_JUDGED))
+    assert (fields["decision"], fields["judged"], fields["asked"]) == ("not_judged", 4, 8)
+    assert fields["distrust"]
+    again = fields_of(evenhand("gate", file, *words, "--json", code=NOT_JUDGED))
     assert (again["asked"], again["interval"]) == (0, fields["interval"])
 
 
