@@ -800,6 +800,7 @@ def _watch(process: subprocess.Popen[bytes], folder: Path, on_bytes: Callable[[i
                 process.wait(_POLL)
     except BaseException:
         process.kill()
+        process.wait()  # after a Ctrl-C Popen itself waits a quarter of a second at most
         raise
 
 
