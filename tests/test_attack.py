@@ -37,6 +37,7 @@ from evenhand.results.run import RunSummary
 from evenhand.results.stored_attacks import stored_attacks
 from evenhand.results.summary import Counter as PairCounter
 from evenhand.store import Store
+from evenhand.views import console
 from evenhand.views.cli.attack_tables import attack_table
 from misbehaving_server import Body, Server, says
 from web_server import WebServer
@@ -440,12 +441,25 @@ def test_the_command_shows_a_table_and_goes_on_where_it_was(engine: ScriptedEngi
     assert "53 attacks, corrected" in done.stdout  # as many as were announced
     asked = engine.asked
     shown = attack(db, "--all", "--pairs", "3").stdout
-    assert "In a wider terminal, and with --json: tokens." in done.stdout
-    assert "tokens" not in shown.partition("shift:")[0]  # nothing was asked
+    assert " tokens " in done.stdout.partition("shift:")[0]
+    assert " tokens " not in shown.partition("shift:")[0]  # nothing was asked
     again = facts(attack(db, "--all", "--pairs", "3", "--json"))
     assert (engine.asked, again["asked"]) == (asked, 0)
     assert (again["pairs"], again["left_out"], again["dimension"]) == (3, 6, "overall")
     assert {each["attack"] for each in again["attacks"]} == set(BY_NAME)
+
+
+def test_in_a_narrow_terminal_attacks_stay_one_table(
+    engine: ScriptedEngine, tmp_path: Path, db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console.out, "width", 200)
+    wide = attack(db, "--all", "--pairs", "1").stdout
+    assert "In a wider terminal" not in wide
+    [heads] = [line for line in wide.splitlines() if line.rstrip().endswith("right lost  tokens")]
+    monkeypatch.setattr(console.out, "width", len(heads.rstrip()) - 1)
+    narrow = attack(tmp_path / "other.db", "--all", "--pairs", "1").stdout
+    assert "In a wider terminal, and with --json: tokens." in " ".join(narrow.split())
+    assert len(re.findall(r"^ *attack +n ", narrow, re.MULTILINE)) == 1
 
 
 def test_bare_it_takes_one_attack_of_each_kind_on_a_few_pairs(engine: ScriptedEngine, db: Path) -> None:

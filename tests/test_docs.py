@@ -45,7 +45,7 @@ from test_layers import LAYERS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-DONE, WITH_FAILURES = 0, 3
+DONE, WITH_FAILURES, NOT_JUDGED = 0, 3, 4  # by the small model no gate is passed
 
 PAIRS = [
     {"id": "prime", "instruction": "Name a prime number.", "output_1": "7", "output_2": "8", "label": "1"},
@@ -249,7 +249,8 @@ def test_command_examples_run(page: Path, folder: Path, request: pytest.FixtureR
         if command_of(words) in NOT_RUN:
             continue
         done = evenhand(*words[1:], *instead(words, page), cwd=folder)
-        assert done.returncode in (DONE, WITH_FAILURES), f"{shlex.join(words)}\n{done.stderr}"
+        fine = {DONE, WITH_FAILURES, *([NOT_JUDGED] if command_of(words) == "evenhand gate" else [])}
+        assert done.returncode in fine, f"{shlex.join(words)}\n{done.stderr}"
 
 
 def instead(words: list[str], page: Path) -> list[str]:

@@ -406,7 +406,7 @@ def test_judging_to_the_end_without_a_decision(folder: Path, serve: Callable[[Be
 
 @pytest.mark.engine
 def test_a_real_model_goes_through_the_gate(folder: Path, smollm: ModelFile) -> None:
-    """The small model is no judge; what it says must come out as one of the four answers, and be kept."""
+    """The small model is no judge, and passes nobody. What it says is kept all the same."""
     file = folder / "pairs.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows_of(one=2, two=2)))
     words: list[Any] = [

@@ -273,7 +273,8 @@ def test_the_workflow_on_the_page_runs(
     prompts = [f"Question {n}?" for n in range(12)]
     Path("prompts.txt").write_text("\n".join(prompts))
     Path("prompt.txt").write_text("Be good.")
-    rows = [{"instruction": prompt, "output": old} for prompt in prompts]
+    outputs = ["POOR", *[old] * 11]  # a judge that decides no pair at all would pass nobody
+    rows = [{"instruction": prompt, "output": said} for prompt, said in zip(prompts, outputs, strict=True)]
     Path("old.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     environment = {**job["env"], "GITHUB_STEP_SUMMARY": str(summary)}
     lines = [line for step in job["steps"] for line in step.get("run", "").strip().splitlines()]
