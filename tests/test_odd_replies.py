@@ -27,7 +27,7 @@ from evenhand.engines.batches.client import BatchService
 from evenhand.engines.batches.opening import open_batches
 from evenhand.engines.completion import read_choices
 from evenhand.engines.endpoint import EndpointEngine, EndpointSettings
-from evenhand.engines.figures import token_ids
+from evenhand.engines.figures import state_vector, token_ids
 from evenhand.engines.http import ServerReply, _retry_after
 from evenhand.running.pace import Limits
 from evenhand.store.rows import answer_from, answer_row
@@ -433,6 +433,13 @@ def test_something_else_in_the_place_of_an_answer_is_none(choice: dict[str, Any]
 def test_what_no_token_can_be_called_is_no_token(number: object) -> None:
     with pytest.raises(TypeError):
         token_ids([1, number])
+
+
+@pytest.mark.parametrize("number", [1e31, 1e200, 1e308, math.inf, math.nan])
+def test_a_state_that_no_model_has_is_a_bad_response(number: float) -> None:
+    with pytest.raises(EngineError) as caught:
+        state_vector([1.0, number, 1.0, -number], "x", "")
+    assert caught.value.reason == "bad_response"
 
 
 @pytest.mark.parametrize("logprob", [1e-9, 709.0, 710.0, 1e308, math.inf, math.nan])
