@@ -11,6 +11,8 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 
@@ -176,10 +178,10 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024, sai
 """
 
 
-@pytest.mark.parametrize("kind", ["jsonl.gz", "csv.gz", "jsonl.zst"])
+@pytest.mark.parametrize("kind", ["jsonl.gz", "csv.gz", "jsonl.zst", "json.gz"])
 def test_a_packed_line_of_a_gigabyte_is_a_fault_and_takes_little_memory(kind: str, tmp_path: Path) -> None:
     file = tmp_path / f"pairs.{kind}"
-    first = b"instruction,output_1,output_2\n" if kind.startswith("csv") else b'{"instruction": "'
+    first = {"csv": b"instruction,output_1,output_2\n", "json": b'["'}.get(kind.split(".")[0], b'{"instruction": "')
     packer = zstandard.ZstdCompressor().compressobj() if kind.endswith("zst") else zlib.compressobj(wbits=31)
     block = b"x" * MEGABYTE
     with file.open("wb") as out:
@@ -190,7 +192,25 @@ def test_a_packed_line_of_a_gigabyte_is_a_fault_and_takes_little_memory(kind: st
     assert file.stat().st_size < 2 * MEGABYTE
     done = subprocess.run([sys.executable, "-c", READER, str(file)], capture_output=True, text=True, check=True)
     grown, _, said = done.stdout.partition(" ")
-    assert "longer than 64 MB" in said
+    assert ("more than 256 MB once unpacked" if kind == "json.gz" else "longer than 64 MB") in said
+    assert int(grown) < 600
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_a_text_that_stands_once_in_a_file_and_in_every_row_takes_little_memory(kind: str, tmp_path: Path) -> None:
+    file, rows = tmp_path / f"pairs.{kind}", 1500
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array(["x" * MEGABYTE]))
+    names = pa.array([f"Question {n}?" for n in range(rows)])
+    table = pa.table({"instruction": names, "output_1": texts, "output_2": pa.array(["y"] * rows)})
+    if kind == "parquet":
+        pq.write_table(table, file, store_schema=False)
+    else:
+        with pa.OSFile(str(file), "wb") as out, pa.ipc.new_file(out, table.schema) as writer:
+            writer.write_table(table)
+    assert file.stat().st_size < 2 * MEGABYTE
+    done = subprocess.run([sys.executable, "-c", READER, str(file)], capture_output=True, text=True, check=True)
+    grown, _, said = done.stdout.partition(" ")
+    assert said == "nothing\n"
     assert int(grown) < 500
 
 

@@ -122,6 +122,34 @@ def test_a_surrogate_in_any_field_is_a_fault_of_its_row(tmp_path: Path, value: o
         assert "jsonl:1: field 'topic' holds a lone surrogate" in evenhand(*words, code=2).stderr
 
 
+LONE = os.fsdecode(b"b\xff")  # as a shell gives a byte that is no UTF-8
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--judge", f"{NOBODY}{LONE}"),
+        ("--judge", f"./{LONE}.gguf"),
+        ("--judge", NOBODY, "--set", f"top={LONE}"),
+        ("--judge", NOBODY, "--set", f"effort={LONE}"),
+    ],
+)
+def test_a_byte_that_is_no_text_in_what_a_judge_is_told_is_refused(
+    options: tuple[str, ...], tmp_path: Path
+) -> None:
+    file, db = tmp_path / "a.jsonl", tmp_path / "a.db"
+    file.write_text(ROW)
+    assert "is not UTF-8" in evenhand("judge", file, *options, "--db", db, code=2).stderr
+
+
+def test_a_file_may_have_a_name_that_is_no_text(tmp_path: Path) -> None:
+    db = tmp_path / f"{LONE}.db"
+    with Judge(ScriptedEngine(lambda _: "A"), "overall", db=db) as judge:
+        list(judge.judge([Pair("q", "x", "y")]))
+    assert json.loads(evenhand("results", "--db", db, "--json").stdout)["pairs"] == 1
+    assert "Traceback" not in evenhand_any("results", "--db", tmp_path).stderr  # a folder, of shards perhaps
+
+
 def test_a_surrogate_in_an_output_is_a_fault_of_its_row(tmp_path: Path) -> None:
     outputs = tmp_path / "outputs.jsonl"
     outputs.write_text(json.dumps({"instruction": "q", "output": "\ud800"}) + "\n")

@@ -25,7 +25,9 @@ from evenhand.core.verdict import read_answer
 from evenhand.engines import open_engine
 from evenhand.engines.batches.client import BatchService
 from evenhand.engines.batches.opening import open_batches
+from evenhand.engines.completion import read_choices
 from evenhand.engines.endpoint import EndpointEngine, EndpointSettings
+from evenhand.engines.figures import state_vector, token_ids
 from evenhand.engines.http import ServerReply, _retry_after, load
 from evenhand.running.pace import Limits
 from evenhand.store.rows import answer_from, answer_row
@@ -401,6 +403,43 @@ json_value = st.recursive(
 def test_any_error_body_says_something_short(body: Any) -> None:
     said = ServerReply.of(body)
     assert max(map(len, (said.message, said.code, said.param))) <= 300
+
+
+def test_an_error_body_of_brackets_within_brackets_says_something_short() -> None:
+    body: dict[str, Any] = {}
+    for _ in range(100_000):
+        body = {"a": body}
+    assert len(ServerReply.of({"error": body}).message) <= 300
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {},
+        {"text": 7},
+        {"message": "A"},
+        {"message": {"content": 7}},
+        {"message": {"content": ["A"]}},
+        {"message": {"content": [{"type": "text", "text": 7}]}},
+    ],
+)
+def test_something_else_in_the_place_of_an_answer_is_none(choice: dict[str, Any]) -> None:
+    with pytest.raises(EngineError) as caught:
+        read_choices({"choices": [choice]})
+    assert (caught.value.reason, caught.value.retryable) == ("bad_response", True)
+
+
+@pytest.mark.parametrize("number", [-1, 2**31, True, 1.0, "1", None])
+def test_what_no_token_can_be_called_is_no_token(number: object) -> None:
+    with pytest.raises(TypeError):
+        token_ids([1, number])
+
+
+@pytest.mark.parametrize("number", [1e31, 1e200, 1e308, math.inf, math.nan])
+def test_a_state_that_no_model_has_is_a_bad_response(number: float) -> None:
+    with pytest.raises(EngineError) as caught:
+        state_vector([1.0, number, 1.0, -number], "x", "")
+    assert caught.value.reason == "bad_response"
 
 
 @pytest.mark.parametrize("logprob", [1e-9, 709.0, 710.0, 1e308, math.inf, math.nan])

@@ -8,6 +8,7 @@ import json
 import socket
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -23,7 +24,7 @@ from evenhand.engines.batches.client import BatchClient
 from evenhand.engines.endpoint import EndpointEngine, EndpointSettings
 from evenhand.engines.http import JsonClient, Reply
 from evenhand.engines.presets import find_address
-from evenhand.engines.redaction import Redaction, printable
+from evenhand.engines.redaction import Redaction, printable, secrets_of
 from evenhand.running.pace import Limits
 from evenhand.views import console
 from misbehaving_server import Behaviour, Body, Server, fails, in_turn, says, sends
@@ -81,6 +82,12 @@ def test_no_part_of_a_key_is_in_a_notice(before: int, monkeypatch: pytest.Monkey
     _, notices = asked(in_turn(fails(400, f"seed is refused {'x' * before} {KEY}", param="seed"), says("A")))
     assert notices
     assert part_of(KEY, " ".join(notices)) == ""
+
+
+def test_a_short_key_is_in_no_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "abc123")
+    _, notices = asked(in_turn(fails(400, "seed is refused to abc123", param="seed"), says("A")))
+    assert notices[0].endswith("seed is refused to ***")
 
 
 def test_a_key_that_an_answer_repeats_is_not_stored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -238,6 +245,23 @@ def test_a_short_key_is_in_no_message() -> None:
 def test_an_address_with_a_password_is_no_judge() -> None:
     with pytest.raises(SpecError, match="password"):
         EndpointSettings("http://me:secret@127.0.0.1/v1", "m")
+
+
+@pytest.mark.parametrize("sign", "/?#")
+def test_a_part_of_a_password_that_is_taken_for_a_port_is_hidden(sign: str) -> None:
+    """What stands behind such a sign is no part of the address to one who reads it by the letter."""
+    hidden = Redaction(secrets_of(f"http://me:word99{sign}more@127.0.0.1:9"))
+    assert hidden.text("no port: 'word99', no host: 'more@127'") == "no port: '***', no host: '***@127'"
+
+
+def test_what_is_nested_without_end_is_redacted_too() -> None:
+    data: list[Any] = ["sk-1"]
+    for _ in range(100_000):
+        data = [data]
+    Redaction(["sk-1"]).data(data)
+    while isinstance(data, list):
+        data = data[0]
+    assert data != "sk-1"
 
 
 @given(st.text(), st.text(min_size=1, max_size=8))

@@ -9,7 +9,7 @@ from evenhand.engines.catalog import Progress, locate
 from evenhand.engines.endpoint import EndpointSettings, Notice, open_endpoint
 from evenhand.engines.heads import PREFIX, is_head
 from evenhand.engines.llama import Hardware, LlamaEngine
-from evenhand.engines.presets import find_address
+from evenhand.engines.presets import find_address, refuse_lone_bytes
 
 
 def open_engine(
@@ -30,6 +30,7 @@ def open_engine(
     >>> open_engine("openai:gpt-4o-mini").identity["base_url"]
     'https://api.openai.com/v1'
     """
+    refuse_lone_bytes(spec)
     if is_head(spec):
         from evenhand.engines.heads.engine import HeadEngine  # with numpy, which takes a third of a second
         from evenhand.engines.heads.head import find_head

@@ -31,7 +31,7 @@ from evenhand.engines.completion import Choice, read_choices, read_usage
 from evenhand.engines.figures import sound
 from evenhand.engines.http import JsonClient, Reply, ServerReply, dump
 from evenhand.engines.llama_server import LlamaServerEngine
-from evenhand.engines.presets import ANY, PRESETS, Address, Preset
+from evenhand.engines.presets import ANY, PRESETS, Address, Preset, refuse_lone_bytes
 from evenhand.engines.vllm import VllmTokeniser
 
 Mode = Literal["auto", "chat", "completions"]
@@ -91,6 +91,8 @@ class EndpointSettings:
             raise SpecError(f"there is no mode {self.mode!r}", hint=", ".join(get_args(Mode)))
         if self.dialect not in ("", *(dialect.name for dialect in DIALECTS)):
             raise SpecError(f"there is no dialect {self.dialect!r}", hint=", ".join(d.name for d in DIALECTS))
+        for value in (self.base_url, self.model, self.effort, json.dumps(dict(self.extra), ensure_ascii=False)):
+            refuse_lone_bytes(value)
         if taken := [name for name in _OWN_FIELDS if name in self.extra]:
             raise SpecError(f"extra cannot set {taken[0]!r}: evenhand does")
 

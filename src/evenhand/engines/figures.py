@@ -21,6 +21,7 @@ from evenhand.core.errors import EngineError
 MOST_TOKENS = 2**31
 # A state as it is has a length of ten and more; one that was brought to length one is off by rounding.
 _LENGTH_ONE = 1e-3
+_LARGEST = 1e30  # what no model computes, and no number of 32 bits holds the square of
 _FAULTS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
@@ -62,7 +63,7 @@ def state_vector(values: Any, who: str, hint: str) -> tuple[float, ...]:
     with sound(who):
         vector = tuple(map(float, values))
     size = math.hypot(*vector)
-    if not vector or not math.isfinite(size):
+    if not vector or not size < _LARGEST:  # nor is it where that is no number
         raise bad_response(f"{who} gave a state that is no row of numbers")
     if abs(size - 1.0) < _LENGTH_ONE:
         message = f"{who} gives states that were brought to length one"

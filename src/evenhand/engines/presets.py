@@ -109,6 +109,16 @@ _URL = re.compile(r"(?:(?P<preset>[\w-]+)@)?(?P<url>https?://[^#]*)(?:#(?P<model
 _NAMED = re.compile(r"(?P<preset>[\w-]+)(?::(?P<model>.*))?", re.DOTALL)
 
 
+def refuse_lone_bytes(text: str) -> None:
+    """Refuse a name that no database can hold: Python reads a byte that is no UTF-8 as half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise SpecError(
+            f"{text!a} is not UTF-8", hint="what a judge is called and told is stored as text"
+        ) from None
+
+
 def find_address(spec: str) -> Address | None:
     """The endpoint that a judge's name stands for; None where it names something else, such as a file.
 

@@ -12,7 +12,8 @@ from evenhand.io.files.finding import Table
 
 # Columns that hold text wherever they stand.
 TEXTS = ("instruction", "output_1", "output_2", "output")
-_BATCH = 1024
+# Rows that are unpacked together: a few kilobytes may stand for a text of megabytes in each of them.
+_BATCH = 64
 
 
 class SchemaError(PairError):
@@ -105,8 +106,13 @@ def _sound(batch: Any) -> Any:
     return batch
 
 
-def listed(batch: Any) -> list[dict[str, Any] | RowFault]:
+def listed(batch: Any) -> Iterator[dict[str, Any] | RowFault]:
     """A batch as rows; where a text is not UTF-8, or Python has no type for a value, only that row is at fault."""
+    for begin in range(0, batch.num_rows, _BATCH):
+        yield from _listed(batch.slice(begin, _BATCH))
+
+
+def _listed(batch: Any) -> list[dict[str, Any] | RowFault]:
     try:
         rows: list[dict[str, Any] | RowFault] = batch.to_pylist()
     except (ValueError, OverflowError):

@@ -108,7 +108,7 @@ class Place:
 
         with self._faults():
             found = self.fs.get_file_info(filesystems.FileSelector(self.path, allow_not_found=True))
-        names = (info.base_name for info in found if info.type.name == "File")
+        names = (_name(info) for info in found if info.type.name == "File")
         return sorted(name for name in names if name.startswith(prefix) and name.endswith(suffix))
 
     def read(self, name: str) -> bytes:
@@ -144,3 +144,11 @@ class Place:
             said = str(fault).splitlines()[0]
             hint = "is the name right, and may you read and write there?"
             raise InputError(f"{self.name} cannot be used: {said}", hint=hint) from fault
+
+
+def _name(info: Any) -> str:
+    """A file's name; empty where it is no text, as none of ours is."""
+    try:
+        return str(info.base_name)
+    except UnicodeDecodeError:
+        return ""
