@@ -244,6 +244,9 @@ def test_people_and_judge_together(database: Path) -> None:
     shown = run(database, "--protocol", "overall", "--human", "--width", "0.3")
     assert "30 of 90" in shown
     assert "whatever the judge's bias" in shown
+    side = fields_of(database)["sides"]["1"]
+    assert f"Win rate of {side}, as people would have it on all pairs" in shown
+    assert "The judge alone is counted by its probabilities, not by its verdicts." in shown
 
 
 def test_labels_of_several_people_are_averaged() -> None:

@@ -6,6 +6,7 @@ import errno
 from pathlib import Path
 
 MOST_SMALL = 2**24
+_PIECE = 2**16  # read at a time: a buffer for the most that a file may hold would take that much memory
 
 
 def read_small(path: Path) -> bytes:
@@ -14,8 +15,10 @@ def read_small(path: Path) -> bytes:
     >>> len(read_small(Path(__file__))) < MOST_SMALL
     True
     """
+    content = bytearray()
     with path.open("rb") as file:
-        content = file.read(MOST_SMALL + 1)
+        while len(content) <= MOST_SMALL and (piece := file.read(_PIECE)):
+            content += piece
     if len(content) > MOST_SMALL:
         raise OSError(errno.EFBIG, f"it has more than {MOST_SMALL // 2**20} MB")
-    return content
+    return bytes(content)

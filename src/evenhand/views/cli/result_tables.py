@@ -169,9 +169,9 @@ def points(difference: float | None) -> str:
     return "–" if difference is None else f"{100 * difference:+z.1f}"
 
 
-def human_table(title: str, dimensions: Mapping[str, HumanRate]) -> Table:
+def human_table(dimensions: Mapping[str, HumanRate], one: str) -> Table:
     """What people would say of all pairs, beside their labels alone and the judge alone."""
-    table = _table(title, "dimension")
+    table = _table(f"Win rate of {one}, as people would have it on all pairs", "dimension")
     table.add_numbers("labelled\npairs", "labels\nalone", "judge\nalone", "people,\nwith judge")
     table.add_numbers("narrower\nby", "trust in\njudge")
     for dimension, found in headline_first(dimensions):
@@ -205,6 +205,8 @@ def human_notes(dimensions: Mapping[str, HumanRate], width: float | None) -> Ite
             yield f"{dimension}: {more} give a width of {width:g}, if they are like those at hand"
     if any(not found.reason for found in dimensions.values()):
         yield "This holds whatever the judge's bias."
+    if any(found.judge_alone.win_rate_1 is not None for found in dimensions.values()):
+        yield "The judge alone is counted by its probabilities, not by its verdicts."
     if any(found.win_rate_1 is not None for found in dimensions.values()):
         yield f"In these rates {weighs_text('pairs')}, whatever --weigh says."
 

@@ -245,7 +245,7 @@ def show_more(found: JudgeSummary, more: Readings, options: ResultOptions) -> No
         console.out.print(tables.alpaca_table(more.alpaca, found.summary.sides[0]))
         print_notes(tables.alpaca_notes(more.alpaca))
     if more.human is not None:
-        console.out.print(tables.human_table("What people would say of all pairs", more.human))
+        console.out.print(tables.human_table(more.human, found.summary.sides[0]))
         print_notes(tables.human_notes(more.human, options.width))
 
 
