@@ -460,7 +460,7 @@ def test_brackets_without_end_are_no_json_wherever_they_stand(tmp_path: Path, de
     assert isinstance(fault, ValueError)
     table.write_text(deep)
     attacks.write_text(f"x = {deep}")
-    with pytest.raises(InputError, match="no table of prices"):
+    with pytest.raises(InputError, match="not a table of prices"):
         find_price("a", table)
     with pytest.raises(InputError, match="not TOML"):
         read_attacks(attacks)

@@ -20,7 +20,7 @@ from evenhand.views.api import Judge
 from evenhand.views.charts import reliability
 
 
-@pytest.mark.parametrize(("words", "code"), [(("results",), 0), (("gate",), 3), (("card",), 0), (("suggest",), 0)])
+@pytest.mark.parametrize(("words", "code"), [(("results",), 0), (("gate",), 4), (("card",), 0), (("suggest",), 0)])
 def test_one_pair_is_one_pair(tmp_path: Path, words: tuple[str, ...], code: int) -> None:
     db = tmp_path / "one.db"
     with Judge(ScriptedEngine(lambda prompt: "A"), "overall", db=db) as judge:

@@ -268,7 +268,7 @@ def test_a_key_changes_with_all_that_decides_a_verdict(other: str) -> None:
 
 def test_a_key_changes_with_how_a_template_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
     before = key()
-    monkeypatch.setattr("evenhand.core.protocol._trim", lambda pieces: ("Now: ", *pieces))
+    monkeypatch.setattr("evenhand.core.template._trim", lambda pieces: ("Now: ", *pieces))
     assert key() != before
 
 
