@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,15 @@ def test_the_bare_command_shows_five_commands_with_a_line_to_copy(desk: int) -> 
         assert name in COMMANDS
         assert example in shown
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_ctrl_c_while_a_command_is_loaded_ends_without_a_word(desk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["evenhand.views.cli.app"], "load_for", interrupted)
+    done = evenhand("results", code=130)
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 def test_a_dry_run_fetches_no_model(desk: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -168,4 +168,6 @@ def main() -> NoReturn:
         if not isinstance(fault, BrokenPipeError):
             console.fail(f"{fault.filename or 'output'}: {fault.strerror}", "what was answered is kept")
         sys.exit(FAILED)
+    except KeyboardInterrupt:  # while a command is being loaded; a command says more of its own interruption
+        sys.exit(INTERRUPTED)
     sys.exit(DONE)
