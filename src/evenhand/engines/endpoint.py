@@ -342,7 +342,7 @@ class EndpointEngine(Engine):
                     choices, usage = read_choices(reply.data), read_usage(reply.data)
                 for lesson, said in new:
                     self._apply_lesson(lesson, said)
-                self._notice_hard(fields, choices)
+                self._notice_no_probabilities(fields, choices)
                 return choices, usage
             refused = refused_field(reply, fields)
             if refused is None or (client.answered and self._was_asked_for(refused)):
@@ -432,7 +432,7 @@ class EndpointEngine(Engine):
 
     # --- learning -------------------------------------------------------------------------------------------
 
-    def _notice_hard(self, fields: Mapping[str, Any], choices: list[Choice]) -> None:
+    def _notice_no_probabilities(self, fields: Mapping[str, Any], choices: list[Choice]) -> None:
         """Notice a server that takes the parameter and gives no log-probabilities."""
         if "logprobs" not in fields or not self.log_probabilities:
             return

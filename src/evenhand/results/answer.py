@@ -18,7 +18,7 @@ Kind = Literal["better", "unclear", "distrust", "nothing", "several"]
 MOST_BY_PLACE = 0.5
 MOST_INVALID = 0.5
 MOST_TOO_LONG = 0.5  # pairs of a length that the judge was never measured on
-MOST_TIED = 10  # pairs with unlike outputs: a judge that ties so many and decides none may see no difference
+FEWEST_TIED = 10  # pairs with outputs of unlike length, all tied, before the judge may be said to see no difference
 _MOST_NAMED = 3  # models of a ranking
 FEWEST_ALIKE = 20  # instructions: with fewer, their spread says little of that of others
 POINTS = 5  # the difference that "cannot tell yet" speaks of, in percentage points
@@ -90,7 +90,7 @@ def _warning(found: DimensionSummary) -> str:
     for share, place in ((found.first_in_both, "first"), (found.second_in_both, "second")):
         if share is not None and share > MOST_BY_PLACE:
             return f"the judge chose whatever stood {place} in {percent(share, 0)} of pairs"
-    if found.ties == found.n and found.unlike >= MOST_TIED:
+    if found.ties == found.n and found.unlike >= FEWEST_TIED:
         return f"the judge called all {found.n:,} pairs a tie, so it may not see any difference"
     return ""
 

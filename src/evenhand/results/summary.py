@@ -139,7 +139,7 @@ class DimensionSummary:
 
     @property
     def low_mass(self) -> bool:
-        """Whether the judge would rather say something else than it was asked for."""
+        """Whether too little of the judge's probability falls on the labels."""
         return is_low(self.label_mass)
 
     @property

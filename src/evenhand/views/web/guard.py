@@ -151,7 +151,7 @@ class Door:
             raise Refusal(403, "That is not the password.", "try again")
 
     def knows(self, session: str) -> bool:
-        """Whether this session was opened with a link."""
+        """Whether the browser was let in by a link."""
         return any(hmac.compare_digest(session.encode(), known.encode()) for known in self._sessions)
 
     def leave(self, session: str) -> None:
